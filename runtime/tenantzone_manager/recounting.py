@@ -1,4 +1,4 @@
-"""Recounts what follows from all records: a record that was dropped unread is still charged, and counted as a child."""
+"""Recounts accounts and children: a corrupt record that was dropped is still charged, and still counted as a child."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.changing import change_blocks
 from tenantzone_manager.core import books
 from tenantzone_manager.core.draft import Draft, with_steps
-from tenantzone_manager.core.quota import Account, Charge, OverLimit
+from tenantzone_manager.core.quota import Account, Charge
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.recounting import Counts, Pass
 from tenantzone_manager.index.backend import Address, Commit
@@ -28,37 +28,38 @@ _MOST_SKIPPED: Final = 60
 class Recount:
     """Compares accounts, and the counts of children in blocks, with the records, and corrects both.
 
-    By how much one of them is wrong does not depend on when it is looked at. So all records are looked at, some at a
-    time. A change of a record that was looked at before is added: this process hears of all changes, unless others
-    change the same index. Then a recount in which anything has changed is made again later.
+    An error stays the same while records change, so they are read in parts, and a change of a record that was read is
+    added. If other processes may change the index, their changes can't be added. A recount during which anything has
+    changed is then repeated later.
 
-    All spaces of blocks are looked at, also those of instances whose own records are lost: their blocks use storages.
+    It reads all spaces of blocks, also those of instances whose own records are lost: their blocks use storages.
 
     Args:
         index: has the records and the accounts.
         catalog: all instances and storages.
-        turns: in which records are looked at.
+        turns: the turns in which records are read.
     """
 
     def __init__(self, index: MetaIndex, catalog: Catalog, turns: Turns) -> None:
         self._index = index
         self._catalog = catalog
         self._turns = turns
-        self._counts = Counts(())
+        self._counts = Counts((), spaces.owner_of)
         self._is_counting = False
         self._is_spoilt = False
         self._is_first = not index.backend.is_shared
-        """Whether nothing was recounted yet in an index that an earlier release may have dropped records of."""
-        self._skipped = self._to_skip = 0
-        """Of the times that it was asked for since others spoilt it; there are more each time."""
+        """Whether this process has not recounted yet. An earlier release dropped records without a note."""
+        self._to_skip = 0
+        """The number of requests to skip after a recount that others spoilt; it grows each time."""
+        self._skipped = 0
         index.on_record(self._changed)
         index.on_change(self._replaced)
 
     async def recount_if_needed(self) -> int:
-        """Recount if a record was dropped since the last time, by any process.
+        """Recount if any process has dropped a record since the last recount.
 
         Returns:
-            The number of accounts and blocks that were wrong.
+            The number of accounts and blocks that were corrected.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -71,11 +72,10 @@ class Recount:
         return 0
 
     async def recount(self) -> int:
-        """Look at all records, and correct what does not follow from them.
+        """Read all records, and correct the accounts and blocks that do not match them.
 
         Returns:
-            The number of accounts and blocks that were wrong. Those of an index that others changed meanwhile stay as
-            they are.
+            The number of accounts and blocks that were corrected. Once others have changed the index, no more are.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -83,7 +83,7 @@ class Recount:
         backend = self._index.backend
         dropped = await self._dropped()
         heard = await backend.changes_heard()
-        self._counts = Counts(await backend.spaces("blocks"))
+        self._counts = Counts(await backend.spaces("blocks"), spaces.owner_of)
         self._is_counting, self._is_spoilt = True, False
         corrected = 0
         try:
@@ -112,7 +112,7 @@ class Recount:
         return (await self._index.account(books.DROPPED)).deleting
 
     def _chains(self) -> list[tuple[str, ...]]:
-        """Returns the accounts that are compared, each with those above it."""
+        """Returns the accounts to compare, each with those above it."""
         known = map(spaces.blocks_of, self._catalog.instances.values())
         owners = {spaces.owner_of(space) for space in (*known, *self._counts.spaces)}
         chains = {books.chain(owner, where) for owner in owners for where in STORAGE_TYPES}
@@ -120,7 +120,7 @@ class Recount:
         return sorted(chains.union(self._counts.used))
 
     async def _look_on(self, at: Pass) -> None:
-        """Look at the next records of a pass."""
+        """Read the next records of a pass."""
         found, following = await self._index.backend.scan(at.space, self._counts.last, READ_AT_ONCE)
         corrupt = []
         for key, stored in found:
@@ -132,11 +132,11 @@ class Recount:
                 self._counts.add(at, key, block)
         self._counts.go_on(following)
         if corrupt:
-            # Whoever reads such a record drops it.
+            # A read drops a corrupt record.
             await self._index.get_stored(at.space, corrupt)
 
     def _changed(self, address: Address, before: Any, after: Any) -> None:
-        # A shared store passes on the changes of this process like those of others.
+        # A shared store reports all changes, those of this process included.
         if self._is_counting and not self._index.backend.is_shared and address.space.startswith("blocks/"):
             self._counts.change(address.space, address.key, before, after)
 
@@ -144,26 +144,23 @@ class Recount:
         self._is_spoilt |= not space
 
     async def _correct(self, chains: Sequence[tuple[str, ...]], heard: int) -> int:
-        """Correct the accounts that these chains begin with; returns how many were wrong."""
+        """Correct the first account of each chain; returns the number of corrected ones."""
         found = await self._index.accounts([chain[0] for chain in chains])
-        # A store of one process lets nothing change between its answer and this.
+        # With a store of one process, nothing can change between its answer and this.
         corrections = [_correction(chain, found, self._counts.used) for chain in chains]
-        # What others have changed before that answer is heard of by now.
+        # Now all changes before that answer are known.
         self._is_spoilt |= await self._index.backend.changes_heard() != heard
         wrong = [charge for charge in corrections if charge.used or charge.deleting]
         if self._is_spoilt:
             return 0
         for charge in wrong:
-            try:
-                await self._index.backend.commit(Commit(charges=[charge]))
-            except OverLimit as error:
-                _log.warning("%s uses more than was counted: %s", charge.chain[0], error)
-            else:
-                _log.info("%s uses %d bytes less than was counted", charge.chain[0], -charge.used)
+            await self._index.backend.commit(Commit(charges=[charge]))
+            more_or_less = "more" if charge.used > 0 else "less"
+            _log.info("%s uses %d bytes %s than was counted", charge.chain[0], abs(charge.used), more_or_less)
         return len(wrong)
 
     async def _correct_children(self) -> int:
-        """Correct the counts of children in blocks; returns the number of blocks that were wrong."""
+        """Correct the counts of children in blocks; returns the number of corrected blocks."""
         corrected = 0
         for space, steps in list(self._counts.children.items()):
             keys = list(steps)
@@ -180,13 +177,13 @@ class Recount:
 def _with_steps(
     keys: Sequence[bytes], steps: Mapping[bytes, Mapping[str, int]], made: list[bytes]
 ) -> Callable[[Draft, Found], None]:
-    """Returns a change that corrects what these blocks count; ``made`` gets those that were there."""
+    """Returns a change that corrects the children of these blocks; ``made`` receives the keys of corrected blocks."""
 
     def change(draft: Draft, _: Found) -> None:
         made.clear()
         for key in keys:
             block: Block | None = draft.get(key)
-            # A store of one process may have changed them meanwhile.
+            # With a store of one process, ``steps`` follows all changes, and may no longer have the key.
             if block is not None and key in steps:
                 draft.put(key, replace(block, children=with_steps(block.children, steps[key])))
                 made.append(key)
@@ -201,4 +198,4 @@ def _correction(
 ) -> Charge:
     account = accounts.get(chain[0], Account())
     used, deleting = sums.get(chain, (0, 0))
-    return Charge(chain, used - account.used, deleting - account.deleting)
+    return Charge(chain, used - account.used, deleting - account.deleting, is_correction=True)

@@ -78,7 +78,7 @@ def test_what_is_counted_is_what_is_there_in_the_end(
         records.pop(KEYS[number], None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recounting, "COUNTED_AT_ONCE", at_once)
-        counts = Counts([SPACE])
+        counts = Counts([SPACE], lambda _: OWNER)
         for what, number, where in meanwhile:
             if what != "look":
                 changed = change(records, what, number, where)

@@ -99,6 +99,18 @@ async def test_an_owner_file_that_was_not_written_to_its_end_is_made_anew(two: P
     assert owner.read_text() == text
 
 
+async def test_whether_an_owner_file_was_abandoned_does_not_depend_on_the_clock_here(
+    two: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = two.root / "disk" / "owner"
+    owner.write_text("")
+    soon = time.time() + 60
+    os.utime(owner, (soon, soon))
+    monkeypatch.setattr(time, "time", lambda: soon + 3600)
+    await two.manager.storages.probe("disk")
+    assert not two.manager.storages.is_available("disk"), "another storage may be writing it"
+
+
 async def test_checks_at_the_same_time_claim_a_folder_together(tmp_path: Path) -> None:
     for number in range(50):
         root = tmp_path / str(number)

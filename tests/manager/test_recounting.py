@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio.client import PubSub
 
 from tenantzone_manager import spaces
-from tenantzone_manager.core import recounting
+from tenantzone_manager.core import books, recounting
 from tenantzone_manager.core.draft import child_steps, with_steps
+from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexBackend
@@ -74,6 +76,7 @@ async def test_what_a_dropped_record_used_is_given_back(written: Playing, caplog
     assert await used(written) == [6, 12, 12, 12]
     assert written.manager.index.corrupt == 4
     assert f"i/chat/FileSystem uses {4 * SIZE} bytes less than was counted" in caplog.text
+    assert (await written.account(books.DROPPED)).deleting == 0, "nothing is recounted again for them"
     await written.write(BROKEN)
     assert await used(written) == [10, 16, 16, 16]
 
@@ -129,6 +132,22 @@ async def test_blocks_of_an_instance_whose_record_was_dropped_use_their_storage(
     await playing.manager.remover.remove_cache(INSTANCE, KEPT)
     await playing.settle()
     assert await used(playing) == [0, 0, 0, 0]
+
+
+async def test_what_was_not_counted_is_charged_beyond_the_limit(
+    playing: Playing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then blocks are evicted until the limit holds."""
+    caplog.set_level(logging.INFO, "tenantzone_manager")
+    await playing.write(KEPT)
+    chain = books.chain(spaces.owner_of(spaces.blocks_of(INSTANCE)), "FileSystem")
+    await playing.manager.index.backend.commit(Commit(charges=[Charge(chain, used=-4 * SIZE)]))
+    await playing.group(limit=4 * SIZE)
+    assert await playing.manager.recount.recount() == 1
+    assert await used(playing) == [6, 6, 6, 6]
+    assert f"i/chat/FileSystem uses {4 * SIZE} bytes more than was counted" in caplog.text
+    await playing.settle()
+    assert await used(playing) == [4, 4, 4, 4]
 
 
 async def test_a_record_that_another_manager_dropped_is_recounted(
@@ -238,6 +257,47 @@ async def test_what_changes_meanwhile_is_counted_once(
         await written.manager.recount.recount_if_needed()
     assert await used(written) == [3, 9, 9, 9]
     assert not await wrong_parents(written)
+
+
+async def test_while_the_store_is_replaced_nothing_is_corrected(
+    written: Playing, changing: list[Callable[[], Awaitable[Any]]]
+) -> None:
+    async def replace() -> None:
+        written.manager.index.forget()
+
+    await written.match(BROKEN)
+    changing.append(replace)
+    assert await written.manager.recount.recount() == 0
+    assert await used(written) == [10, 16, 16, 16]
+    assert await written.manager.recount.recount() > 0
+    assert await used(written) == [6, 12, 12, 12]
+
+
+async def test_all_changes_before_are_heard_of(
+    redis_store: Callable[[], IndexBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_hear = asyncio.Event()
+    may_hear.set()
+    get_message = PubSub.get_message
+
+    async def get_message_late(*arguments: Any, **options: Any) -> Any:
+        message = await get_message(*arguments, **options)
+        await may_hear.wait()
+        return message
+
+    monkeypatch.setattr(PubSub, "get_message", get_message_late)
+    hearing, other = redis_store(), redis_store()
+    for backend in (hearing, other):
+        await backend.start(lambda *_: None)
+    before = await hearing.changes_heard()
+    may_hear.clear()
+    await other.commit(Commit([Change(Address(spaces.blocks_of(INSTANCE), b"key"), None, b"value")]))
+    asking = asyncio.create_task(hearing.changes_heard())
+    assert not (await asyncio.wait([asking], timeout=0.2))[0]
+    may_hear.set()
+    assert await asking == before + 1
+    for backend in (hearing, other):
+        await backend.close()
 
 
 async def test_records_are_looked_at_a_part_at_a_time(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:

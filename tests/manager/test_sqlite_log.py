@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import re
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -418,6 +420,21 @@ async def test_another_store_in_its_place_is_opened(opened, tmp_path, moved):
     assert await stored(tmp_path / "elsewhere.db") == 50, "the one that was moved has all that was written to it"
 
 
+async def test_another_store_in_its_place_keeps_a_log_of_its_own(opened, tmp_path):
+    other = SqliteBackend(tmp_path / "other.db")
+    await other.start(lambda *_: None)
+    await put(other, "another space", b"other", records=3)
+    # As a process that was killed left it.
+    for end in ("", "-wal"):
+        shutil.copyfile(tmp_path / f"other.db{end}", tmp_path / f"copy.db{end}")
+    await other.close()
+    await put(opened, SPACE, b"value", records=50)
+    for end in ("-wal", ""):
+        (tmp_path / f"copy.db{end}").rename(tmp_path / f"index.db{end}")
+    await answers(opened, lambda: opened.forgotten)
+    assert (await opened.count(SPACE), await opened.count("another space")) == (0, 3)
+
+
 async def test_an_empty_file_in_its_place_begins_a_new_store(opened, tmp_path):
     await put(opened, SPACE, b"value")
     for path in tmp_path.iterdir():
@@ -438,6 +455,7 @@ async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
     path.write_bytes(b"no database" * 1000)
     await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
     path.unlink()
+    await refused(opened, AWAY)
     # Half of a store, as somebody has who copies it.
     whole = (tmp_path / "elsewhere.db").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -460,6 +478,31 @@ async def test_a_store_that_somebody_still_writes_is_not_opened(opened, tmp_path
             reported.add(opened._log.refusal)
             await asyncio.sleep(0)
     assert not any("opened:" in refusal or "being opened" in refusal for refusal in reported)
+
+
+async def test_a_lock_that_is_removed_is_taken_again(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    (tmp_path / "index.db.lock").unlink()
+    await answers(opened, lambda: opened.forgotten)
+    with pytest.raises(BlockingIOError, match="another process has opened it"):
+        await SqliteBackend(tmp_path / "index.db").start(lambda *_: None)
+    await put(opened, SPACE, b"another", before=b"value")
+
+
+async def test_while_another_process_has_the_lock_it_answers_nothing(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    log = log_of(tmp_path / "index.db")
+    before = log.stat().st_ino
+    with (tmp_path / "taken").open("wb") as lock, contextlib.closing(sqlite3.connect(tmp_path / "index.db")) as others:
+        others.execute("SELECT count(*) FROM record")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (tmp_path / "taken").rename(tmp_path / "index.db.lock")
+        await refused(opened, "can't be opened: .*another process has opened it")
+        with pytest.raises(IndexUnavailable, match="another process has opened it"):
+            await put(opened, SPACE, b"another", before=b"value")
+        assert log.stat().st_ino == before, "the other process writes to it"
+    await answers(opened)
+    await put(opened, SPACE, b"another", before=b"value")
 
 
 async def test_who_closes_it_while_other_files_are_opened_leaves_nothing_open(opened, tmp_path):

@@ -57,7 +57,7 @@ class Draft:
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
+        """Returns the parent of a changed block as it becomes; None: there is none, or it stays as it is."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:

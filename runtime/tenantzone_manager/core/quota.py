@@ -43,6 +43,8 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """The names of the account and of the accounts above it, from the bottom up."""
     used: int = 0
     deleting: int = 0
+    is_correction: bool = False
+    """Whether it corrects what was counted. Its bytes are used already, so no limit refuses it."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):
@@ -82,12 +84,13 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
         old = after.get(leaf) or accounts.get(leaf, Account())
         used = old.used + charge.used
         growth = max(used, old.reserved) - old.committed
-        if charge.used > 0 and old.limit != UNLIMITED and used > old.limit:
+        is_limited = charge.used > 0 and not charge.is_correction
+        if is_limited and old.limit != UNLIMITED and used > old.limit:
             raise OverLimit(leaf)
         after[leaf] = Account(used, old.deleting + charge.deleting, old.committed + growth, old.reserved, old.limit)
         for name in above:
             old = after.get(name) or accounts.get(name, Account())
-            if _passes(old, charge.used, growth):
+            if is_limited and _passes(old, charge.used, growth):
                 raise OverLimit(name)
             after[name] = Account(
                 old.used + charge.used,
@@ -101,7 +104,7 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
 
 def _passes(account: Account, used: int, growth: int) -> bool:
     """Returns whether an account would exceed its limit. A reservation made while others use all bytes waits, too."""
-    if account.limit == UNLIMITED or used <= 0:
+    if account.limit == UNLIMITED:
         return False
     return account.used + used > account.limit or (growth > 0 and account.committed + growth > account.limit)
 

@@ -1,6 +1,6 @@
-"""What accounts and blocks should say by the records, which are looked at one after the other while they change."""
+"""What accounts and blocks should count, by the records. These are read one after the other while they change."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -11,12 +11,12 @@ from tenantzone_manager.core.records import Block
 
 _NO_KEY: Final = b""
 COUNTED_AT_ONCE: Final = 30_000
-"""Blocks in memory that do not agree yet with the blocks after them: about 12 MB."""
+"""The most blocks in memory whose count of children does not match the records read so far: about 12 MB."""
 _MOST_PARTS: Final = 1024
 
 
 class Pass(NamedTuple):
-    """One look at all records of a space, by which some of its blocks are compared with those that come next."""
+    """One reading of all records of a space, which checks what a part of its blocks count in ``children``."""
 
     space: str
     part: int = 0
@@ -24,41 +24,43 @@ class Pass(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether what the records use is added up, too."""
+        """Whether it also adds up the bytes that the records use."""
         return self.part == 0
 
     def has(self, key: bytes) -> bool:
-        """Returns whether it is for the block with this key."""
+        """Returns whether it checks the block with this key."""
         return self.parts == 1 or crc32(key) % self.parts == self.part
 
     def halves(self) -> tuple["Pass", "Pass"]:
-        """Returns two passes for half of its blocks each; the first one is first if this one is."""
+        """Returns two passes that check half of its blocks each; the first one is the first pass if this one is."""
         return self._replace(parts=2 * self.parts), self._replace(part=self.part + self.parts, parts=2 * self.parts)
 
 
 class Counts:
-    """Adds up what records use, and compares what blocks count in ``children`` with the blocks that name them.
+    """Adds up the bytes that records use, and compares ``children`` of blocks with the blocks that name them as parent.
 
     Args:
         names: the spaces of blocks.
+        owner_of: returns the owner of the blocks in a space.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], owner_of: Callable[[str], books.Owner]) -> None:
+        self._owner_of = owner_of
         self.spaces = tuple(names)
         self.left = [Pass(name) for name in self.spaces]
-        """Passes that have not ended; the last one is in progress."""
+        """The passes that have not ended; the last one is in progress."""
         self.last = _NO_KEY
-        """The key of that one that was looked at last."""
+        """The key of the last record that the pass in progress has read; empty: it has read none."""
         self.used: dict[tuple[str, ...], tuple[int, int]] = {}
-        """By chain of accounts, the bytes that are used, and those of them that are on their way out."""
+        """By chain of accounts, the bytes that are used, and those of them that are being deleted."""
         self.children: dict[str, dict[bytes, dict[str, int]]] = {}
-        """By space and key, what is to be added to ``children``. At the end of a pass all others have gone."""
+        """By space and key, what must be added to a block's ``children`` by the records read so far; no zeros."""
 
     def add(self, at: Pass, key: bytes, block: Block) -> None:
-        """Count a record of the pass in progress."""
+        """Count a record that the pass in progress has read."""
         if at.is_first:
-            self._use(books.charges(_owner(at.space), None, block))
-        # The pass may have been split since.
+            self._use(books.charges(self._owner_of(at.space), None, block))
+        # An earlier record of the same reading may have split the pass.
         at = self.left[-1]
         for counted, steps in _steps(key, None, block):
             if at.has(counted):
@@ -68,23 +70,23 @@ class Counts:
             self._split(at)
 
     def change(self, space: str, key: bytes, before: Block | None, after: Block | None) -> None:
-        """Count what has changed of a record, as far as it was looked at before."""
+        """Count a change of a record in the sums that already contain the record."""
         if self._was_counted(space, key, None):
-            self._use(books.charges(_owner(space), before, after))
+            self._use(books.charges(self._owner_of(space), before, after))
         for counted, steps in _steps(key, before, after):
             if self._was_counted(space, key, counted):
                 self._step(space, counted, steps)
 
     def go_on(self, last: bytes) -> None:
-        """Note the key of the last record that was looked at; empty: the pass is at its end."""
+        """Note the key of the last record read; empty: the pass has ended."""
         self.last = last
         if not last:
             self.left.pop()
 
-    def _was_counted(self, space: str, key: bytes, compared: bytes | None) -> bool:
-        """Returns whether the pass that compares this block, or without one the first pass, has looked at a record."""
+    def _was_counted(self, space: str, key: bytes, checked: bytes | None) -> bool:
+        """Returns whether a pass has read a record: the one that checks the block ``checked``; None: the first one."""
         left = (each for each in self.left if each.space == space)
-        to_come = next((each for each in left if (each.is_first if compared is None else each.has(compared))), None)
+        to_come = next((each for each in left if (each.is_first if checked is None else each.has(checked))), None)
         return to_come is None or (to_come == self.left[-1] and key <= self.last)
 
     def _use(self, charges: Iterable[Charge]) -> None:
@@ -100,7 +102,7 @@ class Counts:
             here[key] = left
 
     def _split(self, at: Pass) -> None:
-        """Leave half of the blocks of the pass in progress to another pass."""
+        """Leave half of the blocks that the pass in progress checks to another pass."""
         goes_on, later = at.halves()
         self.left[-1:] = [later, goes_on]
         here = self.children[at.space]
@@ -108,15 +110,10 @@ class Counts:
 
 
 def _steps(key: bytes, before: Block | None, after: Block | None) -> Iterator[tuple[bytes, dict[str, int]]]:
-    """What a change of a record adds to the differences of the block before it, and of its own."""
+    """Yields by how much a change of a record changes what must be added to ``children``, of its parent and its own."""
     block = after or before
     if block is not None and block.parent and (steps := child_steps(before, after)):
         yield block.parent, steps
     was, now = before.children if before else {}, after.children if after else {}
     if was != now:
         yield key, {where: was.get(where, 0) - now.get(where, 0) for where in was | now}
-
-
-def _owner(space: str) -> books.Owner:
-    _, group, instance = space.split("/")
-    return books.Owner(instance, group)

@@ -38,7 +38,7 @@ class Commit:
     @property
     def takes_room(self) -> bool:
         """Whether it stores more bytes; other commits are allowed even if the store has no room left."""
-        return any(charge.used > 0 for charge in self.charges)
+        return any(charge.used > 0 and not charge.is_correction for charge in self.charges)
 
 
 class Conflict(Exception):
@@ -109,10 +109,10 @@ class IndexBackend(ABC):
         """The names of the spaces that begin with ``KIND/``. Some of them may have no records any more."""
 
     async def changes_heard(self) -> int:
-        """Wait until this process has heard of all that was changed so far; returns the number of changes of blocks.
+        """Wait until this process has heard of all changes made so far; returns the number of those of blocks.
 
-        Its own changes count, too. The number may be too large, where it is not known what has changed. A store of one
-        process has nothing to hear of, and returns 0.
+        Its own changes count, too. An interruption, during which changes may be missed, counts as one. A store of one
+        process returns 0.
         """
         return 0
 

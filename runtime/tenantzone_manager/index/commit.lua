@@ -43,13 +43,14 @@ for _, terms in ipairs(commit.terms) do
 end
 
 for _, charge in ipairs(commit.charges) do
-  local chain, used, deleting = charge[1], charge[2], charge[3]
+  local chain, used, deleting, is_correction = charge[1], charge[2], charge[3], charge[4]
   local leaf = account(chain[1])
   local growth = math.max(leaf.used + used, leaf.reserved) - leaf.committed
-  if used > 0 and leaf.limit ~= -1 and leaf.used + used > leaf.limit then return 'over ' .. chain[1] end
+  local is_limited = used > 0 and not is_correction
+  if is_limited and leaf.limit ~= -1 and leaf.used + used > leaf.limit then return 'over ' .. chain[1] end
   for level = 1, #chain do
     local each = account(chain[level])
-    if level > 1 and used > 0 and each.limit ~= -1 and
+    if level > 1 and is_limited and each.limit ~= -1 and
         (each.used + used > each.limit or (growth > 0 and each.committed + growth > each.limit)) then
       return 'over ' .. chain[level]
     end

@@ -35,17 +35,17 @@ _NO_MEMORY: Final = (
 _RESERVED: Final = 1 / 32
 """The fraction of the server's memory that is kept for commits that need no room."""
 _FREE_AGAIN: Final = 1 / 24
-"""Of the server's memory, what must be free before new blocks are stored again: at one and the same amount, what is
-stored and what goes would have it change with each look."""
+"""The fraction of the server's memory that must be free before new blocks are stored again. It is larger than the
+reserve, so that new blocks are not allowed and refused in turn."""
 _BLOCKS: Final = b"blocks/"
-"""What the spaces of blocks begin with."""
+"""The prefix of the spaces of blocks."""
 _MARKER: Final = b"marker"
-"""In place of a space: nothing has changed. Managers of earlier releases know no such space."""
+"""Stands for the space in a message that reports no change. Managers of earlier releases ignore it."""
 _SCANNED: Final = 1000
-"""Keys that the server looks at in one step of a search among all of them."""
+"""The keys that the server examines in one step of a search among all keys."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
 _ESCAPE: Final = r"\\\g<0>"
-"""Takes its meaning in a pattern from a character of the prefix."""
+"""Escapes a character of the prefix that has a meaning in patterns."""
 # What is deleted first lets the server take the rest, though it has no memory left.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
@@ -74,6 +74,7 @@ class RedisBackend(IndexBackend):
             socket_connect_timeout=timeout_seconds,
             retry=Retry(NoBackoff(), 0),
         )
+        self._timeout_seconds = timeout_seconds
         self.client = self._client
         self.prefix = prefix
         self._name = secrets.token_hex(8)
@@ -83,9 +84,9 @@ class RedisBackend(IndexBackend):
         self._shortage = ""
         """Why commits that take room are refused; empty: they are not."""
         self._heard = 0
-        """Changes of blocks, and interruptions, in which there may have been some."""
+        """The number of changes of blocks, and of interruptions, during which blocks may have changed."""
         self._markers: dict[bytes, asyncio.Future[None]] = {}
-        """That were sent and not heard of yet."""
+        """The markers that were published and not received yet."""
 
     async def start(self, listener: Listener) -> None:
         """Connect and subscribe to changes; after each interruption, the listener is called for all records."""
@@ -163,16 +164,16 @@ class RedisBackend(IndexBackend):
         return [key.removeprefix(self.prefix) for key in await self._asked(found)]
 
     async def changes_heard(self) -> int:
-        # All that was changed before the marker is heard of before it.
+        # All changes made before the marker was published are received before it.
         marker = secrets.token_bytes(8)
         heard = self._markers[marker] = asyncio.get_running_loop().create_future()
         message = _message(self._name.encode(), _MARKER, marker)
         try:
             await self._asked(lambda: self._client.publish(self._key("changed"), message))
-            async with asyncio.timeout(TIMEOUT_SECONDS):
+            async with asyncio.timeout(self._timeout_seconds):
                 await heard
         except TimeoutError:
-            raise IndexUnavailable("the index at Redis does not pass on what changes") from None
+            raise IndexUnavailable("the index at Redis does not report its changes") from None
         finally:
             del self._markers[marker]
         return self._heard
@@ -230,7 +231,7 @@ class RedisBackend(IndexBackend):
                 async with self._client.pubsub() as channel:
                     await channel.subscribe(self._key("changed"))
                     await self._pass_on(channel, listener, subscribed)
-            # What was changed meanwhile is not known.
+            # Changes made until it subscribes again are not received.
             self._heard += 1
             listener("", ())
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -241,7 +242,7 @@ class RedisBackend(IndexBackend):
             if message is None:
                 await channel.ping()
             elif message["type"] == "subscribe":
-                # Changes between an interruption and now were not heard of.
+                # Changes between an interruption and now were not received.
                 self._heard += 1
                 listener("", ())
                 subscribed.set()
@@ -285,7 +286,7 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
 
 
 def _message(*texts: bytes) -> bytes:
-    """What a commit publishes, as the script writes it."""
+    """Returns a message in the format that the script publishes."""
     return b"".join(len(text).to_bytes(4) + text for text in texts)
 
 

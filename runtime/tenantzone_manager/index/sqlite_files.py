@@ -10,8 +10,10 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between two checks of the files."""
-_ENDS: Final = ("", "-wal", "-shm")
-"""The endings of a store's file names: the file, its log, and the file that SQLite's connections share."""
+LOCK: Final = ".lock"
+"""The ending of the name of the file that this process locks, so that no other one opens the store."""
+_LOG: Final = ("-wal", "-shm")
+"""The endings of the names of the log, and of the file that SQLite's connections share."""
 _OF_OTHERS: Final = 0o077
 """The mode bits that let other users use a file."""
 
@@ -41,7 +43,8 @@ class SqliteFiles:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._opened: list[_Identity | None] = []
+        self._opened: dict[str, _Identity | None] = {}
+        """By ending."""
         self._last_seen: object = None
 
     def note(self) -> None:
@@ -54,27 +57,24 @@ class SqliteFiles:
         found = self._identities()
         if found == self._opened:
             return InPlace.SAME
-        if found[0] is None:
+        if found[""] is None:
             return InPlace.NONE
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
         """Remove the old log if only the store's file was replaced: SQLite would apply the log to the new file."""
         found = self._identities()
-        if found[0] == self._opened[0]:
+        if found[""] == self._opened[""]:
             return
-        for path, there, opened in zip(self._paths(), found, self._opened, strict=True):
-            if there is not None and there == opened:
-                path.unlink(missing_ok=True)
+        for end in _LOG:
+            if found[end] == self._opened[end]:
+                beside(self._path, end).unlink(missing_ok=True)
 
-    def _paths(self) -> list[Path]:
-        return [beside(self._path, end) for end in _ENDS]
-
-    def _identities(self) -> list[_Identity | None]:
-        return [_identity(path) for path in self._paths()]
+    def _identities(self) -> dict[str, _Identity | None]:
+        return {end: _identity(beside(self._path, end)) for end in ("", *_LOG, LOCK)}
 
     def _state(self) -> object:
-        return [_state(path) for path in self._paths()]
+        return [_state(beside(self._path, end)) for end in ("", *_LOG)]
 
 
 def beside(path: Path, end: str) -> Path:
@@ -92,11 +92,11 @@ def make_private(path: Path, *, may_create: bool) -> None:
     Raises:
         OSError: a file can't be created.
     """
-    lock = beside(path, ".lock")
+    lock = beside(path, LOCK)
     for each in (lock, path) if may_create else (lock,):
         each.touch(mode=0o600)
     open_to_others = []
-    for each in (path, *(beside(path, end) for end in ("-wal", "-shm", ".lock", "-reserve"))):
+    for each in (beside(path, end) for end in ("", *_LOG, LOCK, "-reserve")):
         with contextlib.suppress(FileNotFoundError):
             mode = each.stat().st_mode
             if mode & _OF_OTHERS and not _tightened(each, mode):

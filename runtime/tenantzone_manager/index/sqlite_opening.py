@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_manager.index.backend import IndexFull, IndexUnavailable, IndexUnusable
-from tenantzone_manager.index.sqlite_files import beside, make_private
+from tenantzone_manager.index.sqlite_files import LOCK, beside, make_private
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
@@ -67,8 +67,11 @@ async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenS
 
 async def _opened(path: Path, cache_bytes: int) -> OpenStore:
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(beside(path, ".lock").open("wb"))
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = stack.enter_context(beside(path, LOCK).open("wb"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another process has opened it") from error
         # Closed last: closing any descriptor of a file releases all locks that the process has on it.
         file = os.open(path, os.O_RDWR)
         stack.callback(os.close, file)

@@ -171,7 +171,11 @@ class FileSystemStorage(DataStorageBackend):
 def _remove_unfinished(owner: Path) -> None:
     """Remove an abandoned empty owner file: the disk was full, or the machine lost power."""
     with contextlib.suppress(FileNotFoundError):
-        if owner.stat().st_mtime < time.time() - _UNFINISHED_SECONDS:
+        written_at = owner.stat().st_mtime
+        # A file server sets the times of its files, and its clock may differ from this machine's.
+        with NamedTemporaryFile(dir=owner.parent, prefix="probe-") as probe:
+            now = os.fstat(probe.fileno()).st_mtime
+        if written_at < now - _UNFINISHED_SECONDS:
             owner.unlink()
 
 
