@@ -60,8 +60,12 @@ class Served:
         served = Counter(self.tenant.values())
         return max((self.waited[tenant] / count for tenant, count in served.items()), default=0.0)
 
-    def beside(self, partition: "Served") -> tuple[float, float, float]:
-        """Hit rate; misses to the partition's; and by how much the hit rate of the tenant that lost most is higher."""
+    def compare(self, partition: "Served") -> tuple[float, float, float]:
+        """Compare with a partition.
+
+        Returns:
+            The hit rate; the relative change of misses; and the smallest gain in hit rate among tenants.
+        """
         both = [number for number in self.misses if number in partition.misses]
         misses, before, prompts = Counter[str](), Counter[str](), Counter[str]()
         for number in both:
@@ -242,7 +246,7 @@ def _zones(load: Sequence[Asked | Request], blocks: int, idle: float, mode: str)
 
 
 def _line(name: str, tenants: int, blocks: int, mode: str, served: Served, partition: Served) -> str:
-    hit_rate, misses, worst = served.beside(partition)
+    hit_rate, misses, worst = served.compare(partition)
     evicted = ", ".join(f"{reason} {count:,}" for reason, count in sorted(served.evicted.items()))
     return (
         f"{name:<9}{tenants:>8}{blocks:>8,}  {mode:<10}{hit_rate:>9.1%}{misses:>+8.1%}{100 * worst:>+11.1f} pp"

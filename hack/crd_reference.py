@@ -44,14 +44,14 @@ $spec
 
 ### $kind: rules
 
-The API server checks these, beside types and bounds, before it stores an object.
+The API server checks these, besides types and bounds, before it stores an object.
 
 $rules
 
 ### $kind: status
 
-The operator writes it. Which conditions there are, with which reasons, and how old a figure may be, is told with
-[the operator](../operator.md#status).
+The operator writes it. [The operator's page](../operator.md#status) lists the conditions and their reasons, and says how
+old a figure may be.
 
 $status
 

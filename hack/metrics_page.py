@@ -78,7 +78,7 @@ the zone that lost it. These pairs occur:
 $evictions
 
 **Outcomes.** $outcomes.
-`refused` is told of requests that a zone could never hold; requests that no zone can be found for are in
+`refused` counts requests that are larger than a zone may ever hold; requests for which no zone is found are in
 `tenantzone_engine_refused_requests_total` only.
 
 **Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: time in which

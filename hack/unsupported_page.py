@@ -18,8 +18,8 @@ _PAGE = Template("""\
 
 <!-- Written by `make unsupported-page` from what the code declares. Do not edit by hand. -->
 
-A refusal is there because blocks, or somebody's input, would move past the zones; it is no plan with a date. What goes
-with zones, and what shows it, is told [feature by feature](features.md).
+A feature is refused because blocks, or a tenant's input, would bypass the zones. No refusal has a planned end.
+[Features](features.md) lists what is supported with zones, and the test that shows it.
 
 ## Refused by the engine
 
@@ -28,14 +28,14 @@ with zones, and what shows it, is told [feature by feature](features.md).
 $features
 
 - **Start**: `tenantzone-runtime serve` ends with `FLAG can't be used: WHY; INSTEAD`, before a model is loaded. Your own
-  `vllm serve` does not look at flags; what vLLM's configuration tells is refused when the model is loaded.
+  `vllm serve` does not look at flags; what vLLM's configuration shows is refused when the model is loaded.
 - **Model is loaded**: the engine process ends with `model MODEL can't be served with zones: WHAT (WHY; INSTEAD)`. That
   holds for what a model brings, and for what a config file turns on, too.
 - **Request**: the engine goes on, and the request ends with an error.
 
 ## Refused and bound by the frontend
 
-The frontend knows each route of each vLLM that is let in. A route that is not here is refused.
+The frontend knows all routes of each supported vLLM version. It refuses a route that is not on this page.
 
 **Bound** to the zone of the tenant whose key comes with the request, by a seal that the scheduler checks. A field that
 would lead around the seal is refused with the status 400:
@@ -44,9 +44,9 @@ would lead around the seal is refused with the status 400:
 |---|---|
 $sealed
 
-**For whoever has a key**; they touch no KV cache: $keyed.
+**For clients with a key**; these routes touch no KV cache: $keyed.
 
-**For everybody**: $open.
+**For all clients**: $open.
 
 **Refused** with the status 403, a WebSocket while it is opened:
 

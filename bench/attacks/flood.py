@@ -26,10 +26,10 @@ from typing import Any
 
 import httpx
 
-from bench.attacks.beside import beside
 from bench.attacks.flood_attacker import Attack, attack_until_stopped
 from bench.attacks.flood_health import ask_until_stopped
 from bench.attacks.flood_loads import MOST_QUEUED, Load, Pair, asking, pairs, prompt_of
+from bench.attacks.separate_process import in_separate_process
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from hack.demo import tiny_model
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
@@ -69,8 +69,8 @@ async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
     async with httpx.AsyncClient(base_url=engine.url, headers=headers, timeout=120) as victim:
         await _ask_as_victim(victim, engine, prompt, Seen())
         with (
-            beside("asking for /health", partial(ask_until_stopped, engine.url)) as health,
-            beside(attack.load.name, partial(attack_until_stopped, attack)) as attacked,
+            in_separate_process("asking for /health", partial(ask_until_stopped, engine.url)) as health,
+            in_separate_process(attack.load.name, partial(attack_until_stopped, attack)) as attacked,
         ):
             await asyncio.gather(
                 _again(seconds, seen.first_tokens, lambda: _ask_as_victim(victim, engine, prompt, seen)),

@@ -20,7 +20,7 @@ import httpx
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.kinds.kinds import KINDS, Kind
 from bench.kinds.results import Drafts, Result, reason_in, table
-from bench.kinds.story import Story, tell
+from bench.kinds.story import Story, record
 from hack.locked import with_torchvision
 from tenantzone_contract.config import ZoneConfig
 
@@ -75,8 +75,8 @@ def _try(kind: Kind, keep: Path | None) -> Result:
         return Result(
             kind.name,
             kind.like,
-            zones=zones_ran or _tell(zones, kind, flood_tokens),
-            stock=stock_ran or _tell(stock, kind, flood_tokens),
+            zones=zones_ran or _record(zones, kind, flood_tokens),
+            stock=stock_ran or _record(stock, kind, flood_tokens),
             drafts=_drafts(zones) if kind.speculation and zones_ran is None else None,
         )
 
@@ -113,12 +113,12 @@ def _starts(engine: Engine, alone: Engines) -> str | None:
     return None
 
 
-def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Story | str:
+def _record(engine: Engine, kind: Kind, flood_tokens: int) -> Story | str:
     def progress(message: str) -> None:
         say(f"{engine.name}: {message}")
 
     try:
-        return tell(engine, flood_tokens, pictures=kind.pictures, say=progress)
+        return record(engine, flood_tokens, pictures=kind.pictures, say=progress)
     except (RuntimeError, httpx.HTTPError) as error:
         return f"{error}; {reason_in(engine.log())}"
 

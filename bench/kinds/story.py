@@ -85,7 +85,7 @@ class Story:
         return sum(answer.prompt_tokens for answer in self.flood)
 
 
-def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Story:
+def record(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Story:
     """Send the prompts, flood, and send them again.
 
     Args:

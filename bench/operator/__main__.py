@@ -6,6 +6,7 @@ the engines share its cores.
 
 import argparse
 import asyncio
+import signal
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -58,6 +59,7 @@ _ELECTED = ("--leader-elect-namespace", "tenantzone-system")
 def main() -> int:
     """Measure the parts that were asked for; the exit code is 1 if a budget was missed."""
     options = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     budgets = tomllib.loads(_BUDGETS.read_text())
     missed = [asyncio.run(_run(name, options, budgets)) for name in _PARTS if name in options.part]
     return 1 if any(missed) else 0

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hack.harness.killable import KillableServer
 from hack.ports import free_ports
 
 _NOT_IN_THE_IMAGE = "kubernetes_asyncio"
@@ -18,8 +17,8 @@ _NOT_IN_THE_IMAGE = "kubernetes_asyncio"
 _ROOT = Path(__file__).parents[2]
 
 
-class OperatorProcess:
-    """The operator as a process of its own, which can be started, killed and measured.
+class OperatorProcess(KillableServer):
+    """The operator as a process of its own, which can be started, killed and measured. It ends with this process.
 
     Args:
         kubeconfig: as whom.
@@ -37,31 +36,12 @@ class OperatorProcess:
         hidden.mkdir(exist_ok=True, parents=True)
         (hidden / f"{_NOT_IN_THE_IMAGE}.py").write_text('raise ImportError("not in the operator\'s image")\n')
         path = os.pathsep.join([str(hidden), str(_ROOT / "operator"), str(_ROOT / "runtime")])
-        self._environment = os.environ | {"PYTHONPATH": path}
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
-        self._command = [
+        command = [
             *(*python, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self.port), *flags),
         ]
-        self.log = folder / "operator.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> float:
-        """Returns when it was started."""
-        began = time.monotonic()
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
-        return began
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(timeout=30)
+        super().__init__("operator", folder, command, lambda: bool(self.pids), {"PYTHONPATH": path})
 
     @property
     def resident_mb(self) -> float:
@@ -75,8 +55,7 @@ class OperatorProcess:
 
     @property
     def cpu_seconds(self) -> float:
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def writes(self) -> int:
@@ -97,9 +76,13 @@ class OperatorProcess:
             said: dict[str, Any] = json.load(answer)
         return said
 
+    @property
+    def _pid(self) -> int:
+        (pid,) = self.pids
+        return pid
+
     def _status(self, field: str) -> float:
-        assert self._process is not None
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[1]) / 1024
         raise ValueError(f"no {field} in the process's status")

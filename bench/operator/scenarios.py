@@ -207,7 +207,8 @@ async def restart(bench: Bench, pools: int) -> Figures:
     for name in changed:
         changed[name] = await bench.change_zone(name, priority=7)
     await bench.observer.until(lambda: all(seen[name].generation == changed[name] for name in changed))
-    began = bench.operator.start()
+    began = time.monotonic()
+    bench.operator.start()
     await bench.observer.until(lambda: all(found.is_programmed for found in seen.values()))
     took = time.monotonic() - began
     await bench.settle()

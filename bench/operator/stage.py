@@ -72,7 +72,7 @@ async def bench_of(
                 print(operator.log.read_text()[-4000:], file=sys.stderr)
             raise
         finally:
-            operator.stop()
-            standby.stop()
+            operator.terminate()
+            standby.terminate()
             await observer.stop()
             await fleet.stop()

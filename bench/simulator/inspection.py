@@ -1,8 +1,8 @@
 """Invariants of a whole engine after each step, and of its admission decisions.
 
 The invariants are those of ``checks``, and two of waiting. Entitled: a zone that was denied blocks within its
-reservation has them in the next step. Parked: a zone that is skipped because its next request was denied loses nothing
-by it; each is checked without the core's memory of who backed off.
+reservation has them in the next step. Backed off: a zone that is skipped because its next request was denied loses
+nothing by it. Each is checked without the core's memory of backed-off zones.
 """
 
 from collections import Counter

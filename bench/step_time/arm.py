@@ -74,7 +74,7 @@ class Arm:
         self.record.waiting.append(len(self._scheduler.waiting))
         if self.zones:
             self._keep_house(time.perf_counter())
-            self.record.beside += time.thread_time() - ended
+            self.record.outside += time.thread_time() - ended
 
     def forget(self) -> None:
         """Let the record begin now."""

@@ -16,7 +16,7 @@ class Record:
         running: requests that ran after each step.
         waiting: requests that waited after each step.
         ended: requests that have ended.
-        beside: processor seconds outside the steps.
+        outside: processor seconds outside the steps.
     """
 
     zones: int
@@ -24,7 +24,7 @@ class Record:
     running: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     ended: int = 0
-    beside: float = 0.0
+    outside: float = 0.0
 
 
 def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], seconds: float) -> Iterator[str]:
@@ -53,7 +53,7 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
     for one, other in pairwise(with_zones):
         yield f"{_name(other)} against {_name(one)}, step by step: {statistics.median(_ratios(other, one)):.3f}"
     for arm in with_zones:
-        yield f"{_name(arm)}: {arm.beside / seconds * 1000:.1f} ms of processor time a second beside the steps"
+        yield f"{_name(arm)}: {arm.outside / seconds * 1000:.1f} ms of processor time a second beside the steps"
 
 
 def rows(stock: Record, arms: Sequence[Record]) -> list[dict[str, float | int | str]]:

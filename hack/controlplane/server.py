@@ -45,6 +45,14 @@ class Server:
         """The pid of the lifeline process; the program is its child."""
         return self._lifeline.pid
 
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after that many seconds.
+        """
+        self._lifeline.wait(seconds)
+
     def stop(self) -> None:
         """End it and wait for its exit; does nothing if it has ended."""
         assert self._lifeline.stdin is not None

@@ -12,6 +12,8 @@ from hack.controlplane.server import Server
 START_SECONDS: Final = 60.0
 """Until a server answers, unless it is said to take longer."""
 
+_STOP_SECONDS = 30.0
+
 
 class KillableServer:
     """A server that :meth:`start` starts again after each kill, or that runs during a ``with`` block.
@@ -68,6 +70,16 @@ class KillableServer:
         if self._server is not None and self._server.is_running:
             self._signal(signal.SIGKILL)
             self._server.stop()
+
+    def terminate(self) -> None:
+        """End it with SIGTERM, and wait for its exit; does nothing if it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after half a minute.
+        """
+        if self._server is not None and self._server.is_running:
+            self._signal(signal.SIGTERM)
+            self._server.wait(_STOP_SECONDS)
 
     @property
     def pids(self) -> list[int]:

@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import pytest
 
-from bench.attacks.beside import beside
 from bench.attacks.flood import Seen, table
 from bench.attacks.flood_attacker import Attack, attack_until_stopped
 from bench.attacks.flood_health import ask_until_stopped
 from bench.attacks.flood_loads import MOST_QUEUED, pairs
+from bench.attacks.separate_process import in_separate_process
 from tenantzone_runtime.frontend.grammars import check_grammars
 from tenantzone_runtime.settings import Bounds
 from tests.waiting import await_that
@@ -87,7 +87,7 @@ def test_the_attacker_tells_what_it_was_answered():
     with HTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        with beside("an attack", partial(attack_until_stopped, attack(url))) as attacked:
+        with in_separate_process("an attack", partial(attack_until_stopped, attack(url))) as attacked:
             await_that(lambda: len(Answering.asked) == 10, "all have been sent")
         server.shutdown()
     assert len(set(Answering.asked)) == 10
@@ -120,7 +120,7 @@ def test_health_is_asked_for_in_turn_and_each_answer_timed():
     with HTTPServer(("127.0.0.1", 0), Held) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        with beside("asking", partial(ask_until_stopped, url)) as health:
+        with in_separate_process("asking", partial(ask_until_stopped, url)) as health:
             await_that(lambda: len(Held.asked) == 3, "the third is not answered")
             held = time.perf_counter()
             threading.Timer(0.3, Held.may_answer.set).start()
@@ -134,7 +134,7 @@ def test_health_is_asked_for_in_turn_and_each_answer_timed():
         assert len(Held.connections) == 1
         with (
             pytest.raises(RuntimeError, match="it ended too early: asking"),
-            beside("asking", partial(ask_until_stopped, url)),
+            in_separate_process("asking", partial(ask_until_stopped, url)),
         ):
             await_that(lambda: not multiprocessing.active_children(), "it has seen that the server is not well")
         server.shutdown()
@@ -148,5 +148,5 @@ def kill_the_attacker() -> None:
 
 def test_an_attacker_that_has_ended_is_told_of():
     reported = pytest.raises(RuntimeError, match="it ended too early: an attack")
-    with reported, beside("an attack", partial(attack_until_stopped, attack("http://[::1]:9"))):
+    with reported, in_separate_process("an attack", partial(attack_until_stopped, attack("http://[::1]:9"))):
         kill_the_attacker()

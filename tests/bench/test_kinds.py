@@ -10,7 +10,7 @@ from bench.kinds import story
 from bench.kinds.__main__ import _options
 from bench.kinds.kinds import KINDS
 from bench.kinds.results import Drafts, Result, equal, reason_in, table
-from bench.kinds.story import Answer, Story, question, request, tell
+from bench.kinds.story import Answer, Story, question, record, request
 
 CLIENT = httpx.Client
 
@@ -120,7 +120,7 @@ def told_by(monkeypatch):
     def tell_it(engine):
         transport = httpx.MockTransport(engine.answer)
         monkeypatch.setattr(story.httpx, "Client", lambda **options: CLIENT(transport=transport, **options))
-        return tell(engine, 4000, pictures=False, say=lambda message: None)
+        return record(engine, 4000, pictures=False, say=lambda message: None)
 
     return tell_it
 

@@ -1,7 +1,13 @@
 """Half a minute of ``make soak-attacks``, which takes half an hour; a changed reservation is noticed."""
 
 import asyncio
+import contextlib
+import os
 import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +22,7 @@ from bench.operator.soak.changes import Taken
 from bench.operator.soak.scene import Size
 from tenantzone_operator.kube.rest import RestError
 from tests.operator.objects import snapshot, zone
+from tests.waiting import await_that
 
 
 @pytest.mark.controlplane
@@ -34,6 +41,39 @@ def test_no_reservation_changes_while_all_attacks_come_at_once(capsys: pytest.Ca
     assert found.engine_restarts
     show(found, 60.0)
     assert "\n0 reservations changed\n" in capsys.readouterr().out
+
+
+@pytest.mark.controlplane
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_started_ends_with_the_command(tmp_path: Path, number: signal.Signals):
+    """Upon SIGTERM its folder goes, too."""
+    size = ("--zones", "4", "--pools", "2", "--namespaces", "1", "--liars", "0")
+    log = tmp_path / "errors"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.operator.attacks", *size],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+            stdout=errors,
+            stderr=errors,
+        )
+    await_that(lambda: "undisturbed:" in log.read_text() or process.poll() is not None, "the first changes")
+    programs = ("etcd", "kube-apiserver", "tenantzone_manager", "tenantzone_operator")
+    assert all(any(program in line for line in running_in(tmp_path)) for program in programs), log.read_text()
+    process.send_signal(number)
+    process.wait()
+    await_that(lambda: not running_in(tmp_path), "the end of everything")
+    if number == signal.SIGTERM:
+        assert process.returncode == 143
+        assert not list(tmp_path.glob("tenantzone-bench-*"))
+
+
+def running_in(folder: Path) -> list[str]:
+    """Command lines of processes that name the folder."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(each.read_text())
+    return [line for line in found if str(folder) in line]
 
 
 class Reachable:

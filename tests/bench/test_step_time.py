@@ -51,7 +51,7 @@ def test_where_nobody_waits_the_next_tenant_follows(make_arm):
 
 
 def timed(zones, times):
-    return Record(zones, times, running=[3] * len(times), waiting=[9] * len(times), ended=7, beside=0.5)
+    return Record(zones, times, running=[3] * len(times), waiting=[9] * len(times), ended=7, outside=0.5)
 
 
 def test_arms_are_compared_step_by_step_and_judged_by_the_median():

@@ -24,7 +24,7 @@ def test_exit_code(held: list[bool], code: int):
     assert claims(*held).exit_code == code
 
 
-def test_the_summary_names_each_claim_and_its_verdict(capsys: pytest.CaptureFixture[str]):
+def test_the_summary_names_each_claim_and_its_outcome(capsys: pytest.CaptureFixture[str]):
     made = claims(True, False)
     capsys.readouterr()
     made.summarize()

@@ -93,8 +93,6 @@ def test_each_field_of_a_zone_is_in_the_glossary():
 
 
 def test_the_glossary_has_each_reason_and_no_other():
-    reported = {row[0]: row[1] for row in table("Reason")}
-    assert {reason for reason, of in reported.items() if of in ("evictions", "both")} == set(get_args(EvictionReason))
-    assert {reason for reason, of in reported.items() if of in ("preemptions", "both")} == set(
-        get_args(PreemptionReason)
-    )
+    causes = {row[0]: row[1] for row in table("Reason")}
+    assert {reason for reason, of in causes.items() if of in ("evictions", "both")} == set(get_args(EvictionReason))
+    assert {reason for reason, of in causes.items() if of in ("preemptions", "both")} == set(get_args(PreemptionReason))

@@ -10,6 +10,7 @@ the end, or if p99 of changes was more than twice that of undisturbed ones. Run 
 """
 
 import argparse
+import signal
 import sys
 
 from bench.operator.attacks.run import ATTACKED, UNDISTURBED, Attacked, Findings, soak
@@ -24,6 +25,7 @@ _SHOWN = 20
 def main() -> int:
     """Run one soak and print its findings; the exit code is 1 if something was not as it should be."""
     options = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = Size(
         minutes=options.minutes,
         zones=options.zones,

@@ -1,4 +1,4 @@
-"""Engines that take each version of their pool's ConfigMap at once, forged or not, and want the operator's token."""
+"""Engines that enforce each version of their pool's ConfigMap at once, forged or not, and check bearer tokens."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.2
 
 
 class MountedFleet(Fleet):
-    """Engines whose kubelet is as quick as can be: what stands in the ConfigMap is in force at once.
+    """Engines whose kubelet has no delay: they enforce the content of the ConfigMap at once.
 
     Args:
         client: of an administrator.
@@ -38,12 +38,10 @@ class MountedFleet(Fleet):
         self._tokens: dict[str, frozenset[str]] = {}
         """By pool: those that its engines accept."""
         self.configs: dict[str, RuntimeConfig] = {}
-        """By pool: the first config that each pool has had."""
-        self.versions = 0
-        """Of ConfigMaps, as many as engines have taken."""
+        """By pool: its first config."""
 
     def mount(self, event: dict[str, Any]) -> None:
-        """Take an event of a ConfigMap. What is deleted stays mounted, and so does what was there before garbage."""
+        """Take an event of a ConfigMap. Deletions and unreadable content leave the last version mounted."""
         name, prefix = event["object"]["metadata"]["name"], config_map_name("")
         if event["type"] == "DELETED" or not name.startswith(prefix):
             return
@@ -52,19 +50,14 @@ class MountedFleet(Fleet):
             config = unpack_config(files_of(event["object"]))
         except ValueError:
             return
-        self.versions += 1
         self.configs.setdefault(pool, config)
         self._mounted[pool] = config, tuple(map(report_of, config.zones))
         for engine in self.engines.values():
             if engine.pool == pool and engine.name in self._runners:
                 self._enforce(engine)
 
-    def is_unlike(self, pool: str, config_hash: str) -> bool:
-        """Whether the pool's engines have another config."""
-        return pool not in self._mounted or self._mounted[pool][0].hash != config_hash
-
     async def add(self, namespace: str, pool: str, count: int) -> None:
-        """Engines of a pool as soon as there is what they mount."""
+        """Start engines of a pool, as soon as the Secret that they mount exists."""
         path = f"/api/v1/namespaces/{namespace}/secrets/{admin_secret_name(pool)}"
         while pool not in self._tokens:
             try:

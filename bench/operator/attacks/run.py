@@ -137,8 +137,8 @@ async def _site(
             await _add_more(site)
             yield site, scene
         finally:
-            left.stop()
-            right.stop()
+            left.terminate()
+            right.terminate()
             await observer.stop()
             await fleet.stop()
 

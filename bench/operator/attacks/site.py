@@ -102,7 +102,7 @@ class Replicas:
 
 
 def _replace(process: OperatorProcess) -> None:
-    process.stop()
+    process.terminate()
     process.start()
 
 

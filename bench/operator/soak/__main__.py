@@ -8,6 +8,7 @@ machine that does nothing else.
 """
 
 import argparse
+import signal
 import sys
 
 from bench.operator.soak.run import EVERYTHING, FAULTS, LIARS, UNDISTURBED, Findings, soak
@@ -22,6 +23,7 @@ _MAX_RATIO = 2.0
 def main() -> int:
     """Run one soak and print its findings; the exit code is 1 if something was not as it should be."""
     size = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     findings = soak(size)
     return 0 if show(findings) else 1
 

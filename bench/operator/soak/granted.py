@@ -8,7 +8,7 @@ from tenantzone_operator.kube.names import config_map_name
 
 
 class Granted:
-    """To be told each event of each ConfigMap. Zones are changed meanwhile, and not deleted."""
+    """Records what ConfigMaps grant: `look` must get all their events. Zones may change, but must not be deleted."""
 
     def __init__(self) -> None:
         self._generations: dict[str, dict[str, int]] = {}

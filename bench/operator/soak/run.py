@@ -45,9 +45,9 @@ class Findings:
     absences: int = 0
     """How often an engine was not there for a while."""
     lies: dict[str, int] = field(default_factory=dict)
-    """How often each was told."""
+    """How often engines sent each lie."""
     networks: dict[str, int] = field(default_factory=dict)
-    """How often the network was how."""
+    """How often the network was in each state."""
     wrong: list[str] = field(default_factory=list)
     """What is not as it should be, in words."""
 

@@ -52,7 +52,7 @@ class Liars:
 
     async def _lie(self, engine: Engine) -> None:
         while True:
-            # Those that were told least come first, so that all are.
+            # The least frequent lies come first, so that each is sent.
             fewest = min(self.reported[name] for name in LIES)
             name = self._chance.choice([name for name in LIES if self.reported[name] == fewest])
             self.reported[name] += 1

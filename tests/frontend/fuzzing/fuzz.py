@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from bench.attacks.beside import beside
 from bench.attacks.flood_health import ask_until_stopped
+from bench.attacks.separate_process import in_separate_process
 from hack.progress import say
 from tests.frontend.fuzzing.client import Seen, send_each
 from tests.frontend.fuzzing.drawn import Pool, Sending, draw_batch, draw_pool, first_batch
@@ -87,7 +87,7 @@ def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
         _await_rest(fuzzed)
         fuzzed.state(reset=True)
         before = fuzzed.held()
-        with beside("asks for health", partial(ask_until_stopped, fuzzed.url)) as health:
+        with in_separate_process("asks for health", partial(ask_until_stopped, fuzzed.url)) as health:
             middle = _send_for(fuzzed, batches, result, seconds)
         result.health_seconds = health.result
     state = fuzzed.state()

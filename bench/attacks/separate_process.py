@@ -13,27 +13,27 @@ _STOP_SECONDS = 150
 Result = TypeVar("Result")
 
 
-class Beside(Generic[Result]):
+class Outcome(Generic[Result]):
     """The result of a separate process; available after the process was stopped."""
 
     result: Result
 
 
 @contextlib.contextmanager
-def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[Result]]:
-    """Have something done in a process of its own until the block ends.
+def in_separate_process(name: str, work: Callable[[Connection], Result]) -> Iterator[Outcome[Result]]:
+    """Run work in a separate process until the block ends.
 
     Args:
-        name: of the work, for errors.
-        work: ends soon after there is something to be read from its connection.
+        name: the work's name, for errors.
+        work: the function to run; it returns soon after there is something to read from its connection.
 
     Raises:
-        RuntimeError: it ended too early.
+        RuntimeError: the process ended too early.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work_until_stopped, args=(work, theirs), daemon=True)
-    done = Beside[Result]()
+    done = Outcome[Result]()
     process.start()
     theirs.close()
     try:
