@@ -50,8 +50,8 @@ $rules
 
 ### $kind: status
 
-The operator writes it. [The operator's page](../operator.md#status) lists the conditions and their reasons, and says how
-old a figure may be.
+The operator writes it. [The operator's page](../operator.md#status) lists the conditions and their reasons, and says
+how old a figure may be.
 
 $status
 

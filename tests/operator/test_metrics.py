@@ -125,7 +125,9 @@ def test_an_engine_that_does_not_answer(settled: World, watched: Watched, operat
     watched.await_engines(unreachable=1)
     watched.eventually("tenantzone_pool_engine_generation", None)
     watched.eventually("tenantzone_pool_engine_rejected", None)
-    assert (operator.scrape().value("tenantzone_operator_engine_polls_total", result="failed") or 0) > failed
+    eventually(
+        lambda: (operator.scrape().value("tenantzone_operator_engine_polls_total", result="failed") or 0) > failed
+    )
 
 
 def test_an_engine_that_leaves_takes_its_series_along(settled: World, watched: Watched):

@@ -33,7 +33,7 @@ from tenantzone_manager.index.backend import (
 )
 from tenantzone_manager.index.reserve import RESERVE_BYTES, Reserve
 from tenantzone_manager.index.sqlite_files import LOOK_SECONDS, InPlace, beside
-from tenantzone_manager.index.sqlite_log import SqliteLog
+from tenantzone_manager.index.sqlite_log import REFUSALS, SqliteLog
 from tenantzone_manager.index.sqlite_opening import open_store, unavailable
 
 _log = logging.getLogger(__name__)
@@ -114,7 +114,10 @@ class SqliteBackend(IndexBackend):
         is_left = True
         while is_left:
             try:
-                if self._log.files.look() in (InPlace.OTHERS_AT_REST, InPlace.SAME):
+                found = self._log.files.look()
+                if found is InPlace.NONE:
+                    self._log.refusal = REFUSALS[found]
+                elif found is not InPlace.OTHERS:
                     self._log.files.remove_left_log()
                     await self._open(may_create=False)
                     is_left = False

@@ -25,7 +25,7 @@ FEW_RECORDS: Final = 10_000
 """The most records that are copied while writes wait: at most 40 MB of pages."""
 
 
-_REFUSALS: Final = {
+REFUSALS: Final = {
     InPlace.SAME: "",
     InPlace.NONE: "the file is not there; put it back, or another index, or an empty file to begin a new index",
     InPlace.OTHERS: (
@@ -84,7 +84,7 @@ class SqliteLog:
             await asyncio.sleep(min(LOOK_SECONDS, CHECKPOINT_SECONDS))
             try:
                 found = self.files.look()
-                self.refusal = _REFUSALS[found]
+                self.refusal = REFUSALS[found]
                 if found is InPlace.OTHERS_AT_REST:
                     return
                 if self.refusal or time.monotonic() < due:

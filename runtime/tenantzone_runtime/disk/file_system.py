@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,7 +68,10 @@ class LocalFileSystem:
     """The operating system's files. It follows no symbolic link to a file."""
 
     def __init__(self) -> None:
-        self._locks: list[int] = []
+        self._locked: int | None = None
+        """The descriptor of the locked file."""
+        self._mutex = threading.Lock()
+        """Held to use the descriptor, so that no other thread closes it meanwhile."""
 
     def lock(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -76,19 +80,24 @@ class LocalFileSystem:
         except OSError:
             os.close(descriptor)
             raise
-        self.unlock()
-        self._locks.append(descriptor)
+        self._replace(descriptor)
 
     def has_locked(self, path: Path) -> bool:
         try:
-            return bool(self._locks) and os.path.samestat(path.stat(follow_symlinks=False), os.fstat(self._locks[-1]))
+            found = path.stat(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        with self._mutex:
+            return self._locked is not None and os.path.samestat(found, os.fstat(self._locked))
 
     def unlock(self) -> None:
-        """Release all locks."""
-        while self._locks:
-            os.close(self._locks.pop())
+        self._replace(None)
+
+    def _replace(self, descriptor: int | None) -> None:
+        with self._mutex:
+            former, self._locked = self._locked, descriptor
+        if former is not None:
+            os.close(former)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
