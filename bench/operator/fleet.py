@@ -16,7 +16,7 @@ from bench.operator.client import Client
 from hack.harness.lies import Lie
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
 from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
-from tenantzone_contract.report import REPORT_PATH, AdminPortStatus, ConfigStatus, EngineReport, ZoneReport
+from tenantzone_contract.report import REPORT_PATH, AdminPortStatus, ConfigStatus, EngineReport, Rejection, ZoneReport
 from tenantzone_contract.share import ceil_blocks, floor_blocks
 
 BLOCKS = 100_000
@@ -34,11 +34,21 @@ class Engine:
         self._before, self._after = b"", b""
         self.apply(None, ())
 
-    def apply(self, config: RuntimeConfig | None, zones: tuple[ZoneReport, ...]) -> None:
-        """Report from now on that the config is in force, and its zones."""
-        status = ConfigStatus()
-        if config is not None:
-            status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
+    def apply(
+        self,
+        config: RuntimeConfig | None,
+        zones: tuple[ZoneReport, ...],
+        rejected: Rejection | None = None,
+        *,
+        demands_signature: bool | None = None,
+    ) -> None:
+        """Report from now on that the config is in force, with its zones, and which newer one is refused."""
+        status = ConfigStatus(
+            applied_generation=config.generation if config is not None else None,
+            applied_hash=config.hash if config is not None else None,
+            rejected=rejected,
+            demands_signature=demands_signature,
+        )
         report = EngineReport(
             engine_version="simulated",
             pod=self.name,

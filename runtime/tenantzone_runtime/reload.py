@@ -252,8 +252,7 @@ class ConfigSource:
         """
         if (pool_created, config.generation) < self._newest:
             error = (
-                f"it is older than the signed config {self._newest[1]} that came before it: the operator replaces it; "
-                "if the API server was restored from a backup, restart the engine"
+                f"it is older than the signed config {self._newest[1]} that came before it: the operator replaces it"
             )
             self._reject(error, config.generation, is_untrusted=True)
             return False

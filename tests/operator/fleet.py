@@ -55,6 +55,8 @@ class SimulatedEngine:
         self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
         self.refusal = ""
         """The error with which new configs are refused."""
+        self.refuses_older = False
+        """Whether it refuses a config that is older than the one in force, as one that demands signatures does."""
         self.identity_problem = ""
         """The reason why its frontend admits no tenant."""
         self.cached: dict[str, int] = {}
@@ -102,12 +104,19 @@ class SimulatedEngine:
         found = self._kube.get(self._config_path)
         if found is None:
             return
+        rejected = None
         try:
             config = unpack_config(files_of(found))
             if self.refusal:
                 raise ConfigError(self.refusal)
         except ConfigError as error:
             rejected = Rejection(error=str(error), unix_time=time.time())
+        else:
+            if self.refuses_older and config.generation < (self._status.applied_generation or 0):
+                rejected = Rejection(
+                    generation=config.generation, error="it is older", untrusted=True, unix_time=time.time()
+                )
+        if rejected is not None:
             self._status = self._status.model_copy(update={"rejected": rejected})
         else:
             self._purge(config)

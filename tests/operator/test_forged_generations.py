@@ -1,6 +1,7 @@
 """A forged generation, written while no operator led: what a new leader makes of it, change after change."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from tenantzone_contract.admin_token import admin_token
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.config_signature import sign_config
 from tenantzone_contract.packing import pack_config
+from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.grants import MAX_READ_GENERATION
 from tenantzone_operator.planning.plan import make_plan
@@ -139,3 +142,51 @@ async def test_a_forgery_just_below_the_maximum_drives_no_repair_beyond_it(dista
         await delivery.deliver(pool(), [], BEFORE)
         assert delivery.in_force is not None
         assert delivery.in_force.generation < MAX_GENERATION - 3
+
+
+async def lowered(*engines: Observation, created: str = "2026-01-01T00:00:00Z") -> tuple[Delivery, Pool, int]:
+    """The generation that is delivered after an operator has started with config 7 of a pool with these engines."""
+    demo = pool(status={"configHash": BEFORE.hash, "configGeneration": 7})
+    demo = replace(demo, meta=replace(demo.meta, created=created))
+    delivery, history = delivery_to(ConfigMaps(BEFORE), TOKEN)
+    await delivery.recall(demo)
+    delivery.exceed_engines(demo, engines)
+    await delivery.deliver(demo, [], BEFORE)
+    assert history.newest is not None
+    return delivery, demo, history.newest.generation
+
+
+def refusing(applied: int, refused: int | None = 7, *, untrusted: bool = True) -> Observation:
+    return observed(snapshot(applied, QUIET), error="no", untrusted=untrusted, refused_generation=refused)
+
+
+@pytest.mark.parametrize(
+    ("engines", "generation"),
+    [
+        pytest.param([refusing(40)], 41, id="an engine has a newer one"),
+        pytest.param([refusing(40), refusing(12), refusing(3)], 41, id="the newest of several"),
+        pytest.param([observed(snapshot(40, QUIET))], 7, id="an engine that refuses nothing"),
+        pytest.param([refusing(40, untrusted=False)], 7, id="it refuses the config for another reason"),
+        pytest.param([refusing(40, None)], 7, id="it refuses an invalid signature"),
+        pytest.param([refusing(7, 3)], 7, id="it refuses an older one than ours"),
+        pytest.param([refusing(MAX_GENERATION - 2)], 7, id="more than an operator can have written"),
+        pytest.param([refusing(MAX_GENERATION - 2), refusing(40)], 41, id="a liar hides no honest engine"),
+    ],
+)
+async def test_the_next_generation_is_above_what_engines_know(engines: list[Observation], generation: int):
+    assert (await lowered(*engines))[2] == generation
+
+
+async def test_a_new_pool_has_had_few_generations():
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    assert (await lowered(refusing(50), created=created))[2] == 51
+    assert (await lowered(refusing(10_000), created=created))[2] == 7
+
+
+async def test_an_engine_that_always_claims_more_causes_one_config_a_minute():
+    delivery, demo, generation = await lowered(refusing(40))
+
+    delivery.exceed_engines(demo, [refusing(generation + 1, generation)])
+    assert delivery.in_force is not None
+    assert not await delivery.deliver(demo, [], delivery.in_force)

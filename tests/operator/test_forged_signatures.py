@@ -198,3 +198,35 @@ def test_a_generation_that_others_write_while_no_operator_leads_keeps_no_engine_
     mounted.mount(found(kube, world.config_path))
     assert mounted.source.rejection is None
     assert mounted.reservations() == GRANTED | {"keeper": 30}
+
+
+def test_engines_get_changes_though_config_and_status_were_both_lowered_while_no_operator_led(
+    world: World, kube: Kube, mounted: Mounted, operator: Operator
+):
+    (engine,) = world.engines
+    engine.refuses_older = True
+    before = found(kube, world.config_path)
+    for reserved in (20, 30, 25):
+        world.change_zone("keeper", reserved=reserved)
+        world.await_condition("keeper", "Ready", "True")
+    mounted.mount(found(kube, world.config_path))
+    known = config_of(world).generation
+    operator.kill()
+
+    # As a backup that is restored does.
+    kube.merge(world.config_path, {"data": before["data"], "binaryData": before["binaryData"]})
+    lowered = config_of(world)
+    status = {"configGeneration": lowered.generation, "configHash": lowered.hash}
+    kube.merge(f"{world.pool_path}/status", {"status": status})
+    mounted.mount(found(kube, world.config_path))
+    assert mounted.source.rejection is not None
+    operator.start()
+    world.change_zone("keeper", reserved=15)
+    eventually(lambda: config_of(world).generation > known)
+    # The pod's annotation has no generation, so kubelet looks at its usual time.
+    engine.sync()
+    world.await_condition("keeper", "Ready", "True")
+
+    mounted.mount(found(kube, world.config_path))
+    assert mounted.source.rejection is None
+    assert mounted.reservations() == GRANTED | {"keeper": 15}

@@ -58,7 +58,8 @@ async def _forge_config(site: Site) -> Check:
 
 async def _write_older_config(site: Site) -> Check:
     pool = _some_pool(site)
-    await site.write_config(pool, site.fleet.configs[pool])
+    # Whole, with its signature, as somebody has who has read it once.
+    await site.merge(site.config_path(pool), site.fleet.configs[pool])
     return lambda: site.is_config_right(pool)
 
 

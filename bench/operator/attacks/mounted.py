@@ -1,9 +1,10 @@
-"""Engines that enforce each version of their pool's ConfigMap at once, forged or not, and check bearer tokens."""
+"""Engines that read each version of their pool's ConfigMap at once, demand signed configs, and check bearer tokens."""
 
 import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -13,48 +14,54 @@ from bench.operator.client import Client
 from bench.operator.fleet import Engine, Fleet, report_of
 from tenantzone_contract.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER, admin_secret_name
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_contract.report import ZoneReport
 from tenantzone_operator.kube.names import config_map_name
 from tenantzone_operator.kube.rest import RestError
+from tenantzone_runtime.reload import ConfigSource
 
 _LOOK_SECONDS = 0.2
 
 
 class MountedFleet(Fleet):
-    """Engines whose kubelet has no delay: they enforce the content of the ConfigMap at once.
+    """Engines whose kubelet has no delay: the folder that they mount has the content of the ConfigMap at once.
 
     Args:
         client: of an administrator.
         port: of the engines' admin servers.
         reservations: records what each engine has in force.
+        folder: where the folders of the pools are made.
     """
 
-    def __init__(self, client: Client, port: int, reservations: Reservations) -> None:
+    def __init__(self, client: Client, port: int, reservations: Reservations, folder: Path) -> None:
         super().__init__(client, port)
         self._reservations = reservations
-        self._mounted: dict[str, tuple[RuntimeConfig, tuple[ZoneReport, ...]]] = {}
-        """By pool: the newest version that could be read."""
+        self._folder = folder
+        self._sources: dict[str, ConfigSource] = {}
+        """By running engine."""
         self._tokens: dict[str, frozenset[str]] = {}
         """By pool: those that its engines accept."""
-        self.configs: dict[str, RuntimeConfig] = {}
-        """By pool: its first config."""
+        self.configs: dict[str, dict[str, Any]] = {}
+        """By pool: the entries of its first ConfigMap."""
 
     def mount(self, event: dict[str, Any]) -> None:
-        """Take an event of a ConfigMap. Deletions and unreadable content leave the last version mounted."""
+        """Take an event of a ConfigMap. A deletion leaves the last version mounted."""
         name, prefix = event["object"]["metadata"]["name"], config_map_name("")
         if event["type"] == "DELETED" or not name.startswith(prefix):
             return
         pool = name.removeprefix(prefix)
-        try:
-            config = unpack_config(files_of(event["object"]))
-        except ValueError:
-            return
-        self.configs.setdefault(pool, config)
-        self._mounted[pool] = config, tuple(map(report_of, config.zones))
+        entries = {kind: event["object"].get(kind) or {} for kind in ("data", "binaryData")}
+        self.configs.setdefault(pool, entries)
+        content = {name: text.encode() for name, text in entries["data"].items()}
+        content |= {name: base64.b64decode(text) for name, text in entries["binaryData"].items()}
+        folder = self._folder / pool
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if path.name not in content:
+                path.unlink()
+        for file, each in content.items():
+            (folder / file).write_bytes(each)
         for engine in self.engines.values():
-            if engine.pool == pool and engine.name in self._runners:
-                self._enforce(engine)
+            if engine.pool == pool and engine.name in self._sources:
+                self._reload(engine)
 
     async def add(self, namespace: str, pool: str, count: int) -> None:
         """Start engines of a pool, as soon as the Secret that they mount exists."""
@@ -70,12 +77,14 @@ class MountedFleet(Fleet):
         await super().add(namespace, pool, count)
 
     async def bring_up(self, engine: Engine) -> None:
-        if engine.pool in self._mounted:
-            self._enforce(engine)
+        tokens = [token.encode() for token in self._tokens[engine.pool]]
+        self._sources[engine.name] = ConfigSource(self._folder / engine.pool, tokens=lambda: tokens)
+        self._reload(engine)
         await super().bring_up(engine)
 
     async def take_down(self, engine: Engine) -> None:
         await super().take_down(engine)
+        del self._sources[engine.name]
         engine.apply(None, ())
         self._reservations.stop(engine.name, engine.pool, time.monotonic())
 
@@ -88,12 +97,16 @@ class MountedFleet(Fleet):
 
         return answer
 
-    def _enforce(self, engine: Engine) -> None:
-        config, reports = self._mounted[engine.pool]
-        engine.apply(config, reports)
-        self._reservations.apply(engine.name, engine.pool, held_of(config), time.monotonic())
+    def _reload(self, engine: Engine) -> None:
+        """Have an engine read the folder that it mounts."""
+        source = self._sources[engine.name]
+        source.poll()
+        zones = () if source.config is None else tuple(map(report_of, source.config.zones))
+        engine.apply(source.config, zones, source.rejection, demands_signature=True)
+        if source.config is not None:
+            self._reservations.apply(engine.name, engine.pool, held_of(source.config), time.monotonic())
 
 
 def held_of(config: RuntimeConfig) -> Held:
-    """What a config reserves, by zone."""
+    """Returns what a config reserves, by zone."""
     return {zone.name: zone.reserved for zone in config.zones}

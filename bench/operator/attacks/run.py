@@ -119,7 +119,7 @@ async def _site(
     left, right = replicas.processes
     async with Client(Connection(str(plane.kubeconfig)).for_kopf) as client:
         reservations = Reservations()
-        fleet, observer = MountedFleet(client, port, reservations), Observer(client, None)
+        fleet, observer = MountedFleet(client, port, reservations, folder / "mounted"), Observer(client, None)
         observer.on_config = fleet.mount
         scene = Scene(Bench(client, "", port, left, right, observer, fleet), size)
         list_pools(plane, scene.namespaces_of_pools)

@@ -45,6 +45,13 @@ class Observation:
         return self.report is not None and self.report.is_untrusted
 
     @property
+    def newer_generation(self) -> int:
+        """The generation in force if the engine refuses a signed config for being older than that; 0 otherwise."""
+        if self.report is None or not self.report.is_untrusted or self.report.refused_generation is None:
+            return 0
+        return self.report.applied_generation or 0
+
+    @property
     def has_config(self) -> bool:
         """Whether the engine reports a config in force."""
         return self.report is not None and self.report.applied_hash is not None

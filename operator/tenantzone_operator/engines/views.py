@@ -91,6 +91,8 @@ class EngineView:
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
     is_untrusted: bool
     """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
+    refused_generation: int | None
+    """The generation of the config that the engine refuses; None if it refuses none, or does not trust its content."""
     identity: str
     """The digest of the identity declaration that the frontend applies."""
     identity_problem: str
@@ -128,6 +130,7 @@ def view(report: EngineReport) -> EngineView:
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
+        refused_generation=config.rejected.generation if config.rejected is not None else None,
         # An engine of the previous release knows API keys only.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",

@@ -1,11 +1,13 @@
 """Finds what was granted before this operator led, from the zones' statuses and specs and the ConfigMap; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, Final
 
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig, ZoneConfig
+from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 
@@ -15,6 +17,10 @@ MAX_READ_GENERATION: Final = MAX_GENERATION // 2
 As many are left from there on: they never run out, so a pool's generation does not fall, which engines and statuses
 compare.
 """
+
+
+_GENERATIONS_PER_SECOND: Final = 100
+"""More than an operator writes."""
 
 
 class Evidence(IntEnum):
@@ -53,6 +59,28 @@ def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:
 def plausible_generation(found: int) -> int:
     """Returns a generation that was read from an object, or 0 if the operator cannot have written it."""
     return found if 0 <= found < MAX_READ_GENERATION else 0
+
+
+def generation_known_to_engines(
+    observations: Iterable[Observation], in_force: int, pool_created: str, now: float
+) -> int:
+    """Returns a generation that engines have in force, and therefore refuse the operator's config as older.
+
+    That happens after the pool's status and ConfigMap were lowered together while no operator led, for example by a
+    restored backup. An engine may lie: a generation counts only if an operator can have written as many since the pool
+    was created.
+
+    Args:
+        observations: one for each ready engine.
+        in_force: the generation of the operator's config.
+        pool_created: the time at which the pool was created, in RFC 3339.
+        now: Unix time in seconds.
+
+    Returns:
+        The newest of them, or 0 if no engine has a newer generation than the operator.
+    """
+    most = _GENERATIONS_PER_SECOND * (1 + max(0, int(now - datetime.fromisoformat(pool_created).timestamp())))
+    return max((seen.newer_generation for seen in observations if in_force < seen.newer_generation <= most), default=0)
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:

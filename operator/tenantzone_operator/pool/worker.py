@@ -263,6 +263,8 @@ class PoolWorker:
         is_refused = any(observation.nack for observation in observations)
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
             await self._delivery.recall(pool)
+        if pool is not None:
+            self._delivery.exceed_engines(pool, observations)
         view = replace(view, zones=with_repeated_purges(view.zones, self._delivery.in_force))
         size = planned_size(pool, [observation.blocks for observation in observations], self._status_of(pool))
         advised = self._advising.over(pool, view.zones)
