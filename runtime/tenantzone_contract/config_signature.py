@@ -3,7 +3,7 @@
 The key is made of the pool's admin token, which the operator computes and the engine mounts. A signature covers the
 bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the binary
 entry `SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits
-for each of the operator's keys.
+for each key that the operator knows.
 """
 
 import hashlib
@@ -11,8 +11,6 @@ import hmac
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
-
-from tenantzone_contract.admin_token import MAX_ACCEPTED
 
 SIGNATURE_KEY: Final = "config.signature"
 """The ConfigMap's key of the signature, and so the name of its file.
@@ -22,7 +20,7 @@ binary entries that begin with ``config.``, in this release and the one before.
 """
 
 MAX_SIGNATURE_BYTES: Final = 256
-"""What is longer is no signature."""
+"""A longer file is no signature. Three lines fit: for both keys of the operator's Secret, and for a replaced one."""
 
 _VERSION: Final = b"tenantzone-config-signature/1"
 _KEY_FOR: Final = b"tenantzone config signature 1"
@@ -39,7 +37,7 @@ def sign_config(files: Mapping[str, bytes], tokens: Sequence[str], pool_created:
 
     Args:
         files: the content of each, by name.
-        tokens: of the pool, one or more.
+        tokens: of the pool, one to three.
         pool_created: when the pool was created, in RFC 3339 in UTC with whole seconds, as the API server has it.
     """
     created = pool_created.encode()
@@ -77,7 +75,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
             f"{SIGNATURE_KEY} is of no form that this engine knows: if it stays so, upgrade the engine"
         )
     created, found = lines[0] if lines else b"", lines[1:]
-    is_whole = _TIME.fullmatch(created) and 1 <= len(found) <= MAX_ACCEPTED and all(map(_HMAC.fullmatch, found))
+    is_whole = _TIME.fullmatch(created) and found and all(map(_HMAC.fullmatch, found))
     if not is_whole:
         raise SignatureError(f"{SIGNATURE_KEY} is damaged: the operator writes it again")
     ours = [_digest(token, created, files) for token in tokens]

@@ -150,6 +150,43 @@ async def test_while_the_key_is_changed_there_are_two_tokens(monkeypatch: pytest
     assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"), admin_token(OLD, "shop", "demo"))
 
 
+async def test_a_key_that_somebody_replaces_is_used_until_the_operator_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    old, new, third = (admin_token(key, "shop", "demo") for key in (OLD, NEW, 32 * b"t"))
+    keeper = Keeper(key=OLD)
+    key = AdminKey(keeper, "system")
+    await key.ensure()
+
+    keeper.data = Keeper(key=NEW).data
+    for _ in range(2):
+        await key.ensure(again=True)
+        assert key.known_tokens("shop", "demo") == (new, old)
+        assert key.tokens("shop", "demo") == (new,), "no Secret is made with the replaced key"
+    keeper.data = Keeper(key=32 * b"t", previous=NEW).data
+    await key.ensure(again=True)
+    assert key.known_tokens("shop", "demo") == (third, new, old)
+    keeper.data = Keeper(key=OLD).data
+    await key.ensure(again=True)
+    assert key.known_tokens("shop", "demo") == (old, third)
+
+    # As in the next process.
+    assert await AdminKey(keeper, "system").look_up("shop", "demo") == (old,)
+
+
+async def test_a_deleted_secret_is_not_made_with_a_replaced_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    keeper = Keeper(key=OLD)
+    key = AdminKey(keeper, "system")
+    await key.ensure()
+    keeper.data = Keeper(key=NEW).data
+    await key.ensure(again=True)
+
+    keeper.data = None
+    await key.ensure(again=True)
+
+    assert keeper.data == Keeper(key=NEW).data
+
+
 @pytest.mark.parametrize("refused", [False, True])
 async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_keys(
     monkeypatch: pytest.MonkeyPatch, refused: bool

@@ -3,7 +3,7 @@
 Two replicas of the operator run, and a KV-cache manager. Zones are changed at a steady rate: undisturbed for a tenth of
 the minutes, half of it before and half of it after the attacks. In between, at the same rate, objects are forged and
 deleted, ports get slow and excessive clients, engines lie, and replicas and engines are replaced one after the other.
-Engines take each version of a ConfigMap at once.
+Engines read each version of a ConfigMap at once, and demand signed configs.
 
 Exit code 1 if an engine held a false reservation for longer than is tolerated, if something was not as it should be in
 the end, or if p99 of changes was more than twice that of undisturbed ones. Run it on a machine that does nothing else.
@@ -100,7 +100,7 @@ def _parse() -> argparse.Namespace:
         "--rounds",
         type=int,
         default=3,
-        help="how often both operators are replaced; 0: nothing is (default: %(default)s)",
+        help="how often both operators and each engine are replaced; 0: nothing is (default: %(default)s)",
     )
     parser.add_argument(
         "--only",

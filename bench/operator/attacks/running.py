@@ -106,7 +106,7 @@ class Restarts:
     Args:
         site: where they run.
         engines: those that are replaced; each of their pools has another one.
-        rounds: how often both operators are replaced.
+        rounds: how often both operators, and each engine, are replaced.
         seconds: in which that happens.
     """
 
@@ -114,6 +114,7 @@ class Restarts:
         self._site = site
         self._engines = engines
         self._pause_seconds = seconds / (2 * rounds + 1)
+        self._engine_pause_seconds = max(_AWAY_SECONDS, seconds / max(1, len(engines) * rounds) - _AWAY_SECONDS)
         self.engines = 0
         """How many engines were replaced."""
 
@@ -136,4 +137,4 @@ class Restarts:
                     await going
                     await self._site.fleet.bring_up(engine)
                 self.engines += 1
-                await asyncio.sleep(_AWAY_SECONDS)
+                await asyncio.sleep(self._engine_pause_seconds)

@@ -34,6 +34,9 @@ class AdminKey:
     If the Secret is deleted, the operator creates it again with the known keys. During a key change that includes the
     previous key.
 
+    If somebody replaces the key in the Secret, the operator also uses the replaced one until it ends: engines with its
+    tokens still answer, and trust the config. It makes no Secret with it.
+
     Args:
         api: a client to read and create the Secret.
         namespace: the operator's own namespace.
@@ -43,20 +46,27 @@ class AdminKey:
         self._api = api
         self._namespace = namespace
         self._keys: tuple[bytes, ...] = ()
+        """Those in the Secret."""
+        self._replaced: tuple[bytes, ...] = ()
+        """The key that was the newest one in the Secret before, if the Secret does not have it any more."""
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""
         """Why there is no key; empty if there is one, or if it was not needed yet."""
 
     def tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Returns the tokens of a pool, the newest first; empty without a key."""
+        """Returns the tokens that engines of a pool should accept, the newest first; empty without a key."""
         return tuple(admin_token(key, namespace, pool) for key in self._keys)
 
+    def known_tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
+        """Returns the tokens that engines of a pool may have, the newest first; empty without a key."""
+        return tuple(admin_token(key, namespace, pool) for key in (*self._keys, *self._replaced))
+
     async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Returns the tokens of a pool; reads the Secret if there is no key yet, and returns none if that fails."""
+        """Returns the known tokens of a pool. Reads the Secret if no key is known yet; returns none if that fails."""
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
             await self.ensure()
-        return self.tokens(namespace, pool)
+        return self.known_tokens(namespace, pool)
 
     async def ensure(self, *, again: bool = False) -> None:
         """Read the key, and create it if it is missing.
@@ -72,7 +82,7 @@ class AdminKey:
             if time.monotonic() - self._looked_at < pause:
                 return
             try:
-                self._keys = parse_admin_keys(await self._read_or_make())
+                self._take(parse_admin_keys(await self._read_or_make()))
             except (RestError, aiohttp.ClientError, TimeoutError) as error:
                 # A missing namespace is a lasting problem: retrying soon does not help.
                 is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
@@ -102,7 +112,13 @@ class AdminKey:
             with suppress(RestError, aiohttp.ClientError, TimeoutError, AdminTokenError):
                 found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
                 if found is not None:
-                    self._keys = parse_admin_keys(found)
+                    self._take(parse_admin_keys(found))
+
+    def _take(self, keys: tuple[bytes, ...]) -> None:
+        if self._keys and self._keys[0] not in keys:
+            self._replaced = self._keys[:1]
+        self._replaced = tuple(key for key in self._replaced if key not in keys)
+        self._keys = keys
 
     async def _read_or_make(self) -> dict[str, str]:
         """Returns the data of the Secret; a deleted Secret is created again with the keys that engines know."""

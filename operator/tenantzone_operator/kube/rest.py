@@ -40,6 +40,11 @@ class RestError(Exception):
         """The seconds after which to retry, if the API server named any."""
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether the object was changed, deleted or created since it was read."""
+        return self.status in (404, 409)
+
+    @property
     def is_lasting(self) -> bool:
         """Whether the same request will be refused again, so that neither another look nor waiting helps."""
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)

@@ -89,7 +89,7 @@ class PoolWorker:
         self._log = About(logger, {"pool_namespace": key[0], "pool": key[1]})
         self._admin_key = admin_key
         self._engines = EngineWatch(
-            changed=self._hear, quota=quota, log=self._log, tokens=lambda: admin_key.tokens(*key)
+            changed=self._hear, quota=quota, log=self._log, tokens=lambda: admin_key.known_tokens(*key)
         )
         self._is_refused = False
         """Whether an engine refused the pool's admin tokens at the last look."""
@@ -98,7 +98,7 @@ class PoolWorker:
         """The largest number of zones so far; an engine may still report deleted ones."""
         self._history = History()
         self._room = ConfigRoom()
-        self._delivery = Delivery(api, self._history, lambda: admin_key.tokens(*key), self._log)
+        self._delivery = Delivery(api, self._history, lambda: admin_key.known_tokens(*key), self._log)
         self._mounts = Mounts(key, api, self._delivery, admin_key, self.mark, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
@@ -195,10 +195,11 @@ class PoolWorker:
             except TRANSIENT as error:
                 self._complaints.say(f"{explain(error)}; trying again")
                 asked = error.retry_after if isinstance(error, RestError) else None
+                is_outdated = isinstance(error, RestError) and error.is_outdated
             except Exception:
                 # One pool's error must not end the work for other pools.
                 self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
-                asked = None
+                asked, is_outdated = None, False
             else:
                 RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
                 retry = FIRST_RETRY_SECONDS
@@ -207,7 +208,11 @@ class PoolWorker:
             # It is unknown whether the failed write took effect.
             self._delivery.must_recall = True
             self._dirty.set()
-            await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
+            if is_outdated and retry == FIRST_RETRY_SECONDS:
+                # Reading the object again is all that helps, and needs no pause.
+                self._is_settled = True
+            else:
+                await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
     async def _look(self) -> None:
