@@ -79,7 +79,7 @@ class Leadership:
             if self._election.holder != followed:
                 followed = self._election.holder
                 logger.info("standing by: %s", f"{followed} leads" if followed else "nobody leads")
-            await asyncio.sleep(self._election.timing.retry / 2)
+            await asyncio.sleep(self._election.timing.retry / 4)
 
     async def _lead(self, term: Term) -> None:
         """Run one term to its end."""

@@ -46,7 +46,7 @@ class Timing:
     renew_deadline: float = 10.0
     """How long a leader continues without a renewal."""
     retry: float = 2.0
-    """The time between two renewals. The others check twice as often."""
+    """The time between two renewals. The others check four times as often."""
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
