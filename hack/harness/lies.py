@@ -94,6 +94,13 @@ def _endless_loan(report: Report) -> Report:
     return report | {"loans": [loan | {"lender": zone["tenant"]} for zone in report["zones"]]}
 
 
+def _newer(report: Report) -> Report:
+    """A thousand generations above the one in force, as if the operator had gone back."""
+    known = (report["config"]["appliedGeneration"] or 0) + 1000
+    rejected = {"error": "it is older", "untrusted": True, "newestGeneration": known, "unixTime": 0.0}
+    return report | {"config": report["config"] | {"rejected": rejected}}
+
+
 def _clock_that_jumps(report: Report) -> Report:
     """A thousand years ahead, or back, with each tenth of a second."""
     time = report["publishedUnixTime"]
@@ -160,6 +167,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "thousands of zones that are nobody's": _lie(partial(_strangers, 9000), _UNHEARD),
         "another pod's name": _lie(_with(pod="somebody-else"), _UNHEARD),
         "a config that nobody gave out": _lie(_config_with(appliedHash="sha256:0"), "Pending"),
+        "a newer signed config": _lie(_newer, "ConfigUntrusted"),
         "the same report over and over": _lie(_with(publishedUnixTime=1e9), _UNHEARD),
         "a clock that jumps": _lie(_clock_that_jumps, "Acknowledged"),
     }

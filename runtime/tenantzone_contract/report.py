@@ -276,6 +276,8 @@ class Rejection(_Model):
     error: str
     untrusted: bool = False
     """Whether the config is refused because its signature is invalid, or because a newer one was signed."""
+    newest_generation: int | None = None
+    """The generation of the newest signed config of the pool, if this one is refused because it is older."""
     unix_time: float
 
 

@@ -155,8 +155,10 @@ class Recount:
             return 0
         for charge in wrong:
             await self._index.backend.commit(Commit(charges=[charge]))
-            more_or_less = "more" if charge.used > 0 else "less"
-            _log.info("%s uses %d bytes %s than was counted", charge.chain[0], abs(charge.used), more_or_less)
+            _log.info(
+                "corrected the bytes of %s by %+d used, %+d being deleted",
+                *(charge.chain[0], charge.used, charge.deleting),
+            )
         return len(wrong)
 
     async def _correct_children(self) -> int:

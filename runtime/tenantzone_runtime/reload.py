@@ -250,11 +250,17 @@ class ConfigSource:
 
         A pool that is deleted and created again restarts its generations.
         """
-        if (pool_created, config.generation) < self._newest:
+        newest_pool, newest = self._newest
+        if pool_created < newest_pool:
             error = (
-                f"it is older than the signed config {self._newest[1]} that came before it: the operator replaces it"
+                "it was signed for an earlier pool of this name: the operator replaces it; if that pool was restored "
+                "from a backup, restart the engine"
             )
             self._reject(error, config.generation, is_untrusted=True)
+            return False
+        if pool_created == newest_pool and config.generation < newest:
+            error = f"it is older than the signed config {newest} that came before it: the operator replaces it"
+            self._reject(error, config.generation, is_untrusted=True, newest_generation=newest)
             return False
         self._newest = pool_created, config.generation
         return True
@@ -263,11 +269,17 @@ class ConfigSource:
         self.read_again()
         self._reject(error, None)
 
-    def _reject(self, error: str, generation: int | None, *, is_untrusted: bool = False) -> None:
+    def _reject(
+        self, error: str, generation: int | None, *, is_untrusted: bool = False, newest_generation: int | None = None
+    ) -> None:
         # The same error of the same file keeps its time.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(
-                generation=generation, error=error, untrusted=is_untrusted, unix_time=self._now()
+                generation=generation,
+                error=error,
+                untrusted=is_untrusted,
+                newest_generation=newest_generation,
+                unix_time=self._now(),
             )
 
 

@@ -75,7 +75,7 @@ async def test_what_a_dropped_record_used_is_given_back(written: Playing, caplog
         await written.manager.recount.recount_if_needed()
     assert await used(written) == [6, 12, 12, 12]
     assert written.manager.index.corrupt == 4
-    assert f"i/chat/FileSystem uses {4 * SIZE} bytes less than was counted" in caplog.text
+    assert f"corrected the bytes of i/chat/FileSystem by -{4 * SIZE} used, +0 being deleted" in caplog.text
     assert (await written.account(books.DROPPED)).deleting == 0, "nothing is recounted again for them"
     await written.write(BROKEN)
     assert await used(written) == [10, 16, 16, 16]
@@ -145,7 +145,7 @@ async def test_what_was_not_counted_is_charged_beyond_the_limit(
     await playing.group(limit=4 * SIZE)
     assert await playing.manager.recount.recount() == 1
     assert await used(playing) == [6, 6, 6, 6]
-    assert f"i/chat/FileSystem uses {4 * SIZE} bytes more than was counted" in caplog.text
+    assert f"corrected the bytes of i/chat/FileSystem by +{4 * SIZE} used, +0 being deleted" in caplog.text
     await playing.settle()
     assert await used(playing) == [4, 4, 4, 4]
 

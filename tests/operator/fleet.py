@@ -114,7 +114,11 @@ class SimulatedEngine:
         else:
             if self.refuses_older and config.generation < (self._status.applied_generation or 0):
                 rejected = Rejection(
-                    generation=config.generation, error="it is older", untrusted=True, unix_time=time.time()
+                    generation=config.generation,
+                    error="it is older",
+                    untrusted=True,
+                    newest_generation=self._status.applied_generation,
+                    unix_time=time.time(),
                 )
         if rejected is not None:
             self._status = self._status.model_copy(update={"rejected": rejected})

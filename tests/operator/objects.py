@@ -70,7 +70,7 @@ def observed(
     seats: int = 0,
     error: str = "",
     untrusted: bool = False,
-    refused_generation: int | None = None,
+    newest_generation: int | None = None,
     registered: tuple[ZoneReport, ...] = (),
     salt_key: SaltKeyStatus | None = None,
     identity: tuple[str, str] | None = None,
@@ -89,7 +89,7 @@ def observed(
     if applied is not None:
         status = ConfigStatus(applied_generation=applied.generation, applied_hash=applied.hash)
     if error:
-        rejected = Rejection(generation=refused_generation, error=error, untrusted=untrusted, unix_time=0.0)
+        rejected = Rejection(error=error, untrusted=untrusted, newest_generation=newest_generation, unix_time=0.0)
         status = status.model_copy(update={"rejected": rejected})
     entries = applied.zones if applied is not None else ()
     reports = tuple(

@@ -167,10 +167,27 @@ async def test_a_key_that_somebody_replaces_is_used_until_the_operator_ends(monk
     assert key.known_tokens("shop", "demo") == (third, new, old)
     keeper.data = Keeper(key=OLD).data
     await key.ensure(again=True)
-    assert key.known_tokens("shop", "demo") == (old, third)
+    assert key.known_tokens("shop", "demo") == (old, third, new)
 
     # As in the next process.
     assert await AdminKey(keeper, "system").look_up("shop", "demo") == (old,)
+
+
+async def test_a_false_key_during_a_rotation_drops_neither_key(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    old, new, false = (admin_token(key, "shop", "demo") for key in (OLD, NEW, 32 * b"f"))
+    keeper = Keeper(key=NEW, previous=OLD)
+    key = AdminKey(keeper, "system")
+    await key.ensure()
+
+    keeper.data = Keeper(key=32 * b"f").data
+    for _ in range(3):
+        await key.ensure(again=True)
+
+    assert key.known_tokens("shop", "demo") == (false, new, old)
+    assert caplog.text.count("was replaced") == 1
 
 
 async def test_a_deleted_secret_is_not_made_with_a_replaced_key(monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,9 @@
 """A forged generation, written while no operator led: what a new leader makes of it, change after change."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.grants import MAX_READ_GENERATION
 from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.pool import delivery as delivery_module
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.status.acknowledgement import History
 from tests.operator.objects import observed, pool, snapshot, zone
@@ -156,8 +159,8 @@ async def lowered(*engines: Observation, created: str = "2026-01-01T00:00:00Z") 
     return delivery, demo, history.newest.generation
 
 
-def refusing(applied: int, refused: int | None = 7, *, untrusted: bool = True) -> Observation:
-    return observed(snapshot(applied, QUIET), error="no", untrusted=untrusted, refused_generation=refused)
+def refusing(known: int) -> Observation:
+    return observed(snapshot(3, QUIET), error="no", untrusted=True, newest_generation=known)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +168,8 @@ def refusing(applied: int, refused: int | None = 7, *, untrusted: bool = True) -
     [
         pytest.param([refusing(40)], 41, id="an engine has a newer one"),
         pytest.param([refusing(40), refusing(12), refusing(3)], 41, id="the newest of several"),
-        pytest.param([observed(snapshot(40, QUIET))], 7, id="an engine that refuses nothing"),
-        pytest.param([refusing(40, untrusted=False)], 7, id="it refuses the config for another reason"),
-        pytest.param([refusing(40, None)], 7, id="it refuses an invalid signature"),
-        pytest.param([refusing(7, 3)], 7, id="it refuses an older one than ours"),
+        pytest.param([observed(snapshot(40, QUIET), error="no", untrusted=True)], 7, id="refused for another reason"),
+        pytest.param([refusing(7)], 7, id="it refuses an older one than ours"),
         pytest.param([refusing(MAX_GENERATION - 2)], 7, id="more than an operator can have written"),
         pytest.param([refusing(MAX_GENERATION - 2), refusing(40)], 41, id="a liar hides no honest engine"),
     ],
@@ -181,12 +182,46 @@ async def test_a_new_pool_has_had_few_generations():
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     assert (await lowered(refusing(50), created=created))[2] == 51
-    assert (await lowered(refusing(10_000), created=created))[2] == 7
+    assert (await lowered(refusing(10**12), created=created))[2] == 7
 
 
-async def test_an_engine_that_always_claims_more_causes_one_config_a_minute():
+async def test_an_engine_that_always_claims_more_causes_few_configs(monkeypatch: pytest.MonkeyPatch):
+    now = 1e6
+    monkeypatch.setattr(delivery_module, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     delivery, demo, generation = await lowered(refusing(40))
+    pauses, last = [], now
+    while now < 1e6 + 24 * 3600:
+        now += 10
+        delivery.exceed_engines(demo, [refusing(generation + 1)])
+        assert delivery.in_force is not None
+        if await delivery.deliver(demo, [], delivery.in_force):
+            pauses.append(now - last)
+            last, generation = now, delivery.in_force.generation
 
-    delivery.exceed_engines(demo, [refusing(generation + 1, generation)])
-    assert delivery.in_force is not None
-    assert not await delivery.deliver(demo, [], delivery.in_force)
+    assert pauses[:8] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    now += 3610
+    delivery.exceed_engines(demo, [refusing(generation + 1)])
+    assert await delivery.deliver(demo, [], BEFORE), "after an hour of rest it is as at first"
+    now += 60
+    delivery.exceed_engines(demo, [refusing(generation + 10)])
+    assert await delivery.deliver(demo, [], BEFORE)
+
+
+async def test_a_write_that_fails_is_repeated_with_the_generation_that_engines_require():
+    config_maps = ConfigMaps(BEFORE)
+    delivery, history = delivery_to(config_maps, TOKEN)
+    demo = pool(status={"configHash": BEFORE.hash, "configGeneration": 7})
+    await delivery.recall(demo)
+    delivery.exceed_engines(demo, [refusing(40)])
+    before = config_maps.held
+    config_maps.loses_answers = True
+    with pytest.raises(TimeoutError):
+        await delivery.deliver(demo, [], BEFORE)
+    config_maps.held, config_maps.loses_answers = before, False
+
+    await delivery.recall(demo)
+    delivery.exceed_engines(demo, [refusing(40)])
+    await delivery.deliver(demo, [], BEFORE)
+
+    assert history.newest is not None
+    assert history.newest.generation == 41

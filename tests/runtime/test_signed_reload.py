@@ -175,7 +175,7 @@ def test_an_older_config_that_was_signed_once_is_refused(tmp_path: Path, watched
     assert watched.poll()
     assert "it is older than the signed config 5" in refusal(watched)
     assert watched.rejection is not None
-    assert watched.rejection.generation == 4
+    assert (watched.rejection.generation, watched.rejection.newest_generation) == (4, 5)
     assert generation_of(watched) == 5
 
 
@@ -193,7 +193,9 @@ def test_a_pool_that_is_made_again_counts_anew_and_the_one_before_is_over(tmp_pa
     assert (generation_of(watched), watched.rejection) == (1, None)
     project(tmp_path, files(9, NEW, created=CREATED))
     assert watched.poll()
-    assert "it is older than the signed config 1" in refusal(watched)
+    assert "it was signed for an earlier pool of this name" in refusal(watched)
+    assert watched.rejection is not None
+    assert watched.rejection.newest_generation is None, "no generation of that pool is newer"
     assert generation_of(watched) == 1
 
 

@@ -13,8 +13,9 @@ from tenantzone_contract.config_text import make_config
 _FALSE_HASH = "sha256:" + 64 * "0"
 _FALSE_KEY = "NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU="
 _MAX_TRANSITIONS = 2**31 - 1
-_NOTICED_SECONDS = 2.0
-"""Until an administrator puts the operator's key back."""
+_NOTICED_SECONDS = 75.0
+"""Until an administrator puts the operator's key back: an operator reads it once a minute."""
+STARTED = "ConfigMap: the first config of the pool again, and an engine starts"
 STORAGE = "files"
 
 
@@ -60,6 +61,15 @@ async def _write_older_config(site: Site) -> Check:
     pool = _some_pool(site)
     # Whole, with its signature, as somebody has who has read it once.
     await site.merge(site.config_path(pool), site.fleet.configs[pool])
+    return lambda: site.is_config_right(pool)
+
+
+async def _start_with_older_config(site: Site) -> Check:
+    pool = _some_pool(site)
+    engine = site.chance.choice([each for each in site.fleet.engines.values() if each.pool == pool])
+    await site.merge(site.config_path(pool), site.fleet.configs[pool])
+    # It knows no newer config, so it enforces this one until the operator has replaced it.
+    await site.fleet.replace(engine)
     return lambda: site.is_config_right(pool)
 
 
@@ -251,6 +261,7 @@ async def _share_folder_no_more(site: Site) -> None:
 ON_OBJECTS: Final[dict[str, Attack]] = {
     "ConfigMap: generation + 1, valid hash, reservations 0": Attack(6, "replaced", _forge_config),
     "ConfigMap: the first config of the pool again": Attack(9, "replaced", _write_older_config),
+    STARTED: Attack(45, "replaced", _start_with_older_config),
     "ConfigMap: garbage": Attack(11, "replaced", _write_garbage),
     "ConfigMap deleted": Attack(17, "made again", _delete_config),
     "annotation of a pod: a false hash": Attack(8, "put right", _forge_annotation, within_seconds=120),
@@ -259,7 +270,7 @@ ON_OBJECTS: Final[dict[str, Attack]] = {
     "Lease: leaseTransitions 2^31-1": Attack(20, "renewed", _forge_lease),
     "Lease deleted": Attack(60, "made again", _delete_lease),
     "Secret of the operator's key deleted": Attack(45, "same key made again", _delete_key, _put_key_back, 150),
-    "Secret of the operator's key: a false key for 2 s": Attack(120, "true key", _forge_key, _put_key_back),
+    "Secret of the operator's key: a false key for 75 s": Attack(120, "true key", _forge_key, _put_key_back),
     "a zone that reserves more than its limit": Attack(
         10, "refused, naming the limit", _contradict, _contradict_no_more
     ),

@@ -37,6 +37,7 @@ class MountedFleet(Fleet):
         self._folder = folder
         self._sources: dict[str, ConfigSource] = {}
         """By running engine."""
+        self._one_at_a_time = asyncio.Lock()
         self._tokens: dict[str, frozenset[str]] = {}
         """By pool: those that its engines accept."""
         self.configs: dict[str, dict[str, Any]] = {}
@@ -88,6 +89,20 @@ class MountedFleet(Fleet):
         engine.apply(None, ())
         self._reservations.stop(engine.name, engine.pool, time.monotonic())
 
+    async def replace(self, engine: Engine, away_seconds: float = 0.0) -> None:
+        """Replace an engine by one that remembers nothing. It is finished even if the caller is cancelled."""
+        replacing = asyncio.create_task(self._replace(engine, away_seconds))
+        try:
+            await asyncio.shield(replacing)
+        finally:
+            await replacing
+
+    async def _replace(self, engine: Engine, away_seconds: float) -> None:
+        async with self._one_at_a_time:
+            await self.take_down(engine)
+            await asyncio.sleep(away_seconds)
+            await self.bring_up(engine)
+
     def answers_of(self, engine: Engine) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -103,8 +118,9 @@ class MountedFleet(Fleet):
         source.poll()
         zones = () if source.config is None else tuple(map(report_of, source.config.zones))
         engine.apply(source.config, zones, source.rejection, demands_signature=True)
-        if source.config is not None:
-            self._reservations.apply(engine.name, engine.pool, held_of(source.config), time.monotonic())
+        # An engine without a config reserves nothing.
+        held = {} if source.config is None else held_of(source.config)
+        self._reservations.apply(engine.name, engine.pool, held, time.monotonic())
 
 
 def held_of(config: RuntimeConfig) -> Held:

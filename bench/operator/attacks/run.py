@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.operator.attacks.attacks import ON_OBJECTS, STORAGE
+from bench.operator.attacks.attacks import ON_OBJECTS, STARTED, STORAGE
 from bench.operator.attacks.held import Breach, Reservations
 from bench.operator.attacks.mounted import MountedFleet
 from bench.operator.attacks.ports import ON_PORTS, prepare
@@ -231,6 +231,9 @@ async def _soak(
         findings.led = sorted(end - begin for begin, end in under_attack if leaderless.seconds(begin, end) == 0)
         findings.leaderless = [end - begin for begin, end in leaderless.times if begin > since]
         judge(findings, list(site.reservations.breaches(time.monotonic())), leaderless.seconds, attacked.tolerance)
+        # Each such engine enforces former reservations for a moment: if none was seen to, the comparison is blind.
+        if attackers.tallies.get(STARTED, Tally("")).seconds and not findings.breaches:
+            findings.wrong.append("no engine was seen to hold a former reservation, although some started with one")
         findings.comparisons = site.reservations.comparisons
         findings.tallies = attackers.tallies
         findings.wrong += [late for tally in attackers.tallies.values() for late in tally.late]

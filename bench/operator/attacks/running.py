@@ -129,12 +129,6 @@ class Restarts:
         """Until cancelled; then all are there."""
         while True:
             for engine in self._engines:
-                going = asyncio.create_task(self._site.fleet.take_down(engine))
-                try:
-                    await asyncio.shield(going)
-                    await asyncio.sleep(_AWAY_SECONDS)
-                finally:
-                    await going
-                    await self._site.fleet.bring_up(engine)
+                await self._site.fleet.replace(engine, _AWAY_SECONDS)
                 self.engines += 1
                 await asyncio.sleep(self._engine_pause_seconds)

@@ -25,6 +25,8 @@ AGAIN_SECONDS = 10.0
 """The least time between two reads of the Secret, however many engines refuse its tokens."""
 LOOK_SECONDS = 60.0
 """The time between two reads of the Secret while no engine refuses: if it was deleted, the operator restores it."""
+_MAX_KEYS = 3
+"""As many signatures fit into a config."""
 _CONFLICT = 409
 
 
@@ -34,8 +36,8 @@ class AdminKey:
     If the Secret is deleted, the operator creates it again with the known keys. During a key change that includes the
     previous key.
 
-    If somebody replaces the key in the Secret, the operator also uses the replaced one until it ends: engines with its
-    tokens still answer, and trust the config. It makes no Secret with it.
+    If the key in the Secret is replaced, the operator also uses the replaced one until its process ends: engines that
+    have its tokens still answer, and trust the config. No Secret gets that key.
 
     Args:
         api: a client to read and create the Secret.
@@ -48,7 +50,7 @@ class AdminKey:
         self._keys: tuple[bytes, ...] = ()
         """Those in the Secret."""
         self._replaced: tuple[bytes, ...] = ()
-        """The key that was the newest one in the Secret before, if the Secret does not have it any more."""
+        """Keys that the Secret had before its present ones, without those; at most three keys in all."""
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""
@@ -116,8 +118,15 @@ class AdminKey:
 
     def _take(self, keys: tuple[bytes, ...]) -> None:
         if self._keys and self._keys[0] not in keys:
-            self._replaced = self._keys[:1]
-        self._replaced = tuple(key for key in self._replaced if key not in keys)
+            self._replaced = self._keys
+            logger.warning(
+                "the key in the Secret %s/%s was replaced, and is not kept there as %s: this process also uses the "
+                "former one; after a restart, engines that have tokens of the former key refuse the operator",
+                self._namespace,
+                ADMIN_KEY_SECRET,
+                PREVIOUS_KEY_FILE,
+            )
+        self._replaced = tuple(key for key in self._replaced if key not in keys)[: _MAX_KEYS - len(keys)]
         self._keys = keys
 
     async def _read_or_make(self) -> dict[str, str]:

@@ -45,11 +45,9 @@ class Observation:
         return self.report is not None and self.report.is_untrusted
 
     @property
-    def newer_generation(self) -> int:
-        """The generation in force if the engine refuses a signed config for being older than that; 0 otherwise."""
-        if self.report is None or not self.report.is_untrusted or self.report.refused_generation is None:
-            return 0
-        return self.report.applied_generation or 0
+    def newest_generation(self) -> int:
+        """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
+        return self.report.newest_generation if self.report is not None else 0
 
     @property
     def has_config(self) -> bool:

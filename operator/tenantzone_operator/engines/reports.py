@@ -156,6 +156,7 @@ class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
     error: str
     generation: Count | None = None
     untrusted: bool = False
+    newest_generation: Count | None = None
 
 
 class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):

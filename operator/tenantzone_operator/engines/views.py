@@ -91,8 +91,8 @@ class EngineView:
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
     is_untrusted: bool
     """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
-    refused_generation: int | None
-    """The generation of the config that the engine refuses; None if it refuses none, or does not trust its content."""
+    newest_generation: int
+    """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
     identity: str
     """The digest of the identity declaration that the frontend applies."""
     identity_problem: str
@@ -130,7 +130,7 @@ def view(report: EngineReport) -> EngineView:
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
-        refused_generation=config.rejected.generation if config.rejected is not None else None,
+        newest_generation=(config.rejected.newest_generation or 0) if config.rejected is not None else 0,
         # An engine of the previous release knows API keys only.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",

@@ -41,7 +41,7 @@ class RestError(Exception):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the object was changed, deleted or created since it was read."""
+        """Whether the object was changed, deleted or created since it was read, or its namespace deleted."""
         return self.status in (404, 409)
 
     @property

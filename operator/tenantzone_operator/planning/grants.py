@@ -19,8 +19,8 @@ compare.
 """
 
 
-_GENERATIONS_PER_SECOND: Final = 100
-"""More than an operator writes."""
+_GENERATIONS_PER_SECOND: Final = 1_000_000
+"""More than others can make an operator write by forged configs, each of which raises the generation."""
 
 
 class Evidence(IntEnum):
@@ -64,10 +64,10 @@ def plausible_generation(found: int) -> int:
 def generation_known_to_engines(
     observations: Iterable[Observation], in_force: int, pool_created: str, now: float
 ) -> int:
-    """Returns a generation that engines have in force, and therefore refuse the operator's config as older.
+    """Returns the newest generation that engines know, if they refuse the operator's config because it is older.
 
     That happens after the pool's status and ConfigMap were lowered together while no operator led, for example by a
-    restored backup. An engine may lie: a generation counts only if an operator can have written as many since the pool
+    restored backup. An engine may lie: a generation counts only if the operator can have written as many since the pool
     was created.
 
     Args:
@@ -77,10 +77,12 @@ def generation_known_to_engines(
         now: Unix time in seconds.
 
     Returns:
-        The newest of them, or 0 if no engine has a newer generation than the operator.
+        The generation, or 0 if no engine knows a newer one than the operator.
     """
     most = _GENERATIONS_PER_SECOND * (1 + max(0, int(now - datetime.fromisoformat(pool_created).timestamp())))
-    return max((seen.newer_generation for seen in observations if in_force < seen.newer_generation <= most), default=0)
+    return max(
+        (seen.newest_generation for seen in observations if in_force < seen.newest_generation <= most), default=0
+    )
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:

@@ -27,8 +27,9 @@ from tenantzone_operator.planning.grants import (
 from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.status.acknowledgement import History
 
-EXCEED_SECONDS: Final = 60.0
-"""The least time between two configs that are written only because engines refuse the present one as older."""
+_EXCEED_SECONDS: Final = 60.0
+_MAX_EXCEED_SECONDS: Final = 3600.0
+"""The least time between two configs that are written because engines refuse the current one as older, and the most."""
 _MAX_STEP = 1_000_000
 """Generations that others write are gone on with if they are at most this far above the newest one."""
 
@@ -59,10 +60,14 @@ class Delivery:
         """What it held at first, as long as nothing was given out here."""
         self._attempted: RuntimeConfig | None = None
         """What was last sent to the API server, which may have taken it although no answer came."""
-        self._generation_to_exceed = 0
-        """A generation above which the next config must be, because others wrote it or engines have it; 0: none."""
-        self._exceeded_at: float | None = None
-        """When the generation was last raised because of engines, by the monotonic clock."""
+        self._foreign_generation = 0
+        """The generation of a config that others wrote over the newest one; 0: there is none."""
+        self._known_to_engines = 0
+        """A generation that engines know, and refuse the current config because it is older; 0: there is none."""
+        self._exceeded_at = float("-inf")
+        """When a config was last written because of that, by the monotonic clock."""
+        self._exceed_pause = 0.0
+        """Seconds from then until the next one."""
         self._is_delivered = False
         self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
@@ -107,7 +112,7 @@ class Delivery:
             self._know_foreign(found, pool)
             return
         self._annotating.look_again()
-        self._known, self._foreign, self._generation_to_exceed = found, "", 0
+        self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
         # Of the newest config the status need not be there yet.
@@ -147,7 +152,7 @@ class Delivery:
             newest.generation,
         )
         if newest.generation <= config.generation <= newest.generation + _MAX_STEP:
-            self._generation_to_exceed = config.generation
+            self._foreign_generation = config.generation
 
     def _know_foreign(self, found: ConfigMap, pool: Pool) -> None:
         name = config_map_name(pool.meta.name)
@@ -191,23 +196,18 @@ class Delivery:
         return True
 
     def exceed_engines(self, pool: Pool, observations: Sequence[Observation]) -> None:
-        """Have the next config be newer than what engines have in force, if they refuse the present one as older.
+        """Make the next config newer than what engines know, if they refuse the current one because it is older.
 
-        At most once per :data:`EXCEED_SECONDS`: each time, all engines of the pool read a new config.
+        Each such config is read by all engines of the pool. After one, the next takes at least a minute, and twice as
+        long each time, so that an engine that lies causes few.
         """
-        if self.in_force is None or (
-            self._exceeded_at is not None and time.monotonic() < self._exceeded_at + EXCEED_SECONDS
-        ):
-            return
-        known = generation_known_to_engines(observations, self.in_force.generation, pool.meta.created, time.time())
-        if known:
-            self._exceeded_at = time.monotonic()
-            self._log.warning(
-                "engines have config %d, and refuse config %d as older: the next one is above both",
-                known,
-                self.in_force.generation,
+        now = time.monotonic()
+        if now > self._exceeded_at + _MAX_EXCEED_SECONDS:
+            self._exceed_pause = 0.0
+        if self.in_force is not None and now >= self._exceeded_at + self._exceed_pause:
+            self._known_to_engines = generation_known_to_engines(
+                observations, self.in_force.generation, pool.meta.created, time.time()
             )
-            self._generation_to_exceed = max(self._generation_to_exceed, known)
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
         """Write the ConfigMap if it or its signature differs, then annotate pods whose kubelet does not know it yet.
@@ -220,15 +220,20 @@ class Delivery:
         """
         if self._foreign:
             return False
-        if config.generation <= self._generation_to_exceed:
-            config = config.model_copy(update={"generation": self._generation_to_exceed + 1})
+        too_low = max(self._foreign_generation, self._known_to_engines)
+        if config.generation <= too_low:
+            config = config.model_copy(update={"generation": too_low + 1})
         is_new = config != self.in_force or not (self._is_delivered and await self._is_in_order(pool))
         if is_new:
             files = await asyncio.to_thread(_pack, config, self._tokens(), pool.meta.created)
             self._attempted = config
             await self._write(pool, files)
             self._history.record(config, files.size)
-            self._is_delivered, self._generation_to_exceed = True, 0
+            self._is_delivered, self._foreign_generation = True, 0
+            if self._known_to_engines:
+                self._log.warning("engines refused configs older than %d: the new one is newer", self._known_to_engines)
+                self._exceeded_at, self._known_to_engines = time.monotonic(), 0
+                self._exceed_pause = min(max(_EXCEED_SECONDS, 2 * self._exceed_pause), _MAX_EXCEED_SECONDS)
             values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
             self._log.info("pool %s/%s: config %d, %d zones", *values, extra={"generation": config.generation})
         elif self._known is not None and config is not self._history.newest:

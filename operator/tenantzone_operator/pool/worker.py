@@ -209,7 +209,7 @@ class PoolWorker:
             self._delivery.must_recall = True
             self._dirty.set()
             if is_outdated and retry == FIRST_RETRY_SECONDS:
-                # Reading the object again is all that helps, and needs no pause.
+                # Mostly the ConfigMap has changed: reading it again helps, and needs no pause.
                 self._is_settled = True
             else:
                 await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))

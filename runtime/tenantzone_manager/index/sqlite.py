@@ -115,9 +115,9 @@ class SqliteBackend(IndexBackend):
         while is_left:
             try:
                 found = self._log.files.look()
-                if found is InPlace.NONE:
+                if found in (InPlace.NONE, InPlace.OTHERS):
                     self._log.refusal = REFUSALS[found]
-                elif found is not InPlace.OTHERS:
+                else:
                     self._log.files.remove_left_log()
                     await self._open(may_create=False)
                     is_left = False
