@@ -38,7 +38,7 @@ def test_what_is_taken_back_is_named():
     granted = Granted()
     granted.look(event(snapshot(1, zone("acme", generation=3), zone("burst")), "ADDED"))
     granted.look(event(snapshot(2, zone("acme", generation=4), zone("burst"), zone("new"))))
-    granted.look(event(None, name="somebody-else"))
+    granted.look(event(None, name="another"))
     assert granted.taken_back == []
 
     granted.look(event(snapshot(3, zone("acme", generation=3), zone("new"))))

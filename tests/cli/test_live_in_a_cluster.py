@@ -218,7 +218,7 @@ def test_a_terminal_shows_the_table_in_place(start: Start, world: World):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("explain", "nobody"), 'tenantzones.tenantzone.io "nobody" not found', id="no such zone"),
+        pytest.param(("explain", "missing"), 'tenantzones.tenantzone.io "missing" not found', id="no such zone"),
         pytest.param(("top", "--context=nowhere"), 'context "nowhere" does not exist', id="no such context"),
         pytest.param(("top", "--as=nobody"), "cannot list resource", id="no rights"),
     ],

@@ -1,4 +1,4 @@
-"""Engines are polled while somebody views the page; over real HTTP."""
+"""Engines are polled while a browser views the page; over real HTTP."""
 
 import asyncio
 import gc
@@ -143,7 +143,7 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engin
     assert left() is None
 
 
-@pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
+@pytest.mark.parametrize(("key", "pod"), [(("default", "missing"), "engine-0"), (KEY, "engine-1")])
 async def test_only_engines_of_the_pool_are_asked_for_pictures(store: Store, key: tuple[str, str], pod: str):
     with pytest.raises(NotThereError, match=pod):
         await LiveEngines(store, no_pods, no_tokens).block_map(key, pod, 10)

@@ -244,7 +244,7 @@ async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> No
 
     async def hold(request: web.Request) -> web.Response:
         assert request.transport is not None
-        while request.transport.is_reading():  # noqa: ASYNC110 (nothing tells that it stopped)
+        while request.transport.is_reading():  # noqa: ASYNC110 (no event signals that it stopped)
             await asyncio.sleep(0.01)
         await request.read()
         began.set()

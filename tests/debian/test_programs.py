@@ -1,4 +1,4 @@
-"""Programs come from PATH, or else from a package; otherwise the user is told what to install."""
+"""Programs come from PATH, or else from a package; otherwise the error says what to install."""
 
 import os
 import subprocess
@@ -70,7 +70,7 @@ def test_a_program_gets_the_libraries_that_its_packages_bring(path: Path, tmp_pa
     libraries = subprocess.check_output([ensure("redis-server"), "run"], text=True).strip()
     assert Path(libraries).is_relative_to(tmp_path / "cache")
     assert Path(libraries).name == "x-linux-gnu"
-    wanted = ["redis-server", *PROGRAMS["redis-server"].beside]
+    wanted = ["redis-server", *PROGRAMS["redis-server"].dependencies]
     assert (tmp_path / "apt.log").read_text().split() == wanted
 
 

@@ -238,7 +238,7 @@ def test_where_a_disk_has_less_room_after_a_restart_what_is_within_a_reservation
     tenants.chunks = 4
     tenants.restart()
     assert tenants.find("acme", *stored) == [False] * 2 + [True] * 3
-    assert sum(tenants.find("late", A, B, C)) == 1, "what nobody reserved is for whoever comes first"
+    assert sum(tenants.find("late", A, B, C)) == 1, "unreserved space goes to the first that asks"
     tenants.rest()
     assert len(tenants.paths()) == 4
 

@@ -117,7 +117,7 @@ def test_usage_is_told_once_a_minute_and_the_bill_adds_up_to_what_the_zones_coun
     driver.scheduler.let_time_pass()
     audit.close()
     bill = make_bill([tmp_path], Period())
-    assert set(bill.zones) == {"tenant-0", "tenant-1"}, "who used nothing is not told of"
+    assert set(bill.zones) == {"tenant-0", "tenant-1"}, "a tenant that used nothing has no bill"
     for zone in ever:
         used = bill.zones.get(zone.spec.tenant)
         assert (used.prompt_tokens if used else 0) == zone.counters.prompt_tokens

@@ -259,7 +259,7 @@ def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
         # The share of a step ends with a block.
         (("full", "mamba align"), 40, [65, 33]),
     ],
-    ids=["alone", "beside another zone"],
+    ids=["alone", "with another zone"],
 )
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
 def test_a_prompt_whose_end_is_just_behind_a_state_goes_on(config, kinds, step_tokens, lengths, ahead):

@@ -151,7 +151,7 @@ def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
 def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
     engine.declare(zone("acme"))
     with pytest.raises(openai.AuthenticationError):
-        cached_tokens(engine.client("nobody"), "hello")
+        cached_tokens(engine.client("unknown"), "hello")
     with pytest.raises(openai.PermissionDeniedError, match="stranger"):
         cached_tokens(engine.client("stranger"), "hello")
 
@@ -288,7 +288,7 @@ def test_a_form_that_is_no_grammar_is_refused_before_a_stream_begins(engine, pat
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
 
 
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "beside load"])
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "under load"])
 def test_what_is_refused_is_never_answered_whatever_form_it_asks_for(engine, is_busy):
     engine.declare(zone("acme", limit=4), zone("burst"))
     body = {

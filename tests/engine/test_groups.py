@@ -49,7 +49,7 @@ def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
 
 
 def goes(kinds, drafting) -> bool:
-    """Whether vLLM drafts this way for layers of these kinds."""
+    """Whether vLLM drafts this way for the kinds of layers."""
     return "chunks" not in kinds or drafting is None or drafting[0] != "eagle"
 
 

@@ -153,8 +153,8 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
         while not is_over.is_set():
             driver.scheduler.let_time_pass()
 
-    beside = threading.Thread(target=keep_house, daemon=True)
-    beside.start()
+    housekeeper = threading.Thread(target=keep_house, daemon=True)
+    housekeeper.start()
     steps = deque()
     try:
         for _ in range(400):
@@ -169,7 +169,7 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
         driver.run()
     finally:
         is_over.set()
-        beside.join()
+        housekeeper.join()
     assert published.blocks() == cached(driver)
     driver.scheduler.let_time_pass()
     assert published.blocks() == set()

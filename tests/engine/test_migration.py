@@ -341,8 +341,8 @@ def test_one_zone_is_moved_at_a_time(alone):
     order(first, "hand-down", bytes_per_second=SLOW)
     with pytest.raises(MigrationError, match="the zone of tenant acme is being moved"):
         order(first, "hand-down", tenant="burst")
-    with pytest.raises(MigrationError, match="tenant nobody has no zone"):
-        order(first, "look", tenant="nobody")
+    with pytest.raises(MigrationError, match="tenant unknown has no zone"):
+        order(first, "look", tenant="unknown")
     order(first, "hand-down")
     wait(first, lambda: report(first).state == "Done")
     assert report(first).moved == 6

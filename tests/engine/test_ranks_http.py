@@ -65,13 +65,13 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
             "--manager-url", manager.url, "--manager-token-file", str(token), "--manager-budget", "2",
         ]  # fmt: skip
 
-    def start(rank: int, beside: StartingEngine | None = None) -> StartingEngine:
+    def start(rank: int, partner: StartingEngine | None = None) -> StartingEngine:
         folders = [str(folder), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         variables = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
-        return StartingEngine(lambda *_: of_rank(rank), beside, qwen3_moe, **variables)
+        return StartingEngine(lambda *_: of_rank(rank), partner, qwen3_moe, **variables)
 
     # Neither is healthy before the other is there.
-    starting = [first := start(0), start(1, beside=first)]
+    starting = [first := start(0), start(1, partner=first)]
     for each in starting:
         each.engine.add_keys("acme", "burst")
     try:
@@ -148,7 +148,7 @@ def test_a_rank_whose_zone_holds_a_request_back_keeps_nobody_on_the_other_waitin
         while first.zone("acme").waiting_requests == 1:
             ask(second, "acme", prompt(f"short {answered}", 2))
             answered += 1
-        assert answered, "beside who waits"
+        assert answered, "while others wait"
         assert [len(each.result(60)[0]) > 0 for each in long] == [True, True]
     assert ask(second, "burst", prompt("after", 2))[1] == 0
 
@@ -203,7 +203,7 @@ def test_a_rank_that_refuses_all_that_it_is_asked_keeps_the_other_from_nothing(r
     for number in range(5):
         with pytest.raises(openai.BadRequestError, match="limit"):
             ask(first, "acme", prompt(f"too long {number}", 4))
-    assert ask(second, "acme", prompt("beside it", 4))[1] == 0
+    assert ask(second, "acme", prompt("next to it", 4))[1] == 0
     assert ask(first, "burst", prompt("after it", 4))[1] == 0
 
 

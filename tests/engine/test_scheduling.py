@@ -188,7 +188,7 @@ def test_a_request_that_is_not_bound_is_finished_with_an_error(driver, tenant):
         pytest.param(seal(b"other key".ljust(32), "acme", tenant_salt(SALT_KEY, "acme")), id="with another key"),
         pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "burst")), id="for another salt"),
         pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "acme"), now=0), id="long ago"),
-        pytest.param("acme", id="by nobody"),
+        pytest.param("acme", id="not sealed"),
     ],
 )
 def test_a_request_that_was_not_sealed_for_it_is_finished_with_an_error(driver, sealed):

@@ -86,7 +86,7 @@ class TestWhatIsFound:
         request = second.ask("acme", tokens)
         assert second.cached_tokens(request) == blocks * BLOCK_TOKENS
         assert second.worker.loaded == chunks_of(blocks, kinds)
-        assert len(objects(manager)) == chunks_of(blocks, kinds), "what is there is not stored again"
+        assert len(objects(manager)) == chunks_of(blocks, kinds), "stored chunks are not stored again"
         assert second.cached_tokens(second.ask("burst", tokens)) == 0
 
     def test_what_is_asked_again_and_again_is_offered_to_storages_once(self, engines, manager):  # noqa: F811

@@ -44,7 +44,7 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):  # noqa: F81
         assert time.monotonic() < until
         engine.step()
     assert waiting.request_id in engine.scheduler.requests, "its question has twenty seconds"
-    assert engine.scheduler.tiers.is_looking_up(waiting), "whoever plans a step passes over it"
+    assert engine.scheduler.tiers.is_looking_up(waiting), "a step's plan passes over it"
     manager.resume()
     engine.rest()
 

@@ -152,7 +152,7 @@ class TestWhatIsFound:
         for _ in range(10):
             engine.step()
         pool = engine.scheduler.block_pool
-        assert pool.available_to(engine.zone("burst")) <= 1, "no more of burst's requests have room"
+        assert pool.available_to(engine.zone("burst")) <= 1, "no further request of burst has room"
         engine.land()
         engine.step()
         engine.step()

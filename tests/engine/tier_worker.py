@@ -44,7 +44,7 @@ def with_tiers(config, chunks, groups=1, **more):
     return config
 
 
-FOREIGN = "memory that nobody computed"
+FOREIGN = "memory that was never computed"
 
 
 class TierWorker:

@@ -56,7 +56,7 @@ def test_another_tenants_adapter_does_not_exist_for_a_tenant_whose_zone_lists_ot
     refused, unknown = asked({"model": "poetry"}, path), asked({"model": "nobodys"}, path)
     assert refused.status_code == unknown.status_code == 404
     assert error_of(refused)["param"] == "model"
-    assert refused.text.replace("poetry", "nobodys") == unknown.text, "whether it is there at all is not told"
+    assert refused.text.replace("poetry", "nobodys") == unknown.text, "the answer hides whether it exists"
 
 
 @pytest.mark.parametrize("path", WITH_MODEL)

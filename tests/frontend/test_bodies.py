@@ -106,7 +106,7 @@ class TestSize:
     @pytest.mark.parametrize(
         "body",
         [
-            pytest.param({"messages": messages("data:", "a" * TEXT)}, id="text beside an image"),
+            pytest.param({"messages": messages("data:", "a" * TEXT)}, id="text next to an image"),
             pytest.param({"messages": [{"role": "user", "content": "a" * TEXT}]}, id="plain content"),
             pytest.param({"tools": messages("a" * TEXT)}, id="a tool"),
             pytest.param(

@@ -193,11 +193,11 @@ class TestClientCertificate:
         [
             pytest.param(None, id="none"),
             pytest.param("", id="an empty one"),
-            pytest.param(AUTHORITY.issue("tenant.example")[0], id="somebody else's"),
+            pytest.param(AUTHORITY.issue("tenant.example")[0], id="another name's"),
             pytest.param(AUTHORITY.issue("gateway.example", days=-1)[0], id="an expired one"),
             pytest.param(Authority().issue("gateway.example")[0], id="another authority's of the same name"),
             pytest.param(AUTHORITY.pem, id="the authority's own"),
-            pytest.param(of_no_version(AUTHORITY.issue("gateway.example")[0]), id="of a version that there is not"),
+            pytest.param(of_no_version(AUTHORITY.issue("gateway.example")[0]), id="of an unknown version"),
         ],
     )
     def test_any_other_certificate_is_401(self, tmp_path, certificate):
@@ -248,9 +248,9 @@ class TestTokens:
             # All are made before the first test runs, which may be an hour later.
             pytest.param(token(nbf=time.time() + 86_400, exp=time.time() + 90_000), id="not valid yet"),
             pytest.param(token(iss="https://other.example"), id="another issuer's"),
-            pytest.param(token(iss=None), id="nobody's"),
-            pytest.param(token(aud="others"), id="for somebody else"),
-            pytest.param(token(aud=None), id="for nobody"),
+            pytest.param(token(iss=None), id="no issuer"),
+            pytest.param(token(aud="others"), id="for another audience"),
+            pytest.param(token(aud=None), id="for no audience"),
             pytest.param(token(tenant=None), id="without a tenant"),
             pytest.param(token(tenant=["acme"]), id="several tenants"),
             pytest.param(token(tenant="acme burst"), id="a name that is none"),

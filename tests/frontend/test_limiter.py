@@ -45,7 +45,7 @@ async def test_what_fits_enters_at_once_and_the_rest_in_its_order():
     assert visitors.inside == ["a", "b"]
     visitors.limiter.leave(2)
     await turns()
-    assert visitors.inside == ["a", "b"], "nobody who is lighter goes before c"
+    assert visitors.inside == ["a", "b"], "no lighter request goes before c"
     visitors.limiter.leave(2)
     await turns()
     assert visitors.inside == ["a", "b", "c", "d"]

@@ -251,7 +251,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturb
         return incoming.pop(0)
 
     async def send(message):
-        raise AssertionError(f"nobody is there to get {message}")
+        raise AssertionError(f"no client is there to get {message}")
 
     asyncio.run(frontend(folder)(scope, receive, send))
 

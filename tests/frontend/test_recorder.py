@@ -75,9 +75,9 @@ def test_who_asks_is_known_by_the_key_where_no_tenants_are(recorder, tmp_path):
     for key in (b"Bearer one", b"Bearer two", b"Bearer one", None):
         record(recorder, range(8), tenant="", authorization=key)
     recorder.close()
-    one, two, again, nobody = lines(tmp_path / "recorded")
+    one, two, again, anonymous = lines(tmp_path / "recorded")
     assert one["caller"] == again["caller"] != two["caller"]
-    assert "caller" not in nobody
+    assert "caller" not in anonymous
     assert "one" not in json.dumps(one)
     asked = list(reader.read(tmp_path / "recorded"))
     assert [each.tenant for each in asked] == [f"caller-{each['caller']}" for each in (one, two, again)] + [""]
@@ -240,7 +240,7 @@ def test_the_frontend_records_who_it_lets_through_where_it_is_told_to(folder, tm
     chosen = replace(settings(folder), record_dir=tmp_path / "recorded" if is_on else None)
     frontend = TenantMiddleware(engine_that_computes(range(8)), chosen)
     assert call(frontend, body=PROMPT, key="acme-key").status_code == 200
-    assert call(frontend, body=PROMPT, key="nobody's").status_code == 401
+    assert call(frontend, body=PROMPT, key="unknown").status_code == 401
     if is_on:
         frontend._recorder.close()
     assert [line["tenant"] for line in lines(tmp_path / "recorded")] == expected

@@ -253,12 +253,12 @@ class EnginePort:
 
     def test_a_request_that_is_refused_is_told(self, engine: DrivenEngine, house: House) -> None:
         house.enforce(zone("acme"))
-        engine.send("nobody", 3)
+        engine.send("unknown", 3)
         run(engine)
         assert house.metric("engine_refused_requests_total", reason="unknown_tenant") == 1
         house.stop()
         (refused,) = [each for each in records(house.journal) if each["kind"] == "refused"]
-        assert (refused["zone"], refused["reason"]) == ("nobody", "unknown_tenant")
+        assert (refused["zone"], refused["reason"]) == ("unknown", "unknown_tenant")
 
     def test_tenants_beyond_the_bound_share_their_metrics(self, engine: DrivenEngine, tmp_path: Path) -> None:
         bound = {"TENANTZONE_MAX_AUTO_REGISTERED_SERIES": "0"}

@@ -45,7 +45,7 @@ def tiers_of(house: House, tenant: str) -> dict[str, ZoneTierReport]:
 
 
 def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierReport:
-    """The first report of a zone in a tier with all of these values."""
+    """The first report of a zone in a tier with all given values."""
     eventually(lambda: all(getattr(tiers_of(house, tenant)[tier], name) == value for name, value in fields.items()))
     return tiers_of(house, tenant)[tier]
 

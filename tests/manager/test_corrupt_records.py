@@ -1,4 +1,4 @@
-"""A record that is not what was written is dropped, whoever finds it, and is nobody's fault."""
+"""A record that is not what was written is dropped by any reader, and no call fails because of it."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ BROKEN = BLOCKS[2]
 
 
 async def change(playing: Playing, key: bytes, by: Callable[[bytes], bytes]) -> None:
-    """Change a record, as a disk does that tells nobody."""
+    """Changes a record without notice, as a faulty disk does."""
     backend = playing.manager.index.backend
     (stored,) = await backend.get(SPACE, [key])
     assert stored is not None

@@ -1,4 +1,4 @@
-"""Files of events while somebody else is at them: another manager, who tidies up, and who reads while they grow."""
+"""Files of events that others use too: another manager, a process that tidies up, and readers while they grow."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def test_two_managers_do_not_write_to_the_same_files(file: Path) -> None:
 def test_a_second_process_is_told_why_it_does_not_start(file: Path, tmp_path: Path) -> None:
     first = EventFiles(file, 1, 2)
     with pytest.raises(SystemExit, match="another manager writes events there"):
-        # Nobody can listen at this address, so it does not serve either way.
+        # The address is another machine's, so it does not serve either way.
         main(["--index", str(tmp_path / "index.db"), "--anyone", "--listen", "192.0.2.1:1", "--events", str(file)])
     first.close()
 

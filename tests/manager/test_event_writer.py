@@ -158,7 +158,7 @@ def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -
     file.symlink_to("/dev/full")
     clock = Clock()
     events = Events(EventSettings(file, most_waiting=10 * 800), clock)
-    for size in (0, 2000, 0):  # of these the second has no room
+    for size in (0, 2000, 0):  # the second one has no room
         clock.sleep(1)
         events.note("evict", keys=[KEY] * size)
     assert not events.flush()

@@ -1,4 +1,4 @@
-"""What is written down of calls and of what the manager does by itself, and what can be asked of it."""
+"""What is recorded of calls and of the manager's own work, and how it is queried."""
 
 import json
 from collections.abc import AsyncIterator
@@ -276,7 +276,7 @@ async def test_the_command_tells_people_and_programs(writing: Writing, capsys: p
     ]
     main(["events", str(writing.file), "--to", "1970-01-02"])
     assert "\x1b" not in capsys.readouterr().out
-    main(["events", str(writing.file), "--zone", "nobody", "--json"])
+    main(["events", str(writing.file), "--zone", "unknown", "--json"])
     assert json.loads(capsys.readouterr().out)["events"] == []
 
 

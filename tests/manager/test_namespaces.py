@@ -96,7 +96,7 @@ async def test_what_is_said_for_one_namespace_leaves_what_is_said_for_another(ca
     for namespace, size in (("shop", 5), ("lab", 7)):
         assert await catalog.group_of(team, namespace) == said(namespace, reserved=size, total=Quota(100))
 
-    # Nobody's is evicted or forgotten for a namespace that has nothing to say any more, nor are its instances.
+    # A namespace that no longer says anything loses neither blocks nor instances.
     await catalog.put_group(InstanceGroup("team", ("disk",), total=Quota(100)), "shop")
     catalog = await opened()
     assert catalog.group("team") == said("lab", reserved=7, total=Quota(100))

@@ -1,4 +1,4 @@
-"""The log beside the embedded store's file stays small, whatever else goes on."""
+"""The log next to the embedded store's file stays small, whatever else goes on."""
 
 import asyncio
 import contextlib
@@ -456,7 +456,7 @@ async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
     await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
     path.unlink()
     await refused(opened, AWAY)
-    # Half of a store, as somebody has who copies it.
+    # Half of a store, as while it is being copied.
     whole = (tmp_path / "elsewhere.db").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     await refused(opened, "can't be opened: .*malformed")

@@ -35,7 +35,7 @@ class Site:
     mounted: TlsFiles
 
     def renew(self, name: str) -> None:
-        """Have another certificate and key in the place of those that are there."""
+        """Replaces the mounted certificate and key."""
         for source, target in zip(self.servers.issue_server(name), self.mounted.paths, strict=False):
             shutil.copy(source, target)
 

@@ -154,7 +154,7 @@ async def test_what_comes_between_two_reads_of_a_change_is_not_lost(
     here, there = replicas
     await here.put_group(team(zones={ACME: QUOTA}))
     await there.load()
-    # One that is there no more, of which it has heard nothing.
+    # An instance that is gone, and this replica has not heard so.
     here.instances[instance(1).name] = instance(1)
     just_before_it_reads(here, where, lambda: there.register_instance(instance(1)))
     if does == "forgets":

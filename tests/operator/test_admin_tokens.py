@@ -53,10 +53,10 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
 @pytest.mark.parametrize(
     ("observations", "not_made", "reason", "said"),
     [
-        pytest.param([engine(), silent("engine-1")], "", None, "", id="closed, and the operator is let in"),
-        pytest.param([engine()], "forbidden", None, "", id="somebody else has made the Secret"),
+        pytest.param([engine(), silent("engine-1")], "", None, "", id="closed, and the operator is admitted"),
+        pytest.param([engine()], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param([], "", None, "", id="no engine"),
-        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be made: forbidden", id="nobody can mount it"),
+        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be made: forbidden", id="no pod can mount it"),
         pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "anew: engine-1", id="refused"),
         pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
         pytest.param(

@@ -275,10 +275,10 @@ OTHERS = {"namespace": "lab", "name": "acme"}
 
 def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
-    nobody = "no operator that serves the namespace {} has looked at what it names there".format
+    unserved = "no operator that serves the namespace {} has looked at what it names there".format
     missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
     seen, message = as_seen_from("default", both)
-    assert message == nobody("lab")
+    assert message == unserved("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]
     assert held == [("acme", 100)]
     # The other one finds no such objects, and then neither of them writes anything more.

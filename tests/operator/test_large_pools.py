@@ -150,7 +150,7 @@ def test_zones_that_are_too_many_are_refused_by_themselves_and_legal_updates_fre
     world.change_zone(accepted[0], reserved=2)
     world.await_ready(accepted[0])
 
-    # Each of these is valid, and together they are more than there is room for.
+    # Each change alone is valid, and together they need more room than there is.
     rng = random.Random(5)
     for name in accepted:
         lending = {"maxLoan": f"{rng.randrange(10**7)}s", "grace": f"{rng.randrange(10**7)}s"}

@@ -123,8 +123,8 @@ def at(name: str, ratio: float, reason: str = "Neighbours") -> Any:
 
 NUMBER = random.Random(2)
 MOVING = {
-    "one that is beside one that misses it clearly": lambda: [at("a", 3.5), at("b", NUMBER.uniform(1.05, 1.25))],
-    "one that is beside more than can be named": lambda: [
+    "one next to one that misses it clearly": lambda: [at("a", 3.5), at("b", NUMBER.uniform(1.05, 1.25))],
+    "one next to more than can be named": lambda: [
         *(at(name, 3.5) for name in "abcde"),
         at("f", NUMBER.uniform(1.05, 1.25)),
     ],

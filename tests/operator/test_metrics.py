@@ -169,10 +169,10 @@ def test_work_is_counted(settled: World, operator: Operator):
 
 async def test_a_request_without_an_answer_is_counted():
     (unused,) = free_ports(1)
-    nobody = kopf.ConnectionInfo(server=f"http://127.0.0.1:{unused}")
+    unreachable = kopf.ConnectionInfo(server=f"http://127.0.0.1:{unused}")
 
     async def log_in() -> kopf.ConnectionInfo:
-        return nobody
+        return unreachable
 
     async with Rest(log_in) as rest:
         with pytest.raises(aiohttp.ClientConnectionError):

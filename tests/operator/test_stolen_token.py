@@ -105,7 +105,7 @@ def test_of_its_lease_it_changes_only_who_leads(thief: Kube, kube: Kube):
 
 def event(namespace: str, **fields: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": "told", "namespace": namespace} | fields.pop("metadata", {}),
+        "metadata": {"name": "recorded", "namespace": namespace} | fields.pop("metadata", {}),
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "tenantzone.io/tenantzone-operator",
         "reportingInstance": "any",
@@ -150,8 +150,8 @@ def test_it_changes_no_event_of_others(thief: Kube, kube: Kube, namespace: str):
 
     mine = {"reportingController": "tenantzone.io/tenantzone-operator"}
     series = {"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}
-    assert "in another's name" in patched(thief, f"{path}/told", series)
-    assert "field is immutable" in patched(thief, f"{path}/told", mine | series)
+    assert "in another's name" in patched(thief, f"{path}/recorded", series)
+    assert "field is immutable" in patched(thief, f"{path}/recorded", mine | series)
 
 
 def test_it_tells_of_our_kinds(thief: Kube, namespace: str):
@@ -159,7 +159,7 @@ def test_it_tells_of_our_kinds(thief: Kube, namespace: str):
 
     assert refusal(thief, "POST", path, event(namespace)) == ""
     series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
-    assert patched(thief, f"{path}/told", series) == ""
+    assert patched(thief, f"{path}/recorded", series) == ""
 
 
 def test_what_a_stolen_token_can_do(thief: Kube, kube: Kube, namespace: str):

@@ -76,12 +76,12 @@ def test_nobody_waits_for_one_that_does_not_even_have_the_config():
 @pytest.mark.parametrize("claim", [1, 39])
 def test_one_that_claims_next_to_nothing_changes_nothing_of_the_others(claim):
     alone = statuses(observed(BOTH))
-    beside = statuses(observed(BOTH), observed(BOTH, engine="mallory", blocks=claim))
+    together = statuses(observed(BOTH), observed(BOTH, engine="mallory", blocks=claim))
 
-    for before, after in zip(alone[:2], beside[:2], strict=True):
+    for before, after in zip(alone[:2], together[:2], strict=True):
         assert shown(after)["Ready"] == "True Enforced"
         assert after["engines"][0] == before["engines"][0]
-    assert {field: beside[2][field] for field in ("capacityBlocks", "reservedBlocks", "zonesAccepted")} == {
+    assert {field: together[2][field] for field in ("capacityBlocks", "reservedBlocks", "zonesAccepted")} == {
         "capacityBlocks": 100,
         "reservedBlocks": 90,
         "zonesAccepted": 2,

@@ -82,9 +82,9 @@ def test_what_is_known_is_told_with_what_mends_it(source: Source, lock: Path, ca
 
 def test_a_source_that_is_not_there_is_no_good_news(lock: Path):
     (port,) = free_ports(1)
-    nobody = ("--vulnerability-service=osv", f"--osv-url=http://127.0.0.1:{port}/v1/query")
+    unreachable = ("--vulnerability-service=osv", f"--osv-url=http://127.0.0.1:{port}/v1/query")
     with pytest.raises(SourceError, match="Connection"):
-        ask(_pip_audit(), lock, nobody)
+        ask(_pip_audit(), lock, unreachable)
 
 
 def test_one_in_trouble_is_none_either(source: Source, lock: Path):

@@ -126,7 +126,7 @@ def test_services_are_ranked_by_what_they_free_in_a_pool(capsys):
     main(["rank", busy, *rare, "--blocks", "2000", "--attain", "0.9"])
     printed = capsys.readouterr().out
     services = [line.split()[0] for line in printed.splitlines()[1:4]]
-    assert set(services[:2]) == {"rare-3", "rare-4"}, "whoever hardly uses an engine gains most"
+    assert set(services[:2]) == {"rare-3", "rare-4"}, "tenants that hardly use an engine gain most"
     assert services[2] == "busy"
     before, after = map(int, re.search(r"^(\d+) engines of .* with zones, (\d+) do", printed, re.MULTILINE).groups())
     assert after < before

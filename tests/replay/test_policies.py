@@ -127,10 +127,10 @@ def test_what_the_engine_refuses_for_its_length_takes_nothing_out_of_a_bucket():
     short = [asked(1.0 + 0.1 * number, "flood", range(number, number + 2)) for number in range(20)]
     long = [asked(0.0, "flood", range(1000)) for _ in range(10)]
     bucket = policies(equal_zones(["flood", "quiet"], 200), 200, 500.0)["bucket"]
-    alone, beside = (replay(setting(requests, blocks=200), bucket) for requests in (short, [*long, *short]))
-    assert (beside.tenants["flood"].requests, beside.tenants["flood"].refused) == (20, 10)
-    assert beside.tenants["flood"].withheld_tokens == 0
-    assert beside.seconds == pytest.approx(alone.seconds)
+    alone, together = (replay(setting(requests, blocks=200), bucket) for requests in (short, [*long, *short]))
+    assert (together.tenants["flood"].requests, together.tenants["flood"].refused) == (20, 10)
+    assert together.tenants["flood"].withheld_tokens == 0
+    assert together.seconds == pytest.approx(alone.seconds)
 
 
 def test_requests_of_a_tenant_pass_its_bucket_in_their_order():

@@ -187,9 +187,9 @@ def test_null_is_as_what_is_not_there(tmp_path, line):
     assert (plain.content, plain.content_tokens) == (null.content, null.content_tokens)
 
 
-@pytest.mark.parametrize("nobody", [None, -1.0])
-def test_a_chats_parents_may_be_written_as_pandas_does(tmp_path, nobody):
-    chats = [(7.0, nobody), (9.0, 7.0)]
+@pytest.mark.parametrize("no_parent", [None, -1.0])
+def test_a_chats_parents_may_be_written_as_pandas_does(tmp_path, no_parent):
+    chats = [(7.0, no_parent), (9.0, 7.0)]
     requests = read(
         tmp_path / "qwen.jsonl", *(ASKED | {"chat_id": chat, "parent_chat_id": parent} for chat, parent in chats)
     )

@@ -144,4 +144,4 @@ def test_a_question_that_is_too_old_is_asked_again(engine, manager):
     mine.wait(lambda: time.monotonic() >= query.until)
     asked = query.asked
     assert mine.hits(acme, query) == 2
-    assert query.asked > asked, "what was told may be another block's by now"
+    assert query.asked > asked, "the reported location may be another block's by now"

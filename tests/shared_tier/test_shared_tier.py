@@ -171,7 +171,7 @@ def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):
     assert mine.store(acme, keys, first=2) == []
     assert mine.counts(acme).refused_writes == {"closed": 2}
     (gap,) = mine.tier.take_gaps()
-    assert (gap.first, gap.end) == (0, 4), "whoever has the beginning may store all of it"
+    assert (gap.first, gap.end) == (0, 4), "an engine that has the beginning may store all of it"
 
 
 def test_runs_of_one_prompt_are_written_one_after_the_other(engine):

@@ -23,7 +23,7 @@ def loading(has_idle=True, **due):
 
 
 def tried(made, chunks, now):
-    """The storages that are tried for a hit of these chunks."""
+    """The storages that are tried for a hit of the chunks."""
     query = Query(())
     query.found = {bytes([number]): locations for number, locations in enumerate(chunks)}
     made.try_with(query, list(query.found), now)

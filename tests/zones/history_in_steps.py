@@ -269,8 +269,8 @@ class HistoryInSteps(History):
             assert victim is [work for work in running if work.zone is beneficiary][-1]
             assert any(not self.world.is_entitled(claim, count) for count in lacking)
             return
-        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for nobody"
-        assert len(victim.claim.in_use) > victim.claim.reserved, "within its reservation nobody yields to another"
+        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for no zone"
+        assert len(victim.claim.in_use) > victim.claim.reserved, "a zone within its reservation is preempted"
         yielding = [
             (work.claim.priority, -index, work)
             for index, work in enumerate(running)
@@ -286,7 +286,7 @@ class HistoryInSteps(History):
             return self.world.own_seats(claim, self.engine.seats)
 
         fronts = [front for front in self._fronts() if front.claim is beneficiary]
-        assert fronts, "a seat for nobody"
+        assert fronts, "a seat for no request"
         assert self.engine.free_seats < len(self.engine.waiting), "a seat is free for each"
         assert not self._is_at_seat_limit(beneficiary), "it may not have another seat"
         present = held.keys() | {front.claim for front in self._fronts()}

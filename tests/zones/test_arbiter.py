@@ -91,7 +91,7 @@ def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(core):
     engine = SmallEngine(core, headroom=10)
     burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     alone = engine.wait(burst, 45)
-    assert engine.step()[1] == [alone], "nobody else runs"
+    assert engine.step()[1] == [alone], "nothing else runs"
     entitled = engine.wait(acme, 50)
     assert engine.step()[1] == [entitled]
     borrows = engine.wait(burst, 3)

@@ -1,4 +1,4 @@
-"""When a zone is looked at again: after a denial, its next request costs nothing until something changes for it."""
+"""When a zone is tried again: after a refusal, its next request costs nothing until something changes for it."""
 
 from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine

@@ -45,7 +45,7 @@ def test_a_block_in_use_can_not_be_evicted(order):
 
 
 @each_order
-@pytest.mark.parametrize("foreign", [2, 3], ids=["another zone's", "nobody's"])
+@pytest.mark.parametrize("foreign", [2, 3], ids=["another zone's", "no zone's"])
 def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, foreign):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])

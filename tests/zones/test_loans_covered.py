@@ -21,7 +21,7 @@ def lent(core):
     return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in core.tenancy.loans}
 
 
-def nobody(zone):
+def no_zone(zone):
     """Takes over no loan."""
     return False
 
@@ -48,7 +48,7 @@ def caches(core):
 def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_active(core, owed):
     borrower = core.zone("borrower", in_use=5, cached=5)
     caches(core)
-    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100, nobody)
+    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100, no_zone)
     left, expected = owed, []
     for name in ("quiet-gold-2", "active-low-3", "active-early-4", "active-late-5", "active-gold-6"):
         if blocks := min(left, int(name[-1])):
@@ -63,23 +63,23 @@ def test_each_gives_no_more_than_goes_to_the_borrower(core):
     core.zone("none", cached=20)
     core.zone("half", cached=20)
     share = {"one": 1, "none": 0, "half": 10}
-    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant], nobody)
+    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant], no_zone)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("one", 1), ("half", 10)]
 
 
 def test_what_goes_is_told_as_due_and_for_whom(core):
     borrower = core.zone("borrower", in_use=10, priority=1)
     cache = core.zone("cache", cached=20)
-    cover_loans(core.ledger, borrower, 7, lambda zone: 100, nobody)
+    cover_loans(core.ledger, borrower, 7, lambda zone: 100, no_zone)
     (reported,) = core.events("evicted")
     assert (reported.zone, reported.blocks, reported.reason, reported.beneficiary) == ("cache", 7, "due", "borrower")
     assert cache.counters.evictions == {("due", "higher_priority"): 7}
 
 
-def test_who_owes_nothing_costs_nobody_a_block(core):
+def test_a_zone_that_owes_nothing_costs_no_zone_a_block(core):
     core.zone("cache", priority=1, cached=50)
-    nobody = core.zone("nobody")
-    assert core.tenancy.cover_loans(nobody) == []
+    debtless = core.zone("debtless")
+    assert core.tenancy.cover_loans(debtless) == []
     core.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=10.0)
     borrower = core.zone("borrower", in_use=20)
     core.upkeep(0.0)

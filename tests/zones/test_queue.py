@@ -36,7 +36,7 @@ def test_a_queue_that_is_full_is_so_for_a_part_of_what_serving_it_takes():
     bounds, queue = QueueBounds(requests=2), Queue()
     for _ in range(2):
         queue.enter(10, 0.0)
-    assert queue.closed_seconds(bounds, 0.0) == 0.0, "nobody knows yet how fast it is"
+    assert queue.closed_seconds(bounds, 0.0) == 0.0, "its speed is not known yet"
     assert queue.closed_seconds(bounds, 100.0) == MAX_CLOSED_SECONDS
     fast = Queue()
     for number in range(1000):
@@ -146,7 +146,7 @@ def test_whatever_happens_no_more_waits_than_may_and_the_answer_is_a_time_that_c
                 queue.enter(size, now)
                 waiting.append(size)
             else:
-                assert waiting, "nobody is turned away from an empty queue"
+                assert waiting, "an empty queue turns no request away"
         elif waiting:
             queue.leave(waiting.pop(0), now, is_served=what == "served")
         assert (queue.requests, queue.tokens) == (len(waiting), sum(waiting))

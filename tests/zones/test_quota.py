@@ -85,7 +85,7 @@ def test_takeable(mine, others, expected):
             {"priority": 0, "reserved": 60},
             {"priority": 1, "cached": 100},
             60,
-            id="within its own reservation a zone does not borrow: nobody's priority keeps it off",
+            id="within its own reservation a zone does not borrow: no priority keeps it off",
         ),
         pytest.param(None, {"priority": 0}, 100, id="a request from before the first zone borrows as priority 0"),
         pytest.param(None, {"priority": 1}, 60, id="and so not from priority 1"),

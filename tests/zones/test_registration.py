@@ -259,7 +259,7 @@ def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
             assert not (amount and awaited), "whole or not at all"
             assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
         if isinstance(step, str):
-            assert had.items() <= reserved(core).items(), "somebody lost a reservation to a newcomer"
+            assert had.items() <= reserved(core).items(), "a zone lost a reservation to a newcomer"
 
 
 def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(core):

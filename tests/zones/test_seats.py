@@ -242,10 +242,10 @@ def test_no_more_run_at_once_than_the_zones_limit_however_many_seats_are_free(co
     acme, other = core.zone("acme", seats=SeatQuota(limit=2)), core.zone("other")
     engine = SmallEngine(core, seats=8)
     works = [engine.wait(acme, 1) for _ in range(4)]
-    beside = engine.wait(other, 1)
+    another = engine.wait(other, 1)
 
     _, admitted = engine.step()
-    assert set(map(id, admitted)) == set(map(id, [*works[:2], beside]))
+    assert set(map(id, admitted)) == set(map(id, [*works[:2], another]))
     assert engine.step() == ([], [])
     engine.end(works[0])
     assert engine.step() == ([], [works[2]])

@@ -282,7 +282,7 @@ def test_before_any_zone_is_declared_the_whole_tier_is_everybodys():
     tier.store(early, list(range(100)))
     assert tier.stored(range(100)) == []
     config = make_config(1, PoolConfig(namespace="n", name="p"), [declare("acme")])
-    assert sorted(tier.apply(config, 1.0)) == list(range(100)), "it is nobody's from then on"
+    assert sorted(tier.apply(config, 1.0)) == list(range(100)), "it belongs to no zone from then on"
     assert tier.zone_for(None, 1.0) is None
 
 
@@ -314,7 +314,7 @@ def test_a_zone_that_is_not_offloaded_stores_nothing_and_keeps_nothing():
     assert sorted(chunks.reload(declare("acme", offload="Never"))) == stored
     assert chunks.tier.stored(storing) == storing
     assert chunks.begin(acme, 5) == []
-    assert chunks.tier.counts_of(acme).writes_refused == 0, "nobody refused it: it was not to be"
+    assert chunks.tier.counts_of(acme).writes_refused == 0, "it was not refused: it was not wanted"
     chunks.reload(declare("acme", offload="Prompt"))
     assert len(chunks.keep(acme, 5)) == 5
 
@@ -420,7 +420,7 @@ def test_a_chunk_that_is_lost_is_found_no_more():
     acme = chunks.active("acme")
     chunk, other = chunks.keep(acme, 2)
     assert chunks.tier.lose(acme, chunk) == [chunk]
-    assert chunks.tier.lose(acme, chunk) == [], "nobody has it any more"
+    assert chunks.tier.lose(acme, chunk) == [], "no zone has it any more"
     assert not chunks.tier.has_stored(acme, chunk)
     assert chunks.tier.has_stored(acme, other)
     chunks.tier.check()

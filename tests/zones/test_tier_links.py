@@ -62,7 +62,7 @@ def test_what_is_in_transfer_goes_when_that_ends():
     read, other, lost = hit(chunks, acme, 3)
     chunks.tier.load(acme, [read])
     assert chunks.tier.lose(acme, lost) == [lost, other]
-    assert not chunks.tier.has_stored(acme, read), "nobody begins to load it any more"
+    assert not chunks.tier.has_stored(acme, read), "no new load of it begins"
     assert chunks.tier.loaded([read]) == [read]
     chunks.tier.check()
 

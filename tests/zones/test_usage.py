@@ -88,7 +88,7 @@ def test_between_two_slices_zones_and_loans_may_come_and_go():
     rest = list(chain.from_iterable(slices))
     assert [(event.kind, event.block_seconds) for event in first] == [("usage", 70 * 61.0)]
     assert rest == []
-    assert [event.block_seconds for event in core.events("usage")] == [62.0], "told when it left"
+    assert [event.block_seconds for event in core.events("usage")] == [62.0], "reported when it left"
 
 
 def test_a_loan_that_ends_between_two_slices_is_told_by_the_trail_alone():

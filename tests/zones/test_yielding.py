@@ -143,7 +143,7 @@ def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_kee
     work = engine.wait(acme, 1)
     for _ in range(6):
         assert engine.step()[0] == [held_back]
-    assert len(engine.preempted) == 1, "before the first step nobody knows"
+    assert len(engine.preempted) == 1, "before the first step this is unknown"
     assert len(engine.running) == 3
     core.apply(declare("acme", limit=20, seats=SeatShare(reserved=3)), declare("burst"))
     assert work in engine.step()[1]

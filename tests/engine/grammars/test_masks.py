@@ -34,7 +34,7 @@ def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, sl
         on_several_threads(driver)
     first, ended, last = send(driver, "gold", Grammar(1)), send(driver, "acme", slow), send(driver, "gold", Grammar(2))
     masks = step(driver)
-    assert not slow.over.is_set(), "nobody waits until it is made"
+    assert not slow.over.is_set(), "no request waits until it is made"
     assert masks == {first.request_id: [1], ended.request_id: [-1], last.request_id: [2]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)

@@ -35,7 +35,7 @@ def tokenizer():
 
 
 def rules(number: int) -> str:
-    """A grammar of `number` rules, each of which may be empty."""
+    """A grammar of `number` rules that may all be empty."""
     each = (f'r{rule} ::= "" | "a" r{rule} | [$a-z0-9] r{(rule + 1) % number}' for rule in range(number))
     return "\n".join(["root ::= " + " ".join(f"r{rule}" for rule in range(number)), *each])
 

@@ -13,7 +13,7 @@ from tests.frontend.harness import eventually
 
 
 class SlowToTakeIn(Grammar):
-    """A grammar that keeps a processor busy for each chosen or drafted token until it is told to stop."""
+    """A grammar that keeps a processor busy for each chosen or drafted token until the test stops it."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
@@ -61,7 +61,7 @@ def test_to_take_in_a_token_holds_up_no_step_either(driver: Driver):
         ended, stays = send(driver, "acme", slow, max_tokens=5), send(driver, "gold", Grammar(1), max_tokens=3)
         assert step(driver) == {ended.request_id: [3], stays.request_id: [1]}
         assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
-        assert not slow.over.is_set(), "nobody waits until it is taken in"
+        assert not slow.over.is_set(), "no request waits until it is taken in"
         assert driver.finished == {ended.request_id: "error"}
         assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
         later = send(driver, "acme", Grammar(2))

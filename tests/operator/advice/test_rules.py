@@ -67,7 +67,7 @@ def test_each_rule_recommends_one_step_by_default(
         {"acme": {"cached": 10, "evicted_by_limit": 9}, "burst": {"evicted_for_room": 50}},
         {"stranger": {"ratio": 9.0}},
     ],
-    ids=["met", "model", "own load", "nobody is short", "somebody is short", "no zone of the pool"],
+    ids=["met", "model", "own load", "no zone is short", "a zone is short", "no zone of the pool"],
 )
 def test_nothing_is_recommended_that_would_not_help(behaviour: dict[str, dict[str, Any]]):
     assert not recommended(behaviour, *two_zones(limit="40%"))

@@ -67,7 +67,7 @@ def test_what_costs_one_zone_its_hits_is_undone_though_all_find_as_much():
 @pytest.mark.parametrize(
     ("after", "is_kept"),
     [(0.70, True), (0.503, False), (0.40, False), (None, False)],
-    ids=["better", "no better", "worse", "nobody asks any more"],
+    ids=["better", "no better", "worse", "no more requests"],
 )
 def test_a_policy_is_kept_only_if_more_is_found(after: float | None, is_kept: bool):
     def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:

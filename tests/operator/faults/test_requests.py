@@ -142,7 +142,7 @@ def test_a_status_that_is_refused_for_good_is_one_zones_trouble(world: World, pr
         world.change_zone("old", reserved=reserved)
         world.await_ready("old")
     assert world.entries() == {"acme": "11%", "old": 6}
-    assert (operator.scrape().value(**failed) or 0) == before, "nobody waits for it"
+    assert (operator.scrape().value(**failed) or 0) == before, "no caller waits for it"
     proxy.heal()
     assert_converged(world, proxy, {"acme": "11%", "old": 6})
 
@@ -162,9 +162,7 @@ def test_pods_that_can_not_be_listed_are_one_pools_trouble_and_no_engine_less(
     )
     assert operator.is_ready(), "other pools are served"
     assert operator.is_leading()
-    assert conditions(world.zone("acme"))["Ready"]["status"] == "True", (
-        "engines that nobody could look for are not gone"
-    )
+    assert conditions(world.zone("acme"))["Ready"]["status"] == "True", "engines that could not be listed are not gone"
     assert world.entries() == {"acme": "10%", "old": 3}
     proxy.heal()
     assert_converged(world, proxy, change(world))
