@@ -86,7 +86,7 @@ async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store
     assert engine.asked == 2
 
 
-async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: Engine, store: Store):
+async def test_what_declared_zones_hold_is_known_while_the_page_is_viewed(engine: Engine, store: Store):
     clock = Clock()
     live = LiveEngines(store, no_pods, no_tokens, clock)
     assert live.held(KEY) is None
@@ -120,7 +120,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store)
     assert "the engine hangs" in seen.error
 
 
-async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine, store: Store):
+async def test_pools_without_viewers_are_forgotten(engine: Engine, store: Store):
     live = LiveEngines(store, no_pods, no_tokens)
     await live.engines(KEY)
     for number in range(4):
@@ -128,7 +128,7 @@ async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine,
     assert live.held(KEY) is None
 
 
-async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engine, store: Store):
+async def test_what_was_heard_is_let_go_without_viewers(engine: Engine, store: Store):
     clock = Clock()
     live = LiveEngines(store, no_pods, no_tokens, clock)
     (seen,) = await live.engines(KEY)

@@ -159,7 +159,7 @@ def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(
         assert "0 %" not in shown.json_value()
 
 
-def test_what_is_in_use_cached_borrowed_and_nobodys_is_said_in_words(
+def test_what_is_in_use_cached_borrowed_and_unowned_is_said_in_words(
     browser: Browser, console: ServedConsole, engine_of: MakeEngine
 ):
     engine_of([BUSY, LENT, UNOWNED, KEPT, FREE], "acme", "burst")

@@ -90,7 +90,7 @@ async def test_a_handler_that_takes_no_body_is_rid_of_it() -> None:
 
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
-async def test_an_answer_that_nobody_reads_is_not_kept(contexts: Any, connection: str, is_streamed: bool) -> None:
+async def test_an_answer_that_is_never_read_is_not_kept(contexts: Any, connection: str, is_streamed: bool) -> None:
     large = b"a" * 2**23
     used: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

@@ -111,7 +111,7 @@ def test_a_chunk_that_can_not_be_read_takes_its_hit_along(disk):
     assert tenants.paths().keys() == set(hit_of("xy"))
 
 
-def test_a_hit_of_which_a_chunk_can_not_be_written_leaves_nothing(disk):
+def test_a_hit_with_a_chunk_that_can_not_be_written_leaves_nothing(disk):
     tenants = disk(acme={})
     tenants.files.errors["rename"] = OSError(errno.EIO, "injected")
     store(tenants, "acme", "abcd")

@@ -112,7 +112,7 @@ def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver,
     assert (reported.zones[-1].tenant, reported.zones[-1].counters.requests) == ("overflow", {"length": 3})
 
 
-def test_what_zones_lend_and_borrow_agrees_with_the_loans_that_are_told(driver, monkeypatch):
+def test_what_zones_lend_and_borrow_agrees_with_the_reported_loans(driver, monkeypatch):
     quiet = Idle(after_seconds=0)
     driver.declare(*(zone(name, reserved=25, idle=quiet) for name in NAMES[:3]), zone("burst"), zone("flood"))
     driver.scheduler.let_time_pass()

@@ -202,7 +202,7 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, stream):
+def test_a_client_of_a_zone_with_a_full_queue_learns_when_to_come_again(engine, stream):
     engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
     # They arrive faster than the steps that have to compute them.
     body = {"model": "tiny", "prompt": [new_prompt(60) for _ in range(30)], "max_tokens": 1, "stream": stream}
@@ -413,7 +413,7 @@ def test_log_probabilities_of_prompts_are_bounded_for_all_prompts_of_a_body(engi
     assert len(reported[1]) > 1
 
 
-def test_an_answer_whose_length_the_route_was_not_told_ends_before_its_log_probabilities_are_too_many(engine):
+def test_an_answer_whose_length_the_route_does_not_read_ends_before_its_log_probabilities_are_too_many(engine):
     engine.declare(zone("acme"))
     asked = {
         "model": "tiny",

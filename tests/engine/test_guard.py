@@ -84,7 +84,7 @@ def test_a_foreign_block_for_a_request_that_grows(driver, foreign):
     assert_only_it_was_failed(driver, request, foreign)
 
 
-def test_a_foreign_block_beside_what_a_load_took_for_later_loses_nothing(driver, foreign):
+def test_a_foreign_block_next_to_what_a_load_took_for_later_loses_nothing(driver, foreign):
     pool, zone = driver.scheduler.block_pool, driver.zone("burst")
     with pool.acting_for(zone):
         taken = pool.get_new_blocks(1)

@@ -111,7 +111,7 @@ def ask(engine: RealEngine, tenant: str, text: str, tokens: int = 8) -> tuple[st
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
 
-def test_before_any_config_each_rank_answers_whoever_has_a_key(both: Ranks):
+def test_before_any_config_each_rank_answers_each_caller_with_a_key(both: Ranks):
     assert [engine.report().config.applied_hash for engine in both] == [None, None]
     assert len({ask(engine, "acme", prompt("early", 2)) for engine in both}) == 1
 
@@ -138,7 +138,7 @@ def test_on_each_rank_a_reservation_outlasts_floods_of_both(ranks: Ranks):
 
 
 @pytest.mark.shows("data parallelism with an external balancer")
-def test_a_rank_whose_zone_holds_a_request_back_keeps_nobody_on_the_other_waiting(ranks: Ranks):
+def test_a_rank_whose_zone_holds_a_request_back_keeps_no_request_on_the_other_waiting(ranks: Ranks):
     first, second = ranks
     first.declare(zone("acme", limit=PROMPT_BLOCKS + 8), zone("burst"))
     with ThreadPoolExecutor(2) as askers:
@@ -180,7 +180,7 @@ def _is_well(engine: RealEngine) -> bool:
 
 
 @pytest.mark.shows("data parallelism with an external balancer")
-def test_a_cache_moves_between_ranks_of_which_none_has_a_request(ranks: Ranks, manager: CacheManagerProcess):
+def test_a_cache_moves_between_ranks_without_requests(ranks: Ranks, manager: CacheManagerProcess):
     first, second = ranks
     blocks, text = CHUNKS - 4, prompt("moving", CHUNKS - 4)
     for engine in ranks:

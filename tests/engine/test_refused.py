@@ -71,7 +71,7 @@ def test_a_grammar_that_becomes_ready_later_does_not_bring_it_back(driver, tenan
 
 
 @refused
-def test_a_grammar_that_nobody_waits_for_is_not_compiled(driver, tenant, blocks):
+def test_a_grammar_without_a_waiting_request_is_not_compiled(driver, tenant, blocks):
     grammar = Future()
     driver.send(tenant, prompt(blocks), grammar=grammar)
     assert grammar.cancelled()
@@ -208,7 +208,7 @@ def test_a_queue_is_bounded_in_tokens_and_a_client_that_goes_away_makes_room(dri
     assert refusal(driver, beyond).status == 429
 
 
-def test_who_was_preempted_has_had_its_turn_and_takes_nobodys_place(driver):
+def test_a_preempted_request_has_had_its_turn_and_takes_no_others_place(driver):
     driver.declare(zone("acme", queue=Queue(requests=1)))
     preempted = driver.send("acme", prompt(2), max_tokens=9)
     driver.step()

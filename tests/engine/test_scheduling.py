@@ -125,7 +125,7 @@ def test_a_zone_past_its_limit_turns_over_its_own_cache(driver):
     assert driver.cached_tokens(driver.ask("burst", prompt(12, seed=2))) == 12 * BLOCK_TOKENS
 
 
-def test_a_tenant_at_its_limit_delays_nobody_else(driver):
+def test_a_tenant_at_its_limit_delays_no_other(driver):
     driver.declare(zone("acme"), zone("burst", limit=20))
     for _ in range(4):
         driver.send("burst", prompt(15), max_tokens=20)

@@ -94,7 +94,7 @@ def test_a_name_is_taken_letter_by_letter(asked, model):
         ("burst-key", ("sql",), [*SERVED, *LOADED]),
     ],
 )
-def test_a_tenant_is_told_of_the_models_that_it_may_use(asked, key, adapters, listed):
+def test_a_tenant_sees_the_models_that_it_may_use(asked, key, adapters, listed):
     response = asked(path="/v1/models", method="GET", key=key, adapters=adapters)
     assert response.json()["object"] == "list"
     assert [each["id"] for each in response.json()["data"]] == listed

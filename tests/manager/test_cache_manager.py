@@ -83,7 +83,7 @@ async def test_blocks_that_only_tokens_name(playing: Playing) -> None:
     assert block_keys("other", tokens, 16)[0] not in names
 
 
-async def test_a_query_by_key_looks_at_each_by_itself(playing: Playing) -> None:
+async def test_a_query_by_key_looks_at_each_key_alone(playing: Playing) -> None:
     await playing.write(keys("a", "b", "c"))
     match = await playing.match(keys("c", "x", "a"), query="key")
     assert [bool(block.locations) for block in match.blocks] == [True, False, True]
@@ -555,7 +555,7 @@ async def test_ttl_evicts_what_was_not_used(playing: Playing) -> None:
 
 
 @pytest.mark.parametrize("lost", ["groups", "accounts"])
-async def test_a_table_of_quotas_that_is_lost_evicts_nobody(playing: Playing, lost: str) -> None:
+async def test_a_lost_table_of_quotas_evicts_no_block(playing: Playing, lost: str) -> None:
     await playing.group(limit=10 * SIZE, watermark=0.9, ttl_seconds=100)
     await playing.write(prompt("a", 8))
     if lost == "groups":

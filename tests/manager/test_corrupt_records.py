@@ -79,7 +79,7 @@ async def written(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIte
 
 
 @pytest.mark.parametrize("find", [read, look_up, write, remove, scan])
-async def test_whoever_finds_it_drops_it(
+async def test_any_reader_that_finds_it_drops_it(
     written: Playing, find: Callable[[Playing], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     await change(written, BROKEN, flipped)

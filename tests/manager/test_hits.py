@@ -85,7 +85,7 @@ async def test_as_much_is_found_as_each_group_has(groups: Playing, number: int) 
         there -= gone
 
 
-async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -> None:
+async def test_the_windows_of_an_older_end_go_before_all_else(groups: Playing) -> None:
     shape = HitShape(16, (None, 2))
     first, longer = prompt("p", 6), prompt("p", 10)
     await write(groups, shape, first)
@@ -99,7 +99,7 @@ async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -
     assert await found(groups, shape, first) == 0
 
 
-async def test_what_a_longer_prompt_has_in_common_with_a_former_end_goes_after_it(groups: Playing) -> None:
+async def test_what_a_longer_prompt_has_in_common_with_an_older_end_goes_after_it(groups: Playing) -> None:
     """Each goes on by a block, as conversations do, so that most of its window is older than its end."""
     shape = HitShape(16, (None, 4))
     # Among blocks of the same age, those with the last keys go first.
@@ -155,7 +155,7 @@ async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playi
     assert await write(groups, shape, prompt("fits", 6), whole=True) == [Standing.WRITE] * 8
 
 
-async def test_nothing_is_left_of_a_whole_of_which_a_storage_did_not_take_its_part(
+async def test_nothing_is_left_of_a_whole_if_a_storage_did_not_take_its_part(
     groups: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = HitShape(16, (None, 2))

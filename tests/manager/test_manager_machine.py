@@ -46,7 +46,7 @@ class FailingLives(Lives):
             delattr(storages, call)
 
     @rule(number=which, instance=instances, prompt=prompts, names=failing_storages, long=st.booleans())
-    def start_write_beside_storages_that_fail(self, number, instance, prompt, names, long):
+    def start_write_while_storages_fail(self, number, instance, prompt, names, long):
         with self.failing(number, names, "create"):
             self.start_write(number, instance, prompt, long)
 
@@ -54,7 +54,7 @@ class FailingLives(Lives):
     def a_first_attempt_outlasts_the_second_one(self, number, instance, prompt, names):
         """Nothing is deleted of it, and the second one ends, goes and is followed by another write before it."""
         with self.failing(number, names, "delete"):
-            self.start_write_beside_storages_that_fail(number, instance, prompt, names, long=False)
+            self.start_write_while_storages_fail(number, instance, prompt, names, long=False)
             self.reclaim(number)
             writes = list(self.naive.writes)
             self.remove(number, instance, prompt)

@@ -88,7 +88,7 @@ async def test_what_a_client_over_http_does_not_end_is_not_waited_for(ports: Por
     assert all(await asyncio.gather(*closed))
 
 
-async def test_an_answer_that_nobody_reads_is_not_kept(ports: Ports) -> None:
+async def test_an_answer_that_is_never_read_is_not_kept(ports: Ports) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def try_it() -> bool:
@@ -132,7 +132,7 @@ async def test_a_call_without_its_message_ends(ports: Ports) -> None:
             await call
 
 
-async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
+async def test_many_slow_clients_keep_no_other_out(tmp_path: Path) -> None:
     # By time, nothing is closed.
     http = HttpBounds(head_seconds=3600, connections=8)
     rpc = GrpcBounds(handshake_seconds=3600, connections=8, look_seconds=0.1)

@@ -140,7 +140,7 @@ async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: 
     assert set(again.standings) == {Standing.SERVING}
 
 
-async def test_what_is_written_as_a_whole_is_taken_back_with_turns_for_others(playing: Playing) -> None:
+async def test_what_is_written_as_a_whole_is_undone_with_turns_for_others(playing: Playing) -> None:
     names = prompt("whole", PARTS * WRITE_AT_ONCE)
     await playing.group(limit=len(names) * SIZE)
 
@@ -163,7 +163,7 @@ async def test_nothing_is_begun_of_a_whole_that_has_no_room(playing: Playing) ->
     assert (await playing.account("g/team")).used == 0
 
 
-async def test_whoever_reads_what_a_late_part_of_a_call_removes_has_a_lease(
+async def test_a_reader_of_what_a_late_part_of_a_call_removes_has_a_lease(
     playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = prompt("long", 2 * WRITE_AT_ONCE)

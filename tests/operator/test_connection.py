@@ -125,7 +125,7 @@ def test_a_plugin_is_named_from_where_the_kubeconfig_lies(tmp_path: Path):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_plugin_that_wants_to_is_told_of_the_cluster(tmp_path: Path, wanted: bool):
+def test_a_plugin_that_wants_to_gets_the_cluster(tmp_path: Path, wanted: bool):
     cluster = {
         **CLUSTER,
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}}],

@@ -136,7 +136,7 @@ def test_a_compressed_config_outlives_the_operator_and_is_repaired(world: World,
     world.await_ready(*names)
 
 
-def test_zones_that_are_too_many_are_refused_by_themselves_and_legal_updates_freeze_nobody(world: World):
+def test_zones_that_are_too_many_are_refused_alone_and_legal_updates_freeze_no_zone(world: World):
     world.add_pool()
     world.add_engine(blocks=1000)
     first = add_zones(world, *range(30))

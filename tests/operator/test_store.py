@@ -34,7 +34,7 @@ def relist(store, version, *bodies):
         pass
 
 
-def test_a_listing_forgets_what_was_deleted_while_nobody_watched():
+def test_a_listing_forgets_what_was_deleted_between_watches():
     store = Store()
     store.zones.put(zone("gone"))
 
@@ -93,7 +93,7 @@ def test_nor_what_a_listing_has_shown_to_be_gone():
     assert names(store.zones) == ["acme"]
 
 
-def test_a_listing_takes_over_what_changed_while_nobody_watched():
+def test_a_listing_takes_over_what_changed_between_watches():
     store = Store()
     store.zones.put(zone("acme", generation=1, version=1))
 

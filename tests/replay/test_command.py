@@ -186,7 +186,7 @@ def test_requests_without_a_conversation_are_spread_over_engines(tmp_path, capsy
     assert re.search(r"^4 engines of .* with zones, [34] do", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_a_service_of_which_the_replayed_engine_serves_nothing_has_no_figures_of_the_pool(capsys):
+def test_a_service_without_traffic_on_the_replayed_engine_has_no_figures_of_the_pool(capsys):
     busy = "chats,seconds=10,chats=12,turns=1,system=16,said=3000,answer=16,tenant=busy"
     main(["rank", busy, "chats,requests=1,seed=3,tenant=rare", "--blocks", "800", "--ttft", "0.3"])
     printed = capsys.readouterr().out

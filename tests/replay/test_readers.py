@@ -157,7 +157,7 @@ def test_kv_events_of_several_groups_are_those_of_one(tmp_path, kinds):
 
 
 @pytest.mark.parametrize(("later", "lengths"), [("full_attention", [1, 2]), ("mamba", [1])])
-def test_kv_events_are_of_whole_prompts_from_the_first_that_is_told_of_those(tmp_path, later, lengths):
+def test_kv_events_count_from_the_first_group_of_whole_prompts(tmp_path, later, lengths):
     stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16}
     requests = read(
         tmp_path / "events.jsonl",

@@ -117,7 +117,7 @@ def test_of_a_zone_that_never_kept_anything_there_is_no_receipt(engine):
     assert not mine.tier.take_receipts()
 
 
-def test_what_nobody_used_for_so_long_goes(engine, manager):
+def test_chunks_unused_for_a_time_go(engine, manager):
     acme, keys = tenant(), prompt("a", 2)
     mine = engine(zones=[declare(acme, ttl=0.5)])
     mine.store(acme, keys)

@@ -98,7 +98,7 @@ class HistoryInSteps(History):
             self._compute(request, granted)
         self.look_who_lends()
         if self.engine.free_seats and self.tokens.left != 0:
-            self.check_nobody_is_passed_over()
+            self.check_no_zone_is_passed_over()
 
     def _takeable(self, request, *, growing=False):
         """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.
@@ -135,7 +135,7 @@ class HistoryInSteps(History):
     def _fronts(self):
         return [queue[0] for queue in self.engine.queues.values()]
 
-    def check_nobody_is_passed_over(self):
+    def check_no_zone_is_passed_over(self):
         """If a seat stays free, no waiting request could be admitted, except one that was just sent back."""
         for front in self._fronts():
             if self._is_at_seat_limit(front.claim):

@@ -138,7 +138,7 @@ def test_the_end_of_a_prompt_does_not_push_out_its_beginning():
     assert list(acme.cached) == [third, second, first]
 
 
-def test_a_newcomer_gets_its_share_of_what_nobody_reserved():
+def test_a_newcomer_gets_its_share_of_unreserved_blocks():
     chunks = Chunks(acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")
     chunks.keep(acme, 100)
@@ -159,7 +159,7 @@ def test_a_chunk_in_transfer_is_never_evicted(way):
     assert all(chunks.tier.ledger.owner[chunk] is acme for chunk in pinned)
 
 
-def test_each_zone_has_only_so_many_stores_in_flight():
+def test_the_stores_in_flight_of_each_zone_are_bounded():
     chunks = Chunks(bounds=TransferBounds(stores=8, loads=ALL), acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")
     begun = chunks.begin(acme, 20)
@@ -170,7 +170,7 @@ def test_each_zone_has_only_so_many_stores_in_flight():
     assert len(chunks.begin(acme, 20)) == 3
 
 
-def test_each_zone_has_only_so_many_loads_in_flight():
+def test_the_loads_in_flight_of_each_zone_are_bounded():
     chunks = Chunks(bounds=TransferBounds(stores=ALL, loads=8), acme={})
     acme = chunks.active("acme")
     stored = chunks.keep(acme, 20)
@@ -219,7 +219,7 @@ def test_a_zone_finds_its_own_chunks_and_no_others():
     assert not chunks.tier.has_stored(late, chunk)
 
 
-def test_what_nobody_uses_for_its_ttl_goes():
+def test_chunks_unused_for_their_ttl_go():
     chunks = Chunks(acme={"ttl_seconds": 10})
     acme = chunks.active("acme")
     old = chunks.keep(acme, 2)

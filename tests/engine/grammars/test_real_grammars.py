@@ -66,7 +66,7 @@ def dear(driver: Driver) -> str:
     raise AssertionError("no grammar is dear on this machine")
 
 
-def test_one_that_slows_each_step_a_little_ends_in_time_and_nobody_elses_does(driver: Driver):
+def test_one_that_slows_each_step_a_little_ends_in_time_and_no_other_does(driver: Driver):
     masks = driver.scheduler._masks
     # None of them takes too long in one step, however slow the machine is.
     masks._limit_seconds = masks._tenant_limit_seconds = 60.0

@@ -86,7 +86,7 @@ def test_nor_does_it_hold_one_up_to_look_at_drafted_tokens(driver: Driver):
         slow.over.set()
 
 
-def test_tokens_are_taken_in_beside_the_step_before_the_next_mask_and_drafts_come_after_them(driver: Driver):
+def test_tokens_are_taken_in_during_the_step_before_the_next_mask_and_drafts_come_after_them(driver: Driver):
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)
     step(driver)
@@ -116,7 +116,7 @@ def test_what_vllm_asks_while_it_makes_masks_is_answered_there(driver: Driver):
     assert manager.validate_tokens(request, [7, 8]) == [7]
 
 
-def test_drafts_that_a_step_left_taken_in_are_taken_back_before_the_next_one(driver: Driver):
+def test_drafts_that_a_step_left_taken_in_are_undone_before_the_next_one(driver: Driver):
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)
     step(driver)

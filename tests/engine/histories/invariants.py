@@ -158,7 +158,7 @@ class Invariants:
             assert not after.used.get(request), "a refused request gets blocks"
         self._images_are_computed_whole(output)
         self._seats_are_not_exceeded(before, after)
-        self._nobody_new_passes_a_limit(before, after)
+        self._no_new_request_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
         self._adapter_slots.check(before, after)
         self._encoder_room.after(after, output)
@@ -214,7 +214,7 @@ class Invariants:
         at_least = block - 1 + scheduler.num_prefill_lookahead
         return min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - at_least
 
-    def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
+    def _no_new_request_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
             limit = zone.spec.quota.limit
             if zone.in_use <= limit:
