@@ -6,8 +6,8 @@ import pytest
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
-from tests.operator.objects import body
 from tests.operator.manager_updates.servers import GROUP_REPORT, Cluster, Manager, Run
+from tests.operator.objects import body
 
 
 async def test_a_service_account_that_is_refused_keeps_nothing_else_from_being_sent(
