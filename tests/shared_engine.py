@@ -56,9 +56,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> "RealEngine":
     engine = _starting(request.config).await_health()
-    prompt = "Nobody has declared a zone yet. " * 20
+    prompt = "No zone has been declared yet. " * 20
     for _ in range(2):
-        answer = engine.client("nobody").completions.create(model="tiny", prompt=prompt, max_tokens=1)
+        answer = engine.client("unknown").completions.create(model="tiny", prompt=prompt, max_tokens=1)
         engine.cached_tokens_before_any_config.append(answer.usage.prompt_tokens_details.cached_tokens)
     engine.add_keys("acme", "burst", "stranger")
     return engine

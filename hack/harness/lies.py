@@ -90,7 +90,7 @@ def _strangers(count: int, report: Report) -> Report:
 
 
 def _endless_loan(report: Report) -> Report:
-    loan = {"borrower": "somebody", "blocks": 1, "sinceUnixTime": float("-inf"), "dueUnixTime": float("inf")}
+    loan = {"borrower": "unknown", "blocks": 1, "sinceUnixTime": float("-inf"), "dueUnixTime": float("inf")}
     return report | {"loans": [loan | {"lender": zone["tenant"]} for zone in report["zones"]]}
 
 
@@ -163,10 +163,10 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "other amounts": _lie(_zones_by(lambda zone: {"reserved": zone["reserved"] + 1}), _DIFFERS),
         "missing zones": _lie(_with(zones=[]), _MISSING),
         "each zone twice": _lie(_twice, _DIFFERS),
-        "zones that are nobody's": _lie(partial(_strangers, 200), "Acknowledged"),
-        "thousands of zones that are nobody's": _lie(partial(_strangers, 9000), _UNHEARD),
-        "another pod's name": _lie(_with(pod="somebody-else"), _UNHEARD),
-        "a config that nobody gave out": _lie(_config_with(appliedHash="sha256:0"), "Pending"),
+        "undeclared zones": _lie(partial(_strangers, 200), "Acknowledged"),
+        "thousands of undeclared zones": _lie(partial(_strangers, 9000), _UNHEARD),
+        "another pod's name": _lie(_with(pod="another-pod"), _UNHEARD),
+        "a config that was never given out": _lie(_config_with(appliedHash="sha256:0"), "Pending"),
         "a newer signed config": _lie(_newer, "ConfigUntrusted"),
         "the same report over and over": _lie(_with(publishedUnixTime=1e9), _UNHEARD),
         "a clock that jumps": _lie(_clock_that_jumps, "Acknowledged"),

@@ -39,7 +39,7 @@ class ManagerAccess:
         (credentials / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
         (credentials / "token").write_text(token_of(cluster, SYSTEM, "tenantzone-manager"))
         self._accounts: dict[str, Any] = {f"{SYSTEM}/tenantzone-operator": {"admin": True}}
-        self.let_in({})
+        self.admit({})
         self.token_file = folder / "token"
         """The operator's token."""
         self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
@@ -49,7 +49,7 @@ class ManagerAccess:
         ]
         """The manager's flags."""
 
-    def let_in(self, accounts: Mapping[str, Any]) -> None:
-        """Have a manager that is started from now on know these service accounts, too."""
+    def admit(self, accounts: Mapping[str, Any]) -> None:
+        """Makes managers that start from now on know the service accounts, too."""
         self._accounts |= accounts
         (self._folder / "accounts.json").write_text(json.dumps(self._accounts))

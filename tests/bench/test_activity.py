@@ -65,7 +65,7 @@ def test_what_is_no_refusal_ends_it():
         watched(Engine(404))
 
 
-def test_a_line_tells_the_medians_and_how_well_they_are_told_apart():
+def test_a_line_has_the_medians_and_how_well_they_are_distinguished():
     times = Times(silent=[0.001, 0.002, 0.003], writing=[0.004, 0.005, 0.006])
     line = table({"zones": (times, distinguish(times.silent, times.writing))}, 5).splitlines()[2]
     assert line.split()[:7] == ["zones", "3", "2.00", "ms", "5.00", "ms", "1.000"]

@@ -74,7 +74,7 @@ def test_prometheus_is_given_what_the_simulated_engine_had(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("at", "column"), [(FLOOD_STARTS - 60, 0), (FLOOD_STARTS + 60, 1)])
-def test_of_the_day_with_the_flood_before_and_in_it_are_told_apart(at: float, column: int):
+def test_the_days_with_the_flood_before_and_in_it_are_distinguished(at: float, column: int):
     days = [Day(load, 2 * FLOOD_STARTS, 0.5) for load in loads(tenants=2, seed=1)]
     asked = {alert.expression: alert.name for alert in shipped()} | {signal.expression: "" for signal in SIGNALS}
     for day in days:

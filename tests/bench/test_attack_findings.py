@@ -7,18 +7,18 @@ import pytest
 from bench.attacks.findings import distinguish, guess_deviation, guess_p_value
 
 
-def test_what_never_overlaps_is_told_apart_with_certainty():
+def test_what_never_overlaps_is_distinguished_with_certainty():
     found = distinguish(suspected=[0.1 + n / 1000 for n in range(50)], unrelated=[0.2 + n / 1000 for n in range(50)])
     assert found.auc == 1.0
     assert found.p_value < 1e-20
 
 
-def test_the_wrong_way_round_is_told_apart_as_well():
+def test_the_wrong_way_round_is_distinguished_as_well():
     found = distinguish(suspected=[3.0, 4.0, 5.0], unrelated=[0.0, 1.0, 2.0])
     assert found.auc == 0.0
 
 
-def test_the_same_distribution_is_not_told_apart():
+def test_the_same_distribution_is_not_distinguished():
     rng = random.Random(7)
     found = distinguish([rng.gauss(1, 0.1) for _ in range(500)], [rng.gauss(1, 0.1) for _ in range(500)])
     assert found.auc == pytest.approx(0.5, abs=0.05)
@@ -34,7 +34,7 @@ def test_guesses_deviate_as_much_as_is_said():
     assert within == pytest.approx(0.95, abs=0.03)
 
 
-def test_equal_values_tell_nothing():
+def test_equal_values_leak_nothing():
     assert distinguish([1.0] * 20, [1.0] * 20).auc == 0.5
 
 
@@ -51,7 +51,7 @@ def test_without_samples_there_is_no_finding(suspected, unrelated):
         distinguish(suspected, unrelated)
 
 
-def test_whoever_is_always_right_or_always_wrong_does_not_guess():
+def test_one_that_is_always_right_or_always_wrong_does_not_guess():
     assert guess_p_value(50, 50) == guess_p_value(0, 50) < 1e-10
     assert guess_p_value(25, 50) == 1.0
     with pytest.raises(ValueError, match="nothing was guessed"):

@@ -54,31 +54,31 @@ def server(*, by_logprobs: bool = False, by_errors: bool = False, by_figures: bo
     return app
 
 
-async def told_by(app: App) -> ChannelFindings:
+async def leaks_of(app: App) -> ChannelFindings:
     with serving(app) as url:
         return await listen(Tenants(url), Probe(samples=SAMPLES, prompt_words=9, seed=1))
 
 
-async def test_a_server_that_tells_nothing():
-    reported = await told_by(server())
+async def test_a_server_that_leaks_nothing():
+    reported = await leaks_of(server())
     assert (reported.by_logprobs.auc, reported.error_texts, reported.figures) == (0.5, 0, 0)
 
 
-async def test_logprobs_that_tell():
-    reported = await told_by(server(by_logprobs=True))
+async def test_logprobs_that_leak():
+    reported = await leaks_of(server(by_logprobs=True))
     assert reported.by_logprobs.auc == pytest.approx(1.0)
 
 
-async def test_errors_that_tell():
-    assert (await told_by(server(by_errors=True))).error_texts > 0
+async def test_errors_that_leak():
+    assert (await leaks_of(server(by_errors=True))).error_texts > 0
 
 
-async def test_figures_that_tell_but_not_those_that_go_on_by_themselves():
-    assert (await told_by(server(by_figures=True))).figures == 1
+async def test_figures_that_leak_but_not_those_that_change_anyway():
+    assert (await leaks_of(server(by_figures=True))).figures == 1
 
 
 async def test_the_table_has_a_line_for_each_side():
-    reported = await told_by(server(by_figures=True))
+    reported = await leaks_of(server(by_figures=True))
     assert [line.split()[0] for line in table_of_channels({"stock": reported, "zones": reported}).splitlines()[1:]] == [
         "stock",
         "zones",

@@ -83,7 +83,7 @@ def attack(url: str) -> Attack:
     return Attack(url, "bench", {}, number, is_odd=False, queued=1, aborted=10, seed=1)
 
 
-def test_the_attacker_tells_what_it_was_answered():
+def test_the_attacker_reports_what_it_was_answered():
     with HTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
@@ -146,7 +146,7 @@ def kill_the_attacker() -> None:
     attacker.join()
 
 
-def test_an_attacker_that_has_ended_is_told_of():
+def test_an_attacker_that_has_ended_is_reported():
     reported = pytest.raises(RuntimeError, match="it ended too early: an attack")
     with reported, in_separate_process("an attack", partial(attack_until_stopped, attack("http://[::1]:9"))):
         kill_the_attacker()

@@ -15,7 +15,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "tells"),
+    ("status", "body", "leaks"),
     [
         (500, b'{"error": {"message": "Internal server error", "type": "InternalServerError"}}', False),
         (500, b'{"error": {"message": "KeyError: x", "type": "InternalServerError"}}', True),
@@ -28,8 +28,8 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
         (400, b'{"error": {"message": "no such field: x", "type": "BadRequestError"}}', False),
     ],
 )
-def test_an_answer_that_names_internals_is_noticed(status: int, body: bytes, tells: bool):
-    assert names_internals(Reply(status, body, 0.0)) is tells
+def test_an_answer_that_names_internals_is_noticed(status: int, body: bytes, leaks: bool):
+    assert names_internals(Reply(status, body, 0.0)) is leaks
 
 
 def test_the_same_seed_gives_the_same_requests():

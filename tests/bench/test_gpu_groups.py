@@ -118,7 +118,7 @@ def run(request, tmp_path_factory) -> Run:
 
 
 @pytest.mark.compiled
-@pytest.mark.timeout(2400)  # all groups run before the first of these tests
+@pytest.mark.timeout(2400)  # all groups run before the first test
 class TestOnEngines:
     @pytest.fixture
     def rows(self, run):

@@ -168,7 +168,7 @@ def test_bars_in_a_cell_do_not_end_it():
     assert table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
 
 
-def test_the_first_plot_tells_tenants_with_and_without_a_target_apart(run):
+def test_the_first_plot_distinguishes_tenants_with_and_without_a_target(run):
     drawn = {line.label: line.style for line in lines(run)}
     assert drawn == {
         "stock": "-",

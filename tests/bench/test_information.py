@@ -16,7 +16,7 @@ def secrets(levels: int, seed: int = 1) -> list[int]:
 
 
 @pytest.mark.parametrize("levels", [2, 4, 16])
-def test_a_channel_without_noise_tells_all(levels: int):
+def test_a_channel_without_noise_carries_everything(levels: int):
     sent = secrets(levels)
     reported = estimate(sent, [f"level {level}" for level in sent])
     assert reported.plug_in == pytest.approx(log2(levels), abs=0.01)
@@ -25,7 +25,7 @@ def test_a_channel_without_noise_tells_all(levels: int):
 
 
 @pytest.mark.parametrize("flipped", [0.05, 0.11, 0.25])
-def test_a_binary_symmetric_channel_tells_one_less_the_entropy_of_its_noise(flipped: float):
+def test_a_binary_symmetric_channel_carries_one_less_the_entropy_of_its_noise(flipped: float):
     rng = random.Random(2)
     sent = secrets(2)
     entropy = -flipped * log2(flipped) - (1 - flipped) * log2(1 - flipped)
@@ -34,7 +34,7 @@ def test_a_binary_symmetric_channel_tells_one_less_the_entropy_of_its_noise(flip
 
 
 @pytest.mark.parametrize("erased", [0.3, 0.9])
-def test_an_erasure_channel_tells_what_is_not_erased(erased: float):
+def test_an_erasure_channel_carries_what_is_not_erased(erased: float):
     rng = random.Random(3)
     sent = secrets(4)
     reported = estimate(sent, [None if rng.random() < erased else level for level in sent])
@@ -42,7 +42,7 @@ def test_an_erasure_channel_tells_what_is_not_erased(erased: float):
 
 
 @pytest.mark.parametrize("levels", [2, 16])
-def test_what_hangs_on_nothing_tells_nothing(levels: int):
+def test_independent_data_leaks_nothing(levels: int):
     reported = estimate(secrets(levels, 4), secrets(levels, 5))
     assert reported.bits < 0.01
     assert reported.p_value > 0.01

@@ -55,7 +55,7 @@ class TestResults:
         row = table([Result("full", "Llama", zones=reported(before=896), stock=reported())]).splitlines()[2]
         assert "| 896, stock 928 |" in row
 
-    def test_why_an_engine_did_not_run_is_told_once_in_its_own_words(self):
+    def test_why_an_engine_did_not_run_is_shown_once_in_its_own_words(self):
         both = table([Result("x", "X", zones="no kernel", stock="no kernel")])
         row, _, reason = both.splitlines()[2:]
         assert (row, reason) == ("| x | X | - | - | - | - | - | - | - | - |", "- x: stock vLLM did not run: no kernel")
@@ -68,7 +68,7 @@ class TestResults:
 
 
 class TestReasons:
-    def test_it_is_the_first_error_that_a_log_tells(self):
+    def test_a_log_shows_the_first_error(self):
         log = "\n".join(
             (
                 "WARNING can't: `OSError: too many files`",
@@ -114,32 +114,32 @@ class FakeEngine:
 
 
 @pytest.fixture
-def told_by(monkeypatch):
+def story_on(monkeypatch):
     """Runs the story on a fake engine."""
 
-    def tell_it(engine):
+    def run_on(engine):
         transport = httpx.MockTransport(engine.answer)
         monkeypatch.setattr(story.httpx, "Client", lambda **options: CLIENT(transport=transport, **options))
         return record(engine, 4000, pictures=False, say=lambda message: None)
 
-    return tell_it
+    return run_on
 
 
 class TestStory:
-    def test_a_flood_is_what_takes_a_tenants_cache(self, told_by):
-        stock = told_by(FakeEngine(4, zones=False))
-        zones = told_by(FakeEngine(4, zones=True))
+    def test_a_flood_is_what_takes_a_tenants_cache(self, story_on):
+        stock = story_on(FakeEngine(4, zones=False))
+        zones = story_on(FakeEngine(4, zones=True))
         assert stock.before.cached_tokens == zones.before.cached_tokens == story.PROMPT_TOKENS - 1
         assert (stock.after.cached_tokens, zones.after.cached_tokens) == (0, story.PROMPT_TOKENS - 1)
         assert stock.across.cached_tokens == zones.across.cached_tokens == 0
         assert zones.flooded_tokens >= 4000
         assert Result("full", "Llama", zones=zones, stock=stock).holds
 
-    def test_an_engine_that_refuses_ends_it_with_what_it_says(self, told_by):
+    def test_an_engine_that_refuses_ends_it_with_what_it_says(self, story_on):
         engine = FakeEngine(4, zones=False)
         engine.answer = lambda asked: httpx.Response(400, text="too long")
         with pytest.raises(RuntimeError, match="the engine answers 400: too long"):
-            told_by(engine)
+            story_on(engine)
 
     def test_each_question_is_another_and_the_same_each_time(self):
         assert question("one", 9, pictures=False) == question("one", 9, pictures=False)

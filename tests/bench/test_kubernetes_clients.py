@@ -19,7 +19,7 @@ def test_a_verdict_is_on_what_was_done_and_said(error, as_asked, verdict):
     assert judge(error, as_asked=as_asked, names="proxy-url").verdict == verdict
 
 
-def test_an_error_is_told_in_one_short_line():
+def test_an_error_is_shown_in_one_short_line():
     assert judge("one\n  two" + "!" * 1000, as_asked=True, names="x").error.startswith("one two!!!")
     assert len(judge("!" * 1000, as_asked=True, names="x").error) < 200
 
@@ -36,7 +36,7 @@ def test_a_table_has_each_client_under_its_name_and_errors_below():
     assert errors == ["a, two: KeyError: 'x'"]
 
 
-def test_costs_are_told_in_a_line_for_each_client():
+def test_costs_are_shown_in_a_line_for_each_client():
     _, line = costs({"a": Figures(0.5, 40, 50.4, 1000, 1.25)})
 
     assert line.split() == ["a", "0.50", "40", "50", "1000", "1.25"]

@@ -114,7 +114,7 @@ async def test_a_refusal_for_good_ends_the_bench():
             await ask_quietly(session, tenant, SHAPE, seed=1)
 
 
-async def test_the_flood_keeps_so_many_under_way_and_counts_a_prompt_with_its_first_token():
+async def test_the_flood_keeps_a_number_of_requests_in_flight_and_counts_a_prompt_with_its_first_token():
     under_way, most, wait = 0, 0, asyncio.Event()
 
     async def answer(request):

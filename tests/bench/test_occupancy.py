@@ -16,7 +16,7 @@ ROUNDS = 100
 WHETHER, HOW_MUCH = (0, LEVELS // 2), tuple(range(LEVELS))
 
 
-def test_who_borrows_from_a_zone_loses_more_blocks_the_more_it_takes_back():
+def test_a_borrower_loses_more_blocks_the_more_the_lender_reclaims():
     # As the security page says: lending leaks. Of the blocks cached above reservations, the oldest is evicted for any
     # zone that needs blocks, so a borrower can count its losses by its own requests.
     seen = sorted(attack(LENDS, HOW_MUCH, 20, seed=1), key=lambda each: each.secret)
@@ -24,13 +24,13 @@ def test_who_borrows_from_a_zone_loses_more_blocks_the_more_it_takes_back():
     assert seen[-1].evicted > seen[0].evicted + 2 * BLOCKS_PER_LEVEL
 
 
-def test_all_of_the_secret_is_told_while_blocks_are_lent():
+def test_all_of_the_secret_leaks_while_blocks_are_lent():
     found = leak(LENDS, WHETHER, ROUNDS)
     assert found.by_evictions.bits == pytest.approx(found.entropy, abs=0.05)
     assert found.by_evictions.p_value < 0.01
 
 
-def test_waits_tell_nothing_of_a_reservation_that_is_not_lent_but_evictions_do():
+def test_waits_leak_nothing_of_a_reservation_that_is_not_lent_but_evictions_do():
     # Others can't use blocks that are reserved and not lent; they may still cache there what the lender can take at any
     # time.
     seen = attack(LENDS_NOTHING, HOW_MUCH, ROUNDS, seed=2)
@@ -44,7 +44,7 @@ def test_who_can_have_no_more_than_it_reserves_learns_nothing():
     assert {(each.evicted, each.waited) for each in seen} == {(0, 0.0)}
 
 
-def test_a_longer_time_before_it_lends_makes_rounds_longer_and_tells_as_much_in_each():
+def test_a_longer_time_before_it_lends_makes_rounds_longer_and_leaks_as_much_in_each():
     late = Terms("late", idle_after_seconds=20.0)
     soon, later = leak(LENDS, WHETHER, 40), leak(late, WHETHER, 40)
     assert later.by_evictions.bits == pytest.approx(soon.by_evictions.bits, abs=0.05)

@@ -14,7 +14,7 @@ from tests.operator.objects import snapshot, zone
 
 
 @pytest.mark.controlplane
-def test_nobody_loses_anything_among_liars_and_in_a_bad_network(capsys: pytest.CaptureFixture[str]):
+def test_no_zone_loses_anything_among_liars_and_in_a_bad_network(capsys: pytest.CaptureFixture[str]):
     found = soak(Size(minutes=1.0, zones=200, pools=5, namespaces=3, liars=2, rate=3.0, seed=1))
 
     assert found.wrong == []
@@ -34,11 +34,11 @@ def event(config: RuntimeConfig | None, kind: str = "MODIFIED", name: str = "ten
     return {"type": kind, "object": {"metadata": {"name": name}, "data": data}}
 
 
-def test_what_is_taken_back_is_named():
+def test_what_is_reclaimed_is_named():
     granted = Granted()
     granted.look(event(snapshot(1, zone("acme", generation=3), zone("burst")), "ADDED"))
     granted.look(event(snapshot(2, zone("acme", generation=4), zone("burst"), zone("new"))))
-    granted.look(event(None, name="somebody-else"))
+    granted.look(event(None, name="another"))
     assert granted.taken_back == []
 
     granted.look(event(snapshot(3, zone("acme", generation=3), zone("new"))))

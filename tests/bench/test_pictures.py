@@ -54,14 +54,14 @@ def attacked(monkeypatch):
     return attack_it
 
 
-def test_shared_caches_tell_each_picture(attacked):
+def test_shared_caches_leak_each_picture(attacked):
     seen = attacked(FakeEngine(zones=False), attacker=1)
     assert (len(seen.sent), len(seen.unsent)) == (8, 8)
     assert max(seen.sent) < min(seen.unsent)
     assert seen.served_by_name == 8
 
 
-def test_caches_by_tenant_tell_none(attacked):
+def test_caches_by_tenant_leak_none(attacked):
     seen = attacked(FakeEngine(zones=True), attacker=1)
     assert min(seen.sent) == pytest.approx(max(seen.unsent))
     assert seen.served_by_name == 0

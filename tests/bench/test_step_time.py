@@ -37,7 +37,7 @@ def test_each_tenant_has_as_many_requests_after_many_steps_as_before(make_arm, l
     assert min(arm.record.waiting) > 0
 
 
-def test_where_nobody_waits_the_next_tenant_follows(make_arm):
+def test_without_waiting_requests_the_next_tenant_follows(make_arm):
     load = replace(LOADS["no-queue"], tenants=12, requests=5, capacity=400, seats=5, stock_seats=5)
     arm = make_arm(load, 12)
     arm.start()

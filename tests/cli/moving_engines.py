@@ -16,7 +16,7 @@ class MovingEngine:
 
     Args:
         name: the name of its pod.
-        prompts: prompts that its zone has used, and of which no storage has anything.
+        prompts: prompts that its zone has used and no storage has.
         speed: the prompt tokens that it computes per second.
         access: which callers are admitted; by default all.
     """

@@ -66,7 +66,7 @@ def levels(answer: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return {subject: level for level, subject in found(answer)}
 
 
-def test_a_cluster_with_nothing_in_it_is_told_what_to_install(clinic: Clinic, plugin: Plugin):
+def test_an_empty_cluster_gets_advice_on_what_to_install(clinic: Clinic, plugin: Plugin):
     kinds = [f"{file.stem}.tenantzone.io" for file in (REPOSITORY / "crds").glob("*.yaml")]
     clinic.kubectl("delete", "crd", "--ignore-not-found", *kinds)
 
@@ -110,9 +110,7 @@ def test_a_healthy_set_up_is_found_healthy(world: World, operator: Operator, plu
     assert answer.returncode == 0
 
 
-def test_of_two_pools_that_select_the_same_pods_each_is_told_of_the_other(
-    world: World, operator: Operator, plugin: Plugin
-):
+def test_two_pools_that_select_the_same_pods_each_report_the_other(world: World, operator: Operator, plugin: Plugin):
     world.add_pool()
     engine = world.add_engine()
     world.add_zone("acme")
@@ -168,7 +166,7 @@ def test_pods_of_the_operator_that_do_not_start_are_named(clinic: Clinic, instal
     assert answer.returncode == 1
 
 
-def test_a_user_without_rights_is_told_which(namespace: str, plugin: Plugin):
+def test_a_user_without_rights_sees_which_are_missing(namespace: str, plugin: Plugin):
     answer = plugin("tz", "doctor", "-n", namespace, "--as=nobody", "-o", "json")
 
     said = found(answer)
@@ -178,7 +176,7 @@ def test_a_user_without_rights_is_told_which(namespace: str, plugin: Plugin):
     assert answer.returncode == 1
 
 
-def test_a_config_that_somebody_has_edited_is_found(world: World, plugin: Plugin):
+def test_an_edited_config_is_found(world: World, plugin: Plugin):
     world.add_pool()
     data = {"config.json": '{"schemaVersion": 1, "generation": 1, "hash": "sha256:0", "pool": {}, "zones": []}'}
     body = {"metadata": {"name": f"tenantzone-{POOL}"}, "data": data}

@@ -98,7 +98,7 @@ def test_what_is_not_known_for_sure_is_not_claimed():
     assert "kubectl tenantzone doctor -n shop" in said
 
 
-def test_a_zone_that_nobody_has_looked_at_points_to_the_operator():
+def test_a_zone_that_was_not_looked_at_yet_points_to_the_operator():
     said = explained(zone(conditions=[], status={"observedGeneration": None}))
 
     assert "the operator has not looked at it yet" in said
@@ -120,7 +120,7 @@ def test_the_same_message_is_said_once():
     assert "the same as Accepted" in said
 
 
-def test_an_overcommitted_zone_is_told_who_holds_the_reservations_oldest_first():
+def test_an_overcommitted_zone_names_the_holders_of_reservations_oldest_first():
     refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
     others = [
         zone("young", age=1, reserved="30%"),
@@ -141,7 +141,7 @@ def sharing(name: str, conditions: Any = None, *, age: int = 0, **reserved: Any)
     return zone(name, conditions, age=age, tiers=[{"tier": tier, "reserved": each} for tier, each in reserved.items()])
 
 
-def test_who_holds_the_reservations_of_a_tier_is_told_where_that_is_what_is_missing():
+def test_holders_of_the_reservations_of_a_tier_are_named_where_that_is_what_is_missing():
     refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
     others = [
         sharing("young", age=1, cpu="25%", disk="10%"),
@@ -159,7 +159,7 @@ def test_who_holds_the_reservations_of_a_tier_is_told_where_that_is_what_is_miss
     assert table == ["old 2Gi", "young 2Gi", "not reserved 4Gi", "greedy asks for 6Gi"]
 
 
-def test_a_zone_that_fits_into_the_tiers_is_told_of_blocks():
+def test_a_zone_that_fits_into_the_tiers_reports_blocks():
     refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
     of = pool(tiers={"cpu": {"bytes": "8Gi"}})
 
@@ -167,7 +167,7 @@ def test_a_zone_that_fits_into_the_tiers_is_told_of_blocks():
     assert "tier disk of pool demo, 0 in each engine" in explained(sharing("greedy", refused, disk="1Gi"), the_pool=of)
 
 
-def test_what_a_zone_has_of_tiers_is_told_engine_by_engine():
+def test_what_a_zone_has_of_tiers_is_reported_engine_by_engine():
     reported = ZoneTierReport(
         tier="cpu",
         reserved_bytes=2**31,

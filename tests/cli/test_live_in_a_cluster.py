@@ -120,7 +120,7 @@ def test_explain_says_why_requests_wait(plugin: Plugin, world: World):
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_user_without_the_right_is_told_which_and_sees_the_status(clinic: Clinic, plugin: Plugin, world: World):
+def test_a_user_without_the_right_sees_which_is_missing_and_the_status(clinic: Clinic, plugin: Plugin, world: World):
     inside = ("--namespace", world.namespace)
     readable = "--resource=tenantzones.tenantzone.io,zonepools.tenantzone.io,pods"
     clinic.kubectl("create", "role", "viewer", "--verb=get,list", readable, *inside)
@@ -140,7 +140,7 @@ def test_a_user_without_the_right_is_told_which_and_sees_the_status(clinic: Clin
 
 
 @pytest.mark.usefixtures("engine")
-def test_a_user_who_may_not_read_the_token_is_told_in_which_secret_it_is(clinic: Clinic, plugin: Plugin, world: World):
+def test_a_user_who_may_not_read_the_token_sees_in_which_secret_it_is(clinic: Clinic, plugin: Plugin, world: World):
     inside = ("--namespace", world.namespace)
     for number, readable in enumerate(("tenantzones.tenantzone.io,zonepools.tenantzone.io,pods", "pods/proxy")):
         clinic.kubectl("create", "role", f"prober-{number}", "--verb=get,list", f"--resource={readable}", *inside)
@@ -218,7 +218,7 @@ def test_a_terminal_shows_the_table_in_place(start: Start, world: World):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("explain", "nobody"), 'tenantzones.tenantzone.io "nobody" not found', id="no such zone"),
+        pytest.param(("explain", "missing"), 'tenantzones.tenantzone.io "missing" not found', id="no such zone"),
         pytest.param(("top", "--context=nowhere"), 'context "nowhere" does not exist', id="no such context"),
         pytest.param(("top", "--as=nobody"), "cannot list resource", id="no rights"),
     ],

@@ -107,7 +107,7 @@ def test_stopping_stops_both(engines):
     assert len(engines[1].orders) == 2, "the other one, too, where one is gone"
 
 
-def test_what_fails_is_told_in_the_engines_words(engines):
+def test_what_fails_is_reported_in_the_engines_words(engines):
     engines[0].problem = "the KV-cache manager does not answer"
     with pytest.raises(MigrateError, match="first: the KV-cache manager does not answer"):
         move(*engines).look()

@@ -307,7 +307,7 @@ def test_a_refused_zone_hides_no_other_zone_and_no_zone_is_called_ready():
     assert [each.level for each in found if each.subject == "zones"] == [Level.FAIL]
 
 
-def test_tiers_that_are_enforced_are_told():
+def test_tiers_that_are_enforced_are_reported():
     reported = {"type": "TiersEnforced", "status": "True", "reason": "Enforced", "message": "1 engine have the tiers"}
     facts = replace(HEALTHY, pools=[pool(conditions=[*pool().status["conditions"], reported])])
 

@@ -125,9 +125,9 @@ def test_a_command_that_another_one_replaces_says_so(start: Start, plugin: Plugi
 
 
 def test_a_zone_that_is_not_there_or_not_in_force_is_not_purged(plugin: Plugin, cached: World):
-    missing = plugin("tz", "purge", "nobody", "-n", cached.namespace)
+    missing = plugin("tz", "purge", "missing", "-n", cached.namespace)
     assert missing.returncode == 1
-    assert 'tenantzones.tenantzone.io "nobody" not found' in missing.stderr
+    assert 'tenantzones.tenantzone.io "missing" not found' in missing.stderr
     cached.add_zone("greedy", reserved=1000)
     cached.await_condition("greedy", "Accepted", "False")
     refused = plugin("tz", "purge", "greedy", "-n", cached.namespace)

@@ -67,7 +67,7 @@ def test_what_zones_are_promised_is_shown() -> None:
     assert lines[-2:] == [["ZONE", "GROUP", "TYPE", "HELD", "RESERVED"], ["shop/acme", "team", "S3", "1Gi", "2Gi"]]
 
 
-def test_what_nobody_has_looked_at_says_so() -> None:
+def test_what_was_not_checked_says_so() -> None:
     bare = read_thing(body("nfs", spec={"type": "S3", "s3": {"bucket": "b"}}))
 
     assert list(tables([bare], []))[-1].endswith("does the operator run with --manager-url?")
@@ -86,7 +86,7 @@ def test_a_cluster_without_a_manager_hears_nothing_of_one() -> None:
     assert not [finding for finding in diagnose(HEALTHY) if "manager" in finding.subject.lower()]
 
 
-def test_storages_that_nobody_looks_at_are_a_failure() -> None:
+def test_storages_that_were_not_checked_are_a_failure() -> None:
     bare = read_thing(body("nfs", spec={"type": "S3", "s3": {"bucket": "b"}}))
     (found,) = troubles(storages=[bare], manager=MISSING)
 

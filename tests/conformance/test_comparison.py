@@ -33,7 +33,7 @@ def test_a_test_that_ours_never_ran_is_a_difference():
     assert list(compare({"a": PASSED, "b": PASSED}, {"a": PASSED}).stock_only) == ["b"]
 
 
-def test_what_passes_with_ours_only_is_told_and_conforms():
+def test_what_passes_with_ours_only_is_reported_and_conforms():
     comparison = compare({"a": PASSED, "b": FAILED}, {"a": PASSED, "b": PASSED})
     assert comparison.conforms
     assert comparison.ours_only == ["b"]
@@ -53,7 +53,7 @@ def test_failures_with_both_are_counted_by_reason_and_skips_apart():
     assert "    1 no GPU" in lines
 
 
-def test_a_difference_with_a_reason_conforms_and_is_told_with_it():
+def test_a_difference_with_a_reason_conforms_and_is_reported_with_it():
     comparison = compare({"a": PASSED, "b": PASSED}, {"a": PASSED, "b": FAILED}, {"b": "Not for zones."})
     assert comparison.conforms
     assert (comparison.explained, comparison.stock_only) == ({"b": "Not for zones."}, {})

@@ -84,7 +84,7 @@ ZoneKVCacheManager.get_computed_blocks = KVCacheManager.get_computed_blocks
 
 
 WRONG_ORDER = f"{TESTS}/test_prefix_caching.py::test_evict"
-FOR_NOBODY = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting"
+FOR_NO_ZONE = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def outcomes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    """The outcomes of two tests, and of those that check the tested classes, where ours break a rule."""
+    """Outcomes where our classes break a rule: two tests of vLLM, and the tests that check which classes are tested."""
     folder = tmp_path_factory.mktemp("broken")
     places = {folder / "test_in_place.py": IN_PLACE, folder / "test_one_zone_in_place.py": ONE_ZONE_IN_PLACE}
     for place, text in (places | {folder / "tampered.py": TAMPERED, folder / "forgetful.py": FORGETFUL}).items():
@@ -104,11 +104,11 @@ def broken(tmp_path_factory):
     sides = {"no zone": (*NO_ZONE, "tampered"), "one zone": (*WITH_ONE_ZONE, "forgetful")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
-        return run_sides(folder, sides, [WRONG_ORDER, FOR_NOBODY, *map(str, places)])
+        return run_sides(folder, sides, [WRONG_ORDER, FOR_NO_ZONE, *map(str, places)])
 
 
 def in_place(outcomes):
-    """The passed tests of those that check the tested classes: they are outside of vLLM's folder."""
+    """The passed tests among those that check which classes are tested: they are outside of vLLM's folder."""
     return [test.removeprefix("::") for test, each in outcomes.items() if test[:2] == "::" and each.outcome == "passed"]
 
 
@@ -128,7 +128,7 @@ def test_it_passes_with_one_zone_that_owns_the_whole_pool_or_there_is_a_reason(o
 
 def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):
     """Blocks are freed in the wrong order: the head of a prefix would be evicted before its tail."""
-    stock = {test: outcomes["stock"][test] for test in (WRONG_ORDER, FOR_NOBODY)}
+    stock = {test: outcomes["stock"][test] for test in (WRONG_ORDER, FOR_NO_ZONE)}
     assert list(compare(stock, broken["no zone"]).stock_only) == [WRONG_ORDER]
     assert in_place(broken["no zone"]) == [
         "test_schedulers",
@@ -140,6 +140,6 @@ def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):
 
 def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(outcomes, broken):
     """Prefixes are looked up without a zone, and so not in the zone's index."""
-    stock = {FOR_NOBODY: outcomes["stock"][FOR_NOBODY]}
-    assert list(compare(stock, broken["one zone"]).stock_only) == [FOR_NOBODY]
+    stock = {FOR_NO_ZONE: outcomes["stock"][FOR_NO_ZONE]}
+    assert list(compare(stock, broken["one zone"]).stock_only) == [FOR_NO_ZONE]
     assert in_place(broken["one zone"])[-3:] == ["test_a_pool", "test_a_manager", "test_a_scheduler"]

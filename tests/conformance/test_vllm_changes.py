@@ -61,18 +61,18 @@ def reported(tmp_path):
     return reported
 
 
-def test_of_two_that_are_alike_nothing_is_told(reported):
+def test_of_two_that_are_alike_nothing_is_reported(reported):
     assert set(map(len, reported().values())) == {0}
 
 
-def test_what_is_imported_and_has_moved_is_told_with_where_it_is(reported):
+def test_what_is_imported_and_has_moved_is_reported_with_where_it_is(reported):
     moved = reported({"entrypoints/old_args.py": "entrypoints/new_args.py"})
     assert moved["imports that are gone"] == [
         "vllm.entrypoints.old_args.make_parser, now in: vllm.entrypoints.new_args"
     ]
 
 
-def test_an_attribute_that_becomes_something_else_is_told_and_one_that_nobody_touches_is_not(reported):
+def test_an_attribute_that_becomes_something_else_is_reported_and_an_untouched_one_is_not(reported):
     other = SCHEDULER.replace("set[str] = set()", "dict[str, int] = {}").replace(
         "unknown_here: int", "unknown_here: str"
     )
@@ -80,12 +80,12 @@ def test_an_attribute_that_becomes_something_else_is_told_and_one_that_nobody_to
     assert fields == ["vllm.v1.core.scheduler.Scheduler.failed: set[str] → dict[str, int]"]
 
 
-def test_an_attribute_that_is_gone_is_told(reported):
+def test_an_attribute_that_is_gone_is_reported(reported):
     other = SCHEDULER.replace("failed", "failures").replace("schedule(", "plan(")
     assert reported(**{"v1/core/scheduler.py": other})["attributes that are gone"] == ["failed", "schedule"]
 
 
-def test_code_is_told_where_it_does_something_else_and_not_where_it_says_something_else(reported):
+def test_code_is_reported_where_it_does_something_else_and_not_where_it_says_something_else(reported):
     said = SCHEDULER.replace("Make a step.", "Make one step.").replace("return 1", "return 2")
     (code,) = (title for title in reported() if title.startswith("code"))
     assert reported(**{"v1/core/scheduler.py": said})[code] == []
@@ -95,7 +95,7 @@ def test_code_is_told_where_it_does_something_else_and_not_where_it_says_somethi
     assert "+def schedule(self, throttle=True):" in done
 
 
-def test_routes_flags_and_modules_that_come_and_go_are_told(reported):
+def test_routes_flags_and_modules_that_come_and_go_are_reported(reported):
     found = reported(
         **{
             "entrypoints/routes.py": '@router.get("/stays")\n@router.websocket("/comes")\n',

@@ -40,7 +40,7 @@ def test_zones_come_change_and_go():
     ]
 
 
-def test_a_zone_is_told_to_be_ready_and_not_to_be():
+def test_a_zone_is_reported_as_ready_and_as_not_ready():
     changes = Changes()
     changes.look([zone(version=1)], [])
     changes.look([zone(version=2, conditions=[READY])], [])
@@ -52,7 +52,7 @@ def test_a_zone_is_told_to_be_ready_and_not_to_be():
     ]
 
 
-def test_what_the_operator_says_in_events_is_told_here_too():
+def test_what_the_operator_says_in_events_is_shown_here_too():
     changes = Changes()
     changes.look([zone(version=1, state="Idle", evictions=0)], [pool(2)])
     refuses = {"type": "Programmed", "status": "False", "reason": "ConfigRejected", "message": "engine-0: bad"}
@@ -63,7 +63,7 @@ def test_what_the_operator_says_in_events_is_told_here_too():
     ]
 
 
-def test_engines_that_come_and_go_are_told():
+def test_engines_that_come_and_go_are_reported():
     changes = Changes()
     for version, ready in ((1, 0), (2, 2), (3, 1)):
         changes.look([], [pool(version, enginesReady=ready)])

@@ -94,7 +94,7 @@ def test_a_picture_of_a_senseless_size_is_refused(console: ServedConsole, engine
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/pools/default/nobody", "/api/pools/default/demo/blocks/engine-9", "/page/../server.py", "/page/"]
+    "path", ["/api/pools/default/missing", "/api/pools/default/demo/blocks/engine-9", "/page/../server.py", "/page/"]
 )
 def test_what_is_not_there_is_not_found(console: ServedConsole, engine_of: Callable[..., Engine], path: str):
     engine_of([FREE])

@@ -25,7 +25,7 @@ def test_it_remembers_the_last_samples_of_each_zone_that_is_there(samples, max_s
         assert history.of(key) == since
 
 
-def test_a_zone_that_nobody_knows_has_no_history():
+def test_an_unknown_zone_has_no_history():
     history = History()
     history.add({})
-    assert history.of(("default", "nobody")) == [None]
+    assert history.of(("default", "missing")) == [None]

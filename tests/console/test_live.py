@@ -1,4 +1,4 @@
-"""Engines are polled while somebody views the page; over real HTTP."""
+"""Engines are polled while a browser views the page; over real HTTP."""
 
 import asyncio
 import gc
@@ -86,7 +86,7 @@ async def test_however_many_look_each_engine_is_asked_once(engine: Engine, store
     assert engine.asked == 2
 
 
-async def test_what_declared_zones_hold_is_known_while_somebody_looks(engine: Engine, store: Store):
+async def test_what_declared_zones_hold_is_known_while_the_page_is_viewed(engine: Engine, store: Store):
     clock = Clock()
     live = LiveEngines(store, no_pods, no_tokens, clock)
     assert live.held(KEY) is None
@@ -120,7 +120,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store)
     assert "the engine hangs" in seen.error
 
 
-async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine, store: Store):
+async def test_pools_without_viewers_are_forgotten(engine: Engine, store: Store):
     live = LiveEngines(store, no_pods, no_tokens)
     await live.engines(KEY)
     for number in range(4):
@@ -128,7 +128,7 @@ async def test_pools_that_nobody_looks_at_any_more_are_forgotten(engine: Engine,
     assert live.held(KEY) is None
 
 
-async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engine, store: Store):
+async def test_what_was_heard_is_let_go_without_viewers(engine: Engine, store: Store):
     clock = Clock()
     live = LiveEngines(store, no_pods, no_tokens, clock)
     (seen,) = await live.engines(KEY)
@@ -143,7 +143,7 @@ async def test_what_was_heard_is_let_go_when_nobody_looks_any_more(engine: Engin
     assert left() is None
 
 
-@pytest.mark.parametrize(("key", "pod"), [(("default", "nobody"), "engine-0"), (KEY, "engine-1")])
+@pytest.mark.parametrize(("key", "pod"), [(("default", "missing"), "engine-0"), (KEY, "engine-1")])
 async def test_only_engines_of_the_pool_are_asked_for_pictures(store: Store, key: tuple[str, str], pod: str):
     with pytest.raises(NotThereError, match=pod):
         await LiveEngines(store, no_pods, no_tokens).block_map(key, pod, 10)

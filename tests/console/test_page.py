@@ -159,7 +159,7 @@ def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(
         assert "0 %" not in shown.json_value()
 
 
-def test_what_is_in_use_cached_borrowed_and_nobodys_is_said_in_words(
+def test_what_is_in_use_cached_borrowed_and_unowned_is_said_in_words(
     browser: Browser, console: ServedConsole, engine_of: MakeEngine
 ):
     engine_of([BUSY, LENT, UNOWNED, KEPT, FREE], "acme", "burst")
@@ -277,7 +277,7 @@ def test_half_a_million_blocks_and_more_zones_than_colours_are_shown(
         expect(page.locator("#cell")).to_contain_text("Blocks 1 to 123, in one cell: tenant-")
         swatches = page.locator("#legend canvas").evaluate_all("(all) => all.map((one) => one.toDataURL())")
         assert len(swatches) == 30
-        # Seven colours with four marks: further zones repeat them, and their names tell them apart.
+        # Seven colours with four marks: further zones repeat them, and differ by their names.
         assert len(set(swatches)) == 28
 
 
@@ -289,7 +289,7 @@ def test_a_filter_finds_one_of_many_zones(browser: Browser, console: ServedConso
         page.get_by_label("Name contains").fill("-249")
         expect(page.locator("#zones-summary")).to_have_text("1 of 250 zones")
         expect(page.locator("#zone-rows tr")).to_have_count(1)
-        page.get_by_label("Name contains").fill("nobody")
+        page.get_by_label("Name contains").fill("missing")
         expect(page.get_by_text("No zone has a name like this.")).to_be_visible()
 
 

@@ -44,7 +44,7 @@ def test_blocks_and_the_focus_stand_out_from_what_is_behind_them(scheme):
 
 @schemes
 @pytest.mark.parametrize("vision", VISIONS)
-def test_zones_are_told_apart_as_well_as_with_the_palette_of_okabe_and_ito(scheme, vision):
+def test_zones_are_distinguished_as_well_as_with_the_palette_of_okabe_and_ito(scheme, vision):
     reference = min(closest({text: linear(text) for text in OKABE_ITO}, each)[0] for each in VISIONS.values())
     least, alike = closest(zone_colours(scheme), VISIONS[vision])
     assert least >= reference, alike

@@ -153,7 +153,7 @@ def test_a_missed_latency_target_is_shown_as_the_status_says():
     assert zone["latency"] == {}
 
 
-def test_a_zone_of_which_no_engine_tells_is_shown_as_its_status_says():
+def test_a_zone_that_no_engine_reports_is_shown_as_its_status_says():
     amounts = {"state": "Idle", "held": 5, "inUse": 1, "cached": 4, "hitPercent": 12}
     rows = [{"pod": "engine-0", "reserved": 40, "limit": 90}, {"pod": "engine-1", "reserved": 30, "limit": 80}]
 

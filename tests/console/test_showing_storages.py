@@ -53,7 +53,7 @@ def test_a_group_is_shown_with_its_quotas_by_type_and_the_floors_of_its_zones():
     assert found["zones"] == [zone | {"held": GIB, "reserved": GIB, "limit": 4 * GIB}]
 
 
-def test_what_nobody_has_looked_at_yet_is_unknown_and_not_nothing():
+def test_what_was_not_checked_yet_is_unknown_and_not_nothing():
     acme = {"namespace": "shop", "name": "acme", "types": [{"type": "S3", "reserved": "1Gi"}]}
     bare = group("team", zones=[acme]) | {"status": {}}
     found = shown(storages=[storage("disk") | {"status": {}}], groups=[bare])

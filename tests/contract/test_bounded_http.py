@@ -90,7 +90,7 @@ async def test_a_handler_that_takes_no_body_is_rid_of_it() -> None:
 
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
-async def test_an_answer_that_nobody_reads_is_not_kept(contexts: Any, connection: str, is_streamed: bool) -> None:
+async def test_an_answer_that_is_never_read_is_not_kept(contexts: Any, connection: str, is_streamed: bool) -> None:
     large = b"a" * 2**23
     used: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -244,7 +244,7 @@ async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> No
 
     async def hold(request: web.Request) -> web.Response:
         assert request.transport is not None
-        while request.transport.is_reading():  # noqa: ASYNC110 (nothing tells that it stopped)
+        while request.transport.is_reading():  # noqa: ASYNC110 (no event signals that it stopped)
             await asyncio.sleep(0.01)
         await request.read()
         began.set()

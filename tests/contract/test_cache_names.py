@@ -56,7 +56,7 @@ def test_an_instance_is_of_one_purge(tenant, purge, other):
 
 
 @pytest.mark.parametrize("name", ["", "acme", "acme.", "by-hand"])
-def test_what_others_have_registered_is_nobodys(name):
+def test_what_others_have_registered_is_no_tenants(name):
     assert owner_of(name) == ""
 
 

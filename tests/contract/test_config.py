@@ -255,7 +255,7 @@ def test_two_zones_of_one_tenant_can_not_be_made_into_a_config():
         make_config(1, POOL, (zone, zone.model_copy(update={"name": "other"})))
 
 
-def test_what_nobody_has_set_of_the_newest_fields_is_not_written_so_that_engines_that_do_not_know_them_read_it():
+def test_unset_newest_fields_are_not_written_so_that_engines_that_do_not_know_them_read_it():
     written = raw()
     assert "release" not in written["zones"][0]["idle"]
     assert set(written["pool"]["unknownTenants"]) == {"mode", "template"}
@@ -266,7 +266,7 @@ def test_what_nobody_has_set_of_the_newest_fields_is_not_written_so_that_engines
     assert written["idle"]["release"] == {"share": "25%", "everySeconds": 60.0}
 
 
-def test_tiers_are_written_where_somebody_has_set_them():
+def test_tiers_are_written_where_they_were_set():
     written = raw()
     assert "tiers" not in written["pool"]
     assert not {"tiers", "offload"} & set(written["zones"][0])

@@ -45,7 +45,7 @@ def test_a_signature_does_not_depend_on_the_order_of_files():
     ("one", "other"),
     list(pairwise([{"ab": b"c"}, {"a": b"bc"}, {"a": b"b", "c": b""}, {"a": b"", "b": b"c"}, {"": b"abc"}])),
 )
-def test_names_and_contents_are_told_apart(one: dict[str, bytes], other: dict[str, bytes]):
+def test_names_and_contents_are_distinguished(one: dict[str, bytes], other: dict[str, bytes]):
     assert sign_config(one, [NEW], CREATED) != sign_config(other, [NEW], CREATED)
 
 

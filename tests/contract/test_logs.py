@@ -28,10 +28,10 @@ def lines():
 
 def test_a_line_says_when_how_grave_who_and_what(lines):
     logger, written = lines
-    logger.warning("so many: %d", 3)
+    logger.warning("count: %d", 3)
     (line,) = written
     assert line.pop("timestamp").endswith("Z")
-    assert line == {"level": "WARNING", "logger": "tests.logs", "message": "so many: 3"}
+    assert line == {"level": "WARNING", "logger": "tests.logs", "message": "count: 3"}
 
 
 def test_a_line_says_what_it_is_about_and_nothing_else_that_is_on_it(lines):

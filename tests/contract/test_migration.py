@@ -65,7 +65,7 @@ def test_of_many_things_that_are_wrong_the_first_is_looked_for(prompts, words):
         parse_order(text.encode())
 
 
-def test_an_order_names_so_many_blocks_and_no_more():
+def test_an_order_names_a_bounded_number_of_blocks():
     prompts = ((b"x",) * MAX_BLOCKS,)
     order = MigrationOrder(order="warm-up", tenant="acme", prompts=prompts)
     assert parse_order(order.model_dump_json().encode()).prompts == prompts

@@ -157,13 +157,13 @@ def test_a_bad_head_is_named(field: str, value: object):
         unpack_config(replace(PACKED, text=json.dumps(head)))
 
 
-def test_what_lies_beside_plain_text_does_not_matter():
+def test_what_lies_next_to_plain_text_does_not_matter():
     config = snapshot(3)
 
     assert unpack_config(ConfigFiles(dump_config(config), b"left over")) == config
 
 
-def test_a_config_that_nobody_would_read_is_not_made(monkeypatch: pytest.MonkeyPatch):
+def test_a_config_that_no_engine_would_read_is_not_made(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packing, "MAX_TEXT_BYTES", MAX_PLAIN_BYTES)
 
     with pytest.raises(ConfigError, match="use more pools"):

@@ -126,7 +126,7 @@ def test_evictions_that_are_no_counts_are_refused(name, value):
 
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-1", "1e30", "1e999", "[]", '"long"'])
 @pytest.mark.parametrize("name", ["targetSeconds", "actualSeconds"])
-def test_times_that_nobody_can_show_are_refused(name, seconds):
+def test_times_that_can_not_be_shown_are_refused(name, seconds):
     text = written(latency={"tokenTime": {"targetSeconds": 0.05, name: 12345}}).replace("12345", seconds)
     with pytest.raises(ValueError, match=name):
         parse_report(text)

@@ -99,7 +99,7 @@ def test_what_is_no_key_is_refused_and_never_shown(content, error):
     assert "secret" not in str(refused.value)
 
 
-def test_ids_tell_keys_apart_and_show_nothing_of_them():
+def test_ids_distinguish_keys_and_show_nothing_of_them():
     key = new_salt_key()
     assert salt_key_id(key) == salt_key_id(key) != salt_key_id(new_salt_key())
     assert len(salt_key_id(key)) == 16

@@ -63,7 +63,7 @@ def test_amounts_add_up_over_engines(reports):
         ([0, 0], [0, 0], None),
         ([10], [11], 100),
     ],
-    ids=["two engines", "by tokens, not by engines", "rounded down", "nobody asked", "an engine that lies"],
+    ids=["two engines", "by tokens, not by engines", "rounded down", "no prompts", "an engine that lies"],
 )
 def test_the_hit_rate_is_that_of_all_prompts(asked, hit, percent):
     pairs = zip(asked, hit, strict=True)

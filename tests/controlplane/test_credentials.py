@@ -46,7 +46,7 @@ def test_the_strict_checks_of_newer_pythons_pass_for_servers_and_clients(tmp_pat
     client, server = strict(authority.certificate), strict(authority.certificate, ssl.Purpose.CLIENT_AUTH)
     server.verify_mode = ssl.CERT_REQUIRED
     server.load_cert_chain(*authority.issue_server("server"))
-    client.load_cert_chain(*authority.issue_client("somebody"))
+    client.load_cert_chain(*authority.issue_client("client"))
 
     shake_hands(client, server)
 

@@ -75,9 +75,9 @@ def test_a_service_account_comes_with_its_groups(plane: ControlPlane) -> None:
 
 
 def test_anonymous_requests_are_refused(plane: ControlPlane, tmp_path: Path) -> None:
-    nobody = tmp_path / "kubeconfig"
-    nobody.write_text("apiVersion: v1\nkind: Config\n")
-    stranger = Cluster(nobody, plane.server, plane.kubectl_program)
+    anonymous = tmp_path / "kubeconfig"
+    anonymous.write_text("apiVersion: v1\nkind: Config\n")
+    stranger = Cluster(anonymous, plane.server, plane.kubectl_program)
     flags = (f"--server={plane.server}", "--insecure-skip-tls-verify", "--username=stranger", "--password=none")
     with pytest.raises(ClusterError, match=r"(?i)unauthorized|logged in|forbidden"):
         stranger.kubectl("get", "namespaces", *flags)

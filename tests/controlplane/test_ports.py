@@ -30,7 +30,7 @@ def test_an_address_goes_to_one_process_only():
     assert in_another_process(f"ports._take('{ip}', 8124)") == "True"
 
 
-def test_an_address_of_which_one_port_is_taken_is_not_taken_at_all():
+def test_an_address_with_one_taken_port_is_not_taken_at_all():
     ip = ports.free_address(8125)
     assert not ports._take(ip, 8126, 8125)
     assert ports._take(ip, 8126)

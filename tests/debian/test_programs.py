@@ -1,4 +1,4 @@
-"""Programs come from PATH, or else from a package; otherwise the user is told what to install."""
+"""Programs come from PATH, or else from a package; otherwise the error says what to install."""
 
 import os
 import subprocess
@@ -70,7 +70,7 @@ def test_a_program_gets_the_libraries_that_its_packages_bring(path: Path, tmp_pa
     libraries = subprocess.check_output([ensure("redis-server"), "run"], text=True).strip()
     assert Path(libraries).is_relative_to(tmp_path / "cache")
     assert Path(libraries).name == "x-linux-gnu"
-    wanted = ["redis-server", *PROGRAMS["redis-server"].beside]
+    wanted = ["redis-server", *PROGRAMS["redis-server"].dependencies]
     assert (tmp_path / "apt.log").read_text().split() == wanted
 
 
@@ -94,12 +94,12 @@ def test_a_program_that_runs_already_can_be_made_to_find_its_files_once_more(tmp
     assert running.returncode == 0
 
 
-def test_a_machine_without_apt_is_told_what_is_missing(path: Path) -> None:
+def test_on_a_machine_without_apt_the_error_says_what_is_missing(path: Path) -> None:
     with pytest.raises(DebianError, match=r"(?s)^promtool is not on PATH.*apt-get.*put one of these on PATH: promtool"):
         ensure("promtool")
 
 
-def test_who_can_not_download_is_told_what_to_install(path: Path) -> None:
+def test_a_failed_download_says_what_to_install(path: Path) -> None:
     program(path / "apt-get", "#!/bin/sh\necho no network >&2\nexit 100\n")
     with pytest.raises(DebianError, match=r"(?s)no network.*apt-get install --no-install-recommends prometheus\n"):
         ensure("prometheus")

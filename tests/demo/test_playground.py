@@ -136,7 +136,7 @@ def test_the_exports_are_read_as_the_guide_says_in_a_folder_with_spaces_in_its_n
     assert done.stdout.strip() == str(stack.cluster.kubeconfig)
 
 
-def test_in_somebodys_cluster_doctor_is_told_where_the_operator_is(stack: Stack):
+def test_in_another_cluster_doctor_learns_where_the_operator_is(stack: Stack):
     elsewhere = replace(stack, place=replace(stack.place, operator_namespace="tenantzone-demo-1"))
 
     assert suggested(elsewhere, "kubectl tenantzone doctor").endswith(" --operator-namespace tenantzone-demo-1")

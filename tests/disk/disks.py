@@ -94,7 +94,7 @@ def content(key):
 
 
 def files_in(folder):
-    """All files of chunks under a folder, some of which may be removed meanwhile."""
+    """All files of chunks under a folder; some may be removed meanwhile."""
     return [Path(found, name) for found, _, names in os.walk(folder) for name in names if "-" in name]
 
 
@@ -142,7 +142,7 @@ class Disk:
             self.wait(lambda: self.tier.is_open)
 
     def config(self, *zones, **shares):
-        """A config of these zones, with the tenants' shares of the disk; given shares replace older ones."""
+        """A config with the zones and the tenants' shares of the disk; given shares replace older ones."""
         self.shares |= {tenant: in_bytes(share) for tenant, share in shares.items()}
         self.zones = [self._with_share(zone) for zone in zones]
         return make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), self.zones)

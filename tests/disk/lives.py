@@ -77,7 +77,7 @@ class Lives(RuleBasedStateMachine):
         return files_in(self.folder / "tier" / "objects")
 
     def end_requests(self, *tenants):
-        """Ends the requests that keep zones of these tenants from being removed."""
+        """Ends the requests that keep the tenants' zones from being removed."""
         for tenant in tenants:
             zone = self.disk.tier.tier.ledger.zones.get(tenant)
             while zone is not None and zone.requests:

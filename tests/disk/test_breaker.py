@@ -17,7 +17,7 @@ def test_it_opens_after_five_failures_in_a_row_and_no_sooner():
     assert not breaker.allows(0.5)
 
 
-def test_what_held_somebody_up_opens_it_at_once():
+def test_a_failure_that_held_a_request_up_opens_it_at_once():
     breaker = Breaker()
     breaker.failed(0.0, at_once=True)
     assert not breaker.allows(0.9)
@@ -59,7 +59,7 @@ def test_what_was_under_way_when_it_opened_makes_no_pause_longer():
     assert breaker.allows(3.1)
 
 
-def test_a_try_that_nobody_told_the_end_of_is_repeated_after_a_pause():
+def test_a_try_without_a_reported_end_is_repeated_after_a_pause():
     breaker = Breaker()
     breaker.failed(0.0, at_once=True)
     assert breaker.allows(1.0)

@@ -173,7 +173,7 @@ def test_a_disk_that_refuses_writes_is_left_alone_and_still_read(disk, error):
     assert tenants.tier.problem == f"writes fail: {error}"
     tenants.files.calls.clear()
     assert tenants.store("acme", *keys(5)) == []
-    assert "write" not in tenants.files.calls, "nobody asks it again at once"
+    assert "write" not in tenants.files.calls, "the disk is not tried again at once"
     assert tenants.counts("acme").write_failures == 5
     assert tenants.counts("acme").refused_writes == {"closed": 5}
     assert tenants.load("acme", A) == {A: content(A)}
@@ -235,7 +235,7 @@ def test_a_caller_never_waits_for_a_slow_disk_and_has_its_memory_back(disk):
     reading.set()
     writing.set()
     tenants.wait(lambda: tenants.tier.is_at_rest)
-    assert memory == bytearray(CHUNK), "it belongs to somebody else by now"
+    assert memory == bytearray(CHUNK), "it belongs to another owner by now"
     tenants.files.held.clear()
     tenants.wait(lambda: tenants.find("acme", B) == [True])
     assert tenants.load("acme", B) == {B: content(B)}

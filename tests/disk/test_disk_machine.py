@@ -51,7 +51,7 @@ class DiskLives(Lives):
         if tenant in self.declared:
             for key, loaded in self.disk.load(tenant, *chunks).items():
                 assert loaded == content(key)
-                assert (tenant, key) in self.written, "nobody loads what it has not stored"
+                assert (tenant, key) in self.written, "a tenant loads only what it has stored"
 
     @rule()
     def restart(self):
@@ -77,7 +77,7 @@ class DiskLives(Lives):
             self.end_requests("acme", "late")
             self.disk.rest()
             held = self.disk.tier.tier.ledger.held_blocks
-            assert len(self.files()) <= held, "what is nobody's has gone"
+            assert len(self.files()) <= held, "files that no zone owns are gone"
             assert len(self.disk.tier._catalog.slots.free) == CHUNKS - held, "no slot was lost"
             self.disk.stop()
         shutil.rmtree(self.folder)

@@ -15,7 +15,7 @@ from tests.zones.core import declare
 A, B, C, D = (bytes([number]) * 36 for number in range(4))
 
 
-def test_what_a_tenant_stored_it_finds_and_loads_and_nobody_else(disk):
+def test_what_a_tenant_stored_it_finds_and_loads_and_no_other(disk):
     tenants = disk(acme={}, late={})
     assert tenants.store("acme", A, B) == [A, B]
     assert tenants.find("acme", A, B, C) == [True, True, False]
@@ -105,7 +105,7 @@ def test_the_beginning_of_a_prompt_does_not_go_for_its_end(disk):
     assert tenants.find("acme", keys(1)[0], A) == [True, True]
 
 
-def test_a_zone_has_only_so_much_on_its_way(disk):
+def test_the_bytes_on_their_way_for_a_zone_are_bounded(disk):
     tenants = disk(acme={}, bounds=TransferBounds(stores=2, loads=1))
     assert len(tenants.store("acme", A, B, C)) == 2
     assert tenants.counts("acme").writes_refused == 1
@@ -156,7 +156,7 @@ def test_a_purge_that_was_carried_out_is_not_again_by_a_later_config(disk):
     assert [receipt.purge for receipt in tenants.tier.take_receipts()].count("p1") == 1
 
 
-def test_what_was_purged_opens_no_more_though_somebody_puts_it_back(disk):
+def test_what_was_purged_opens_no_more_even_if_it_is_put_back(disk):
     tenants = disk(acme={})
     tenants.store("acme", A)
     (path,) = tenants.paths().values()
@@ -238,7 +238,7 @@ def test_where_a_disk_has_less_room_after_a_restart_what_is_within_a_reservation
     tenants.chunks = 4
     tenants.restart()
     assert tenants.find("acme", *stored) == [False] * 2 + [True] * 3
-    assert sum(tenants.find("late", A, B, C)) == 1, "what nobody reserved is for whoever comes first"
+    assert sum(tenants.find("late", A, B, C)) == 1, "unreserved space goes to the first that asks"
     tenants.rest()
     assert len(tenants.paths()) == 4
 

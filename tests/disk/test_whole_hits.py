@@ -111,7 +111,7 @@ def test_a_chunk_that_can_not_be_read_takes_its_hit_along(disk):
     assert tenants.paths().keys() == set(hit_of("xy"))
 
 
-def test_a_hit_of_which_a_chunk_can_not_be_written_leaves_nothing(disk):
+def test_a_hit_with_a_chunk_that_can_not_be_written_leaves_nothing(disk):
     tenants = disk(acme={})
     tenants.files.errors["rename"] = OSError(errno.EIO, "injected")
     store(tenants, "acme", "abcd")
@@ -135,7 +135,7 @@ def test_a_hit_has_as_much_time_as_its_length_needs_while_it_gets_on():
     long.left = dict.fromkeys(keys(blocks(*"abc"), 0))
     jobs.begin(long)
     now = time.monotonic()
-    assert jobs.late(now, 100.0) == [long], "nothing was moved for so long"
+    assert jobs.late(now, 100.0) == [long], "nothing was moved for that long"
     assert not jobs.chunk_ended(long, next(iter(long.left)), None)
     assert jobs.late(now, 100.0) == []
     assert jobs.late(now + 1001.0, 10_000.0) == [long], "its time is over"

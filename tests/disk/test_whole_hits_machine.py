@@ -140,7 +140,7 @@ class HitLives(Lives):
             assert not tier.tier.storing
             assert not tier.tier.loading
             held = tier.tier.ledger.held_blocks
-            assert len(self.files()) <= held, "what is nobody's has gone"
+            assert len(self.files()) <= held, "files that no zone owns are gone"
             assert len(tier._catalog.slots.free) == self.chunks - held, "no slot was lost"
             assert set(tier.tier.links) == set(tier._catalog._space_of)
             self.disk.stop()

@@ -21,7 +21,7 @@ def test_tenants_come_in_turn_and_each_tenants_work_in_order():
     workers.stop()
 
 
-def test_work_that_hangs_keeps_nobody_else_waiting_at_the_end():
+def test_work_that_hangs_keeps_no_other_waiting_at_the_end():
     workers, begun, never = Workers("test", 1), threading.Event(), threading.Event()
     workers.submit("a", lambda: (begun.set(), never.wait(20)))
     workers.submit("a", lambda: order.append("late"))

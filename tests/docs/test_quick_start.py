@@ -29,15 +29,15 @@ ENGINES_THAT_RUN = PAGE.partition("\n## Engines that run already\n")[2].partitio
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory) -> dict[str, list[dict]]:
     """The objects that each kustomization makes, by its folder."""
-    beside = tmp_path_factory.mktemp("quick-start")
-    clone = os.path.relpath(REPOSITORY, beside / "any")
+    folder = tmp_path_factory.mktemp("quick-start")
+    clone = os.path.relpath(REPOSITORY, folder / "any")
     made = {}
     for name, kustomization in KUSTOMIZATION.findall(PAGE):
         assert f"kubectl apply -k {name}\n" in PAGE
-        (beside / name).mkdir()
+        (folder / name).mkdir()
         ours = kustomization.replace("../tenantzone/", f"{clone}/").replace("REGISTRY", "registry.example")
-        (beside / name / "kustomization.yaml").write_text(ours)
-        done = subprocess.run([find_kubectl(), "kustomize", beside / name], capture_output=True, text=True)
+        (folder / name / "kustomization.yaml").write_text(ours)
+        done = subprocess.run([find_kubectl(), "kustomize", folder / name], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         made[name] = list(yaml.safe_load_all(done.stdout))
     return made

@@ -61,7 +61,7 @@ def keep_asking(url: str, key: str) -> None:
 
 
 def await_status(urls: list[str], key: str, status: int) -> None:
-    """Sends requests until each of these URLs answers with the status.
+    """Sends requests until each URL answers with the status.
 
     Prints an empty line when it begins, and one for each URL: the Unix time of its first such answer.
     """

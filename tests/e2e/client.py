@@ -72,7 +72,7 @@ class Client:
 
     @contextmanager
     def until(self, status: int, key: str, addresses: list[str]) -> Iterator[list[float]]:
-        """Asks each of these engines what a key may see until each answers with this status.
+        """Asks each engine what a key may see until each answers with this status.
 
         The end of the block waits for that, and then fills in the Unix times of their first such answers.
         """
@@ -93,7 +93,7 @@ class Client:
                 *_asking("load", _URL, f"key-of-{tenant}"), stdin=subprocess.PIPE, stdout=reported
             ) as asking:
                 yield load
-            assert asking.returncode == 0, "the load ends by itself, and says what became of each request"
+            assert asking.returncode == 0, "the load ends on its own, and says what became of each request"
             reported.seek(0)
             outcomes = [json.loads(line) for line in reported]
         load.answered = outcomes.count(None)

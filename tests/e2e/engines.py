@@ -141,7 +141,7 @@ class Engines:
         self.kubectl("patch", "secret/tenant-keys", "--type=merge", f"--patch={patch}")
 
     def await_enforced(self, zone: str, blocks: int, generation: int, pods: list[str]) -> None:
-        """Waits until each of these engines enforces a reservation, by its own report."""
+        """Waits until each engine reports that it enforces a reservation."""
         for pod in pods:
             eventually(lambda pod=pod: self._enforces(pod, zone, generation, blocks))
 

@@ -17,7 +17,7 @@ class SharedGroup:
     Args:
         chunk: the bytes of one chunk.
         limit: chunks that both zones may store together.
-        floor: chunks of these that the first zone is promised.
+        floor: chunks of the limit that the first zone is promised.
         watermark: a share of the limit, in the notation of a KVCacheGroup.
         zones: the names of both zones, which are also their tenants.
     """
@@ -37,7 +37,7 @@ class SharedGroup:
         declared = [read_zone(body(zone, metadata=in_test, spec={"pool": "pool"})) for zone in zones]
         self._shared = members([self._declared], [pool], declared, {})[self._declared.meta.uid]
 
-    def tell(self, manager: CacheManagerProcess) -> None:
+    def send_to(self, manager: CacheManagerProcess) -> None:
         """Sends the group to the manager, as the operator does, once, before either zone has an instance."""
         manager.ask("PutInstanceGroup", group=with_members(self._declared, self._shared))
 

@@ -142,7 +142,7 @@ class StartingEngine:
     Args:
         options: vLLM's options, in addition to those of every engine here; made from the engine's address and its
             folder.
-        beside: another engine of the same pool, whose model and salt key this one shares at first; None: it has its
+        partner: another engine of the same pool, whose model and salt key this one shares at first; None: it has its
             own.
         make_model: writes a model into a folder.
         variables: further environment variables.
@@ -151,18 +151,18 @@ class StartingEngine:
     def __init__(
         self,
         options: Callable[[str, Path], list[str]],
-        beside: "StartingEngine | None" = None,
+        partner: "StartingEngine | None" = None,
         make_model: Callable[[Path], None] = tiny_model.make,
         **variables: str,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
         folder = Path(self._folder.name)
         self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
-        self._model = folder / "tiny" if beside is None else beside._model
-        if beside is None:
+        self._model = folder / "tiny" if partner is None else partner._model
+        if partner is None:
             make_model(self._model)
         else:
-            self.engine.give_salt_key(beside.engine.salt_key)
+            self.engine.give_salt_key(partner.engine.salt_key)
         self._lock = (folder / "lock").open("w")
         self._options = options(self.engine.address, folder)
         self._variables = variables

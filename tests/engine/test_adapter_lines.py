@@ -276,7 +276,7 @@ def test_users_take_turns_however_many_requests_one_of_them_has(config):
     assert [name for name in order if name in names(many)] == names(many)
 
 
-def test_a_zone_that_begins_to_tell_users_apart_keeps_its_requests(config):
+def test_a_zone_that_begins_to_separate_users_keeps_its_requests(config):
     driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=1)
     busy_slot(driver, 10)
     many, few = send(driver, QUEUED, 2, user="many"), send(driver, 2, 2, user="few")

@@ -93,7 +93,7 @@ def test_the_same_weights_find_at_another_path_what_there_is(folder, tmp_path):
     assert hashes_of_an_engine(adapter(copy)) == before
 
 
-def test_what_lies_beside_an_adapters_files_does_not_count(folder):
+def test_what_lies_next_to_an_adapters_files_does_not_count(folder):
     before = hashes_of_an_engine(adapter(folder))
     (folder / "README.md").write_text("trained on a Monday")
     assert hashes_of_an_engine(adapter(folder)) == before
@@ -112,7 +112,7 @@ def test_requests_without_an_adapter_are_hashed_as_vllm_does(folder):
     assert hashes(None) == plain
 
 
-def test_kv_events_go_on_to_tell_an_adapters_name(folder):
+def test_kv_events_still_show_an_adapters_name(folder):
     load(adapter(folder))
     request = SimpleNamespace(lora_request=adapter(folder))
     keys = kv_cache_utils._gen_lora_extra_hash_keys(request)

@@ -145,7 +145,7 @@ def test_zones_that_reserve_nothing_have_a_slot_in_turn(driver, clock):
     steps_until(driver, clock, ended(driver, waiting), load, most=int(30 / STEP_SECONDS) + 6)
 
 
-def test_nobody_gives_up_a_slot_for_a_request_that_finds_no_blocks(driver, clock):
+def test_no_zone_gives_up_a_slot_for_a_request_that_finds_no_blocks(driver, clock):
     driver.declare(zone("gold", reserved=10, lending={"grace_seconds": 0}), zone("calm"))
     calm = driver.send("calm", prompt(60), max_tokens=100, adapter=adapter(1))
     driver.step()
@@ -157,7 +157,7 @@ def test_nobody_gives_up_a_slot_for_a_request_that_finds_no_blocks(driver, clock
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
-def test_no_more_adapters_run_than_there_are_slots_also_of_requests_that_sit_out_a_step(config, clock, slots):
+def test_no_more_adapters_run_than_there_are_slots_also_of_requests_that_are_skipped_in_a_step(config, clock, slots):
     """vLLM 0.32 counts this for a step, 0.33 for all running requests."""
     driver = with_slots(config, slots)
     latency = {"token_time_seconds": 0.03}

@@ -39,7 +39,7 @@ def declared(engine: RealEngine) -> RealEngine:
     return engine
 
 
-async def cached_tokens_told(engine: RealEngine, *names: str, salt: str | None, seed: int) -> int:
+async def reported_cached_tokens(engine: RealEngine, *names: str, salt: str | None, seed: int) -> int:
     how = Probe(samples=PAIRS, prompt_words=WORDS, seed=seed, salt=salt)
     return (await probe(Tenants(engine, names), how, lambda _: None)).cached_tokens
 
@@ -47,16 +47,16 @@ async def cached_tokens_told(engine: RealEngine, *names: str, salt: str | None, 
 @pytest.mark.parametrize("salt", [None, "what-the-victim-sends"])
 async def test_the_attack_finds_what_the_attacker_has_sent_itself(declared: RealEngine, salt: str | None):
     # Without this, the next test would pass with an attack that finds nothing anywhere.
-    assert await cached_tokens_told(declared, "burst", "burst", salt=salt, seed=1) > 0
+    assert await reported_cached_tokens(declared, "burst", "burst", salt=salt, seed=1) > 0
 
 
 @pytest.mark.parametrize("salt", [None, "what-the-victim-sends"])
-async def test_no_answer_tells_of_what_another_tenant_has_cached(declared: RealEngine, salt: str | None):
-    assert await cached_tokens_told(declared, "acme", "burst", salt=salt, seed=2) == 0
+async def test_no_answer_reveals_what_another_tenant_has_cached(declared: RealEngine, salt: str | None):
+    assert await reported_cached_tokens(declared, "acme", "burst", salt=salt, seed=2) == 0
 
 
 @pytest.mark.parametrize("salt", [None, "what-the-victim-sends"])
-async def test_neither_errors_nor_figures_nor_logprobs_tell_of_another_tenants_prompts(
+async def test_neither_errors_nor_figures_nor_logprobs_reveal_another_tenants_prompts(
     declared: RealEngine, salt: str | None
 ):
     reported = await listen(

@@ -92,7 +92,7 @@ def test_without_a_journal_nothing_piles_up(driver):
     audit.close()
 
 
-def test_a_config_that_is_refused_is_told_in_its_order(driver, tmp_path):
+def test_a_refused_config_is_reported_in_its_order(driver, tmp_path):
     audit = Auditing(driver.served, JournalWriter(tmp_path, engine=ENGINE))
     driver.declare()
     audit.config_refused(2, "not valid JSON")
@@ -102,7 +102,7 @@ def test_a_config_that_is_refused_is_told_in_its_order(driver, tmp_path):
     assert records(tmp_path)[2]["error"] == "not valid JSON"
 
 
-def test_usage_is_told_once_a_minute_and_the_bill_adds_up_to_what_the_zones_counted(driver, tmp_path, monkeypatch):
+def test_usage_is_reported_once_a_minute_and_the_bill_adds_up_to_what_the_zones_counted(driver, tmp_path, monkeypatch):
     monkeypatch.setattr(auditing, "USAGE_SECONDS", 0.0)
     audit = Auditing(driver.served, JournalWriter(tmp_path, engine=ENGINE))
     lender = ZoneConfig(name="lender", tenant="lender", generation=1, reserved=60, idle=Idle(after_seconds=0.0))
@@ -117,7 +117,7 @@ def test_usage_is_told_once_a_minute_and_the_bill_adds_up_to_what_the_zones_coun
     driver.scheduler.let_time_pass()
     audit.close()
     bill = make_bill([tmp_path], Period())
-    assert set(bill.zones) == {"tenant-0", "tenant-1"}, "who used nothing is not told of"
+    assert set(bill.zones) == {"tenant-0", "tenant-1"}, "a tenant that used nothing has no bill"
     for zone in ever:
         used = bill.zones.get(zone.spec.tenant)
         assert (used.prompt_tokens if used else 0) == zone.counters.prompt_tokens

@@ -82,7 +82,7 @@ def test_one_that_waits_does_not_stop_those_that_run(config, clock):
     assert [request.num_output_tokens for request in late] == [60] * 6
 
 
-def test_a_request_that_is_refused_by_the_first_zone_that_is_registered_leaves_nobody_without_one(config):
+def test_a_request_refused_by_the_first_registered_zone_leaves_no_other_without_a_zone(config):
     driver = Driver(make_scheduler(config, 100))
     early = driver.send(None, prompt(3), max_tokens=20)
     driver.step()
@@ -94,7 +94,7 @@ def test_a_request_that_is_refused_by_the_first_zone_that_is_registered_leaves_n
     assert driver.finished == {early.request_id: "length", refused.request_id: "error"}
 
 
-def test_a_session_ends_when_zones_are_declared_and_stops_nobody(driver):
+def test_a_session_ends_when_zones_are_declared_and_stops_no_request(driver):
     """It holds blocks while it waits for more input, in a queue of vLLM's that no request can pass."""
     session = driver.send(None, prompt(40), resumable=True)
     driver.step()

@@ -40,20 +40,20 @@ def figures_of(driver):
     return make_figures(driver.served, ConfigStatus(), {}, pod="p", started_unix_time=0.0)
 
 
-@pytest.mark.parametrize("tell", [report_of, figures_of])
-def test_steps_are_made_while_zones_are_copied(driver, monkeypatch, tell):
+@pytest.mark.parametrize("measure", [report_of, figures_of])
+def test_steps_are_made_while_zones_are_copied(driver, monkeypatch, measure):
     driver.declare(*map(zone, NAMES))
     driver.send(NAMES[0], prompt(2), max_tokens=50)
     steps = []
     with in_each_pause(monkeypatch, lambda: steps.append(driver.step()), at_once=2):
-        reported = tell(driver)
+        reported = measure(driver)
     assert [each.tenant for each in reported.zones] == NAMES
     assert len(steps) == 2
     assert all(steps), "the request ran in each"
 
 
-@pytest.mark.parametrize("tell", [report_of, figures_of])
-def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, tell):
+@pytest.mark.parametrize("measure", [report_of, figures_of])
+def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, measure):
     """Its requests wait, run and end while the others are copied, and their blocks become cached."""
     driver.declare(*map(zone, NAMES))
     for name in NAMES:
@@ -66,7 +66,7 @@ def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, tell):
         moments.append(amounts(driver))
 
     with in_each_pause(monkeypatch, step):
-        reported = tell(driver)
+        reported = measure(driver)
     for number, each in enumerate(reported.zones):
         found = each.in_use, each.cached, each.running_requests, each.waiting_requests
         assert found == moments[number][each.tenant]
@@ -81,8 +81,8 @@ def amounts(driver):
     }
 
 
-@pytest.mark.parametrize("tell", [report_of, figures_of])
-def test_a_zone_that_leaves_meanwhile_is_left_out_and_one_that_comes_is_not_told_yet(driver, monkeypatch, tell):
+@pytest.mark.parametrize("measure", [report_of, figures_of])
+def test_a_zone_that_leaves_meanwhile_and_one_that_comes_are_left_out(driver, monkeypatch, measure):
     driver.declare(zone("acme"), zone("burst"), unknown_tenants=REGISTERING)
     running = driver.send("burst", prompt(5), max_tokens=50)
     driver.step()
@@ -93,10 +93,10 @@ def test_a_zone_that_leaves_meanwhile_is_left_out_and_one_that_comes_is_not_told
             driver.declare(zone("acme"))
 
     with in_each_pause(monkeypatch, change):
-        assert [each.tenant for each in tell(driver).zones] == ["acme"]
+        assert [each.tenant for each in measure(driver).zones] == ["acme"]
     assert "burst" in driver.scheduler.tenancy.ledger.zones, "its request runs"
     abort(driver, running)
-    assert [each.tenant for each in tell(driver).zones] == ["acme"]
+    assert [each.tenant for each in measure(driver).zones] == ["acme"]
 
 
 def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver, monkeypatch):
@@ -112,7 +112,7 @@ def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver,
     assert (reported.zones[-1].tenant, reported.zones[-1].counters.requests) == ("overflow", {"length": 3})
 
 
-def test_what_zones_lend_and_borrow_agrees_with_the_loans_that_are_told(driver, monkeypatch):
+def test_what_zones_lend_and_borrow_agrees_with_the_reported_loans(driver, monkeypatch):
     quiet = Idle(after_seconds=0)
     driver.declare(*(zone(name, reserved=25, idle=quiet) for name in NAMES[:3]), zone("burst"), zone("flood"))
     driver.scheduler.let_time_pass()
@@ -177,17 +177,17 @@ def counting(driver):
     gc.enable()
 
 
-@pytest.mark.parametrize("tell", [report_of, figures_of])
-def test_a_slice_makes_hardly_anything_that_the_collector_counts(driver, counting, tell):
-    tell(driver)
+@pytest.mark.parametrize("measure", [report_of, figures_of])
+def test_a_slice_makes_hardly_anything_that_the_collector_counts(driver, counting, measure):
+    measure(driver)
     assert max(counting.made) < 10
 
 
-@pytest.mark.parametrize("tell", [report_of, figures_of])
-def test_a_collection_that_is_almost_due_is_made_before_the_lock_is_taken(driver, counting, tell):
+@pytest.mark.parametrize("measure", [report_of, figures_of])
+def test_a_collection_that_is_almost_due_is_made_before_the_lock_is_taken(driver, counting, measure):
     threshold, *_ = gc.get_threshold()
     newest = [[] for _ in range(threshold - gc.get_count()[0])]
-    tell(driver)
+    measure(driver)
     assert len(newest) > threshold // 2, "they were almost enough"
     assert all(before + 40 < threshold for before in counting.before)
 

@@ -60,7 +60,7 @@ class Watched:
     def __init__(self, driver):
         self.driver = driver
         self.sent = {}
-        self.told = {}
+        self.seen = {}
         self.auditor = Auditor()
         driver.scheduler.tenancy.ledger.overflow.max_apart = 1
 
@@ -121,12 +121,12 @@ class Watched:
         assert each.short <= each.reserved
 
     def _check_that_counters_only_grow(self, figures):
-        told = {each: flat(each.counters) for each in self.driver.scheduler.tenancy.ledger.zones.values()}
-        told |= {each.tenant: flat(each.counters) for each in figures.zones if each.tenant == OVERFLOW_NAME}
-        for each, numbers in self.told.items():
-            if each == OVERFLOW_NAME or each in told:
-                assert all(told[each].get(name, 0) >= number for name, number in numbers.items())
-        self.told = told
+        seen = {each: flat(each.counters) for each in self.driver.scheduler.tenancy.ledger.zones.values()}
+        seen |= {each.tenant: flat(each.counters) for each in figures.zones if each.tenant == OVERFLOW_NAME}
+        for each, numbers in self.seen.items():
+            if each == OVERFLOW_NAME or each in seen:
+                assert all(seen[each].get(name, 0) >= number for name, number in numbers.items())
+        self.seen = seen
 
 
 @settings(max_examples=50, deadline=None)

@@ -22,7 +22,7 @@ def zone(tenant, **fields):
     return ZoneConfig(name=tenant, tenant=tenant, generation=1, **fields)
 
 
-def test_a_zone_without_traffic_preempts_nobody(driver, clock):
+def test_a_zone_without_traffic_preempts_no_request(driver, clock):
     driver.declare(zone("burst"))
     running = [driver.send("burst", prompt(12), max_tokens=48) for _ in range(6)]
     driver.step()

@@ -194,7 +194,7 @@ def test_a_request_comes_back_to_its_place_among_those_of_its_user(config):
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_places_stay_when_a_zone_begins_or_ceases_to_tell_users_apart(config, begins):
+def test_places_stay_when_a_zone_begins_or_ceases_to_separate_users(config, begins):
     driver = one_at_a_time(config)
     fair = zone("acme", fairness=BY_USER)
     driver.declare(zone("acme") if begins else fair)
@@ -307,7 +307,7 @@ def test_the_end_of_an_aborted_requests_compilation_is_not_that_of_a_later_reque
     assert list(scheduler.waiting) == [second]
 
 
-def test_a_step_takes_back_a_bounded_number_of_requests(config):
+def test_a_step_preempts_a_bounded_number_of_requests(config):
     driver = one_at_a_time(config)
     driver.send("acme", prompt(1), max_tokens=50)
     requests = compiling(driver, MOST_AT_ONCE + 5, "acme")
@@ -419,7 +419,7 @@ class Asked:
 
 @settings(max_examples=100)
 @given(st.data())
-def test_a_queue_by_arrival_yields_in_the_order_of_arrival_whoever_left_and_came_back(data):
+def test_a_queue_by_arrival_yields_in_the_order_of_arrival_even_after_requests_left_and_came_back(data):
     queue = PlacedQueue(SchedulingPolicy.FCFS)
     outside, waiting = [], []
     for number in range(30):

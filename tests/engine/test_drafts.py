@@ -103,15 +103,15 @@ def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts,
     ids=["slots", "states"],
 )
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
-def test_nobody_yields_for_drafts_beyond_the_models_length(config, kinds, method, longest, ahead):
+def test_no_request_yields_for_drafts_beyond_the_models_length(config, kinds, method, longest, ahead):
     """vLLM computes none of them."""
     config = with_longest(with_flags(with_drafts(config, *method), async_scheduling=ahead > 0), longest)
-    check_that_nobody_yields(config, kinds, ahead, (longest - 10, 53), max_tokens=10)
+    check_that_no_zone_yields(config, kinds, ahead, (longest - 10, 53), max_tokens=10)
 
 
-def test_nobody_yields_for_a_block_that_its_own_state_is_about_to_leave(config):
+def test_no_request_yields_for_a_block_that_its_own_state_is_about_to_leave(config):
     config = with_longest(with_flags(with_drafts(config, "eagle", 3), async_scheduling=False), 96)
-    check_that_nobody_yields(config, ("full", "mamba align"), 0, (90, 42), max_tokens=6)
+    check_that_no_zone_yields(config, ("full", "mamba align"), 0, (90, 42), max_tokens=6)
 
 
 def with_longest(config, longest):
@@ -121,7 +121,7 @@ def with_longest(config, longest):
     return config
 
 
-def check_that_nobody_yields(config, kinds, ahead, prompts, max_tokens):
+def check_that_no_zone_yields(config, kinds, ahead, prompts, max_tokens):
     """Requests end undisturbed in a pool with exactly the blocks that they use."""
     used = [100]
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
 )
 @settings(deadline=None)
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
-def test_what_is_foreseen_of_a_step_is_what_it_takes(new_engine, method, sent, chances):
+def test_predicted_needs_of_a_step_are_what_it_takes(new_engine, method, sent, chances):
     numbers = iter(chances * 1000)
     driver = new_engine(method, lambda most: min(most, next(numbers)))
     driver.declare(zone("acme"))
@@ -222,7 +222,7 @@ def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_wai
 
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
 @pytest.mark.parametrize("method", [("ngram", 15), ("eagle", 15)])
-def test_nobody_loses_blocks_for_drafts_that_a_step_has_no_tokens_for(config, method):
+def test_no_zone_loses_blocks_for_drafts_that_a_step_has_no_tokens_for(config, method):
     """As many blocks as were used when there were plenty are enough."""
     config = with_flags(config, max_num_batched_tokens=64, max_num_seqs=8)
 
@@ -259,7 +259,7 @@ def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
         # The share of a step ends with a block.
         (("full", "mamba align"), 40, [65, 33]),
     ],
-    ids=["alone", "beside another zone"],
+    ids=["alone", "with another zone"],
 )
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
 def test_a_prompt_whose_end_is_just_behind_a_state_goes_on(config, kinds, step_tokens, lengths, ahead):

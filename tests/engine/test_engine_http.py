@@ -151,7 +151,7 @@ def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
 def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
     engine.declare(zone("acme"))
     with pytest.raises(openai.AuthenticationError):
-        cached_tokens(engine.client("nobody"), "hello")
+        cached_tokens(engine.client("unknown"), "hello")
     with pytest.raises(openai.PermissionDeniedError, match="stranger"):
         cached_tokens(engine.client("stranger"), "hello")
 
@@ -202,7 +202,7 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, stream):
+def test_a_client_of_a_zone_with_a_full_queue_learns_when_to_come_again(engine, stream):
     engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
     # They arrive faster than the steps that have to compute them.
     body = {"model": "tiny", "prompt": [new_prompt(60) for _ in range(30)], "max_tokens": 1, "stream": stream}
@@ -288,7 +288,7 @@ def test_a_form_that_is_no_grammar_is_refused_before_a_stream_begins(engine, pat
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
 
 
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "beside load"])
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "under load"])
 def test_what_is_refused_is_never_answered_whatever_form_it_asks_for(engine, is_busy):
     engine.declare(zone("acme", limit=4), zone("burst"))
     body = {
@@ -413,7 +413,7 @@ def test_log_probabilities_of_prompts_are_bounded_for_all_prompts_of_a_body(engi
     assert len(reported[1]) > 1
 
 
-def test_an_answer_whose_length_the_route_was_not_told_ends_before_its_log_probabilities_are_too_many(engine):
+def test_an_answer_whose_length_the_route_does_not_read_ends_before_its_log_probabilities_are_too_many(engine):
     engine.declare(zone("acme"))
     asked = {
         "model": "tiny",

@@ -94,7 +94,7 @@ def test_no_request_by_the_servers_own_description_is_taken_for_another_tenants(
         ("vllm_xargs", {"a": "\ud800"}),
     ],
 )
-def test_what_vllm_does_not_foresee_is_the_clients_mistake_and_named(
+def test_what_vllm_does_not_anticipate_is_the_clients_mistake_and_named(
     attacked: Attacked, path: str, field: str, value: object
 ):
     asked = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "model": "tiny", "max_tokens": 1}

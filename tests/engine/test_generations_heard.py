@@ -39,7 +39,7 @@ def asked(recorder, serve):
     asyncio.run(recorded(app, recorder, "acme", None, bytes(32))({}, None, None))
 
 
-def test_a_generation_that_nobody_iterates_holds_nothing_back(recorder, tmp_path):
+def test_a_generation_that_is_not_iterated_holds_nothing_back(recorder, tmp_path):
     async def serve(generate):
         generate(5)
         await generate(6).aclose()

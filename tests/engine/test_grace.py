@@ -84,7 +84,7 @@ def test_a_lender_that_wants_its_blocks_waits_for_no_grace(driver, clock):
     assert driver.finished[wanted.request_id] == "length"
 
 
-def test_nothing_is_taken_back_for_what_a_config_has_covered_since(driver, clock):
+def test_nothing_is_reclaimed_for_what_a_config_has_covered_since(driver, clock):
     clock.seconds += MAX_LOAN + GRACE
     driver.scheduler.let_time_pass()
     assert driver.zone("burst").overdue > 0

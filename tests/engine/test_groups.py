@@ -49,7 +49,7 @@ def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
 
 
 def goes(kinds, drafting) -> bool:
-    """Whether vLLM drafts this way for layers of these kinds."""
+    """Whether vLLM drafts this way for the kinds of layers."""
     return "chunks" not in kinds or drafting is None or drafting[0] != "eagle"
 
 
@@ -144,7 +144,7 @@ class Asked:
     chances=st.lists(st.integers(0, 20), min_size=1),
 )
 @settings(deadline=None)
-def test_what_is_foreseen_is_what_vllm_takes(new_engine, kinds, drafting, sent, chances):
+def test_predicted_needs_are_what_vllm_takes(new_engine, kinds, drafting, sent, chances):
     """Exact for a running request; on admission at least as much, for the whole prompt. A query changes nothing."""
     assume(goes(kinds, drafting))
     numbers = iter(chances * 1000)
@@ -168,7 +168,7 @@ def test_what_is_foreseen_is_what_vllm_takes(new_engine, kinds, drafting, sent, 
 
 
 @pytest.mark.parametrize("kinds", SEVERAL, **ids)
-def test_a_prompt_can_go_on_by_as_many_tokens_as_so_many_blocks_have_slots_for(config, kinds):
+def test_a_prompt_can_go_on_by_as_many_tokens_as_its_blocks_have_slots_for(config, kinds):
     driver = engine(with_flags(config, max_num_batched_tokens=72), kinds)
     driver.declare(zone("acme"))
     request = driver.send("acme", prompt(10))
@@ -228,7 +228,7 @@ def test_a_request_is_bounded_by_what_its_zone_may_hold_in_all_groups(config, ki
 
 @pytest.mark.parametrize("kinds", CACHING, **ids)
 @pytest.mark.shows("several kinds of layers")
-def test_what_one_tenant_cached_is_found_by_it_in_all_groups_and_by_nobody_else(config, kinds):
+def test_what_one_tenant_cached_is_found_by_it_in_all_groups_and_by_no_other(config, kinds):
     driver = engine(config, kinds)
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(12, seed=1))

@@ -84,7 +84,7 @@ def test_a_foreign_block_for_a_request_that_grows(driver, foreign):
     assert_only_it_was_failed(driver, request, foreign)
 
 
-def test_a_foreign_block_beside_what_a_load_took_for_later_loses_nothing(driver, foreign):
+def test_a_foreign_block_next_to_what_a_load_took_for_later_loses_nothing(driver, foreign):
     pool, zone = driver.scheduler.block_pool, driver.zone("burst")
     with pool.acting_for(zone):
         taken = pool.get_new_blocks(1)
@@ -123,7 +123,7 @@ def test_one_that_is_caught_with_its_last_token_in_flight_ends_with_an_error_all
         driver.update(*in_flight.pop(0))
     driver.run()
     assert driver.finished[request.request_id] == "error"
-    assert len(request.output_token_ids) == 1, "what was computed over the foreign block is told nobody"
+    assert len(request.output_token_ids) == 1, "no client gets what was computed over the foreign block"
     assert driver.scheduler.get_num_unfinished_requests() == 0
 
 

@@ -111,6 +111,6 @@ def test_of_a_hubs_cache_the_commit_is_the_revision(tmp_path):
     assert weights_revision(SimpleNamespace(model=str(snapshot))) == "commit " + "a" * 40
 
 
-def test_a_name_that_was_resolved_to_a_commit_tells_it():
+def test_a_name_that_was_resolved_to_a_commit_shows_it():
     model = SimpleNamespace(model="org/model", revision="main", hf_config=SimpleNamespace(_commit_hash="b" * 40))
     assert weights_revision(model) == "commit " + "b" * 40

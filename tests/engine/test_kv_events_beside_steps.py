@@ -144,7 +144,7 @@ def test_what_a_step_in_flight_computes_is_not_published_before_it_is_computed(d
     driver.update(*steps.popleft())
 
 
-def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the_steps(driver, published):
+def test_a_follower_of_the_events_knows_the_blocks_whatever_happens_between_steps(driver, published):
     draw = random.Random(7)
     driver.declare(*(zone(f"tenant-{number}", idle=GONE_AT_ONCE) for number in range(5)))
     is_over = threading.Event()
@@ -153,8 +153,8 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
         while not is_over.is_set():
             driver.scheduler.let_time_pass()
 
-    beside = threading.Thread(target=keep_house, daemon=True)
-    beside.start()
+    housekeeper = threading.Thread(target=keep_house, daemon=True)
+    housekeeper.start()
     steps = deque()
     try:
         for _ in range(400):
@@ -169,13 +169,13 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
         driver.run()
     finally:
         is_over.set()
-        beside.join()
+        housekeeper.join()
     assert published.blocks() == cached(driver)
     driver.scheduler.let_time_pass()
     assert published.blocks() == set()
 
 
-def test_what_a_waiting_request_would_find_is_told_when_it_is_admitted(driver, published):
+def test_what_a_waiting_request_would_find_is_reported_when_it_is_admitted(driver, published):
     """A request may ask for its hits to be reported, too; it is looked at more often than admitted."""
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(10, seed=1))

@@ -343,7 +343,7 @@ def test_entitled_zones_have_room_in_the_encoder_in_turn(make):
         assert {"acme", "burst", "calm"} == set(turns[begin : begin + 5]), turns
 
 
-def test_an_engine_without_media_has_nobody_wait_for_the_encoder(make):
+def test_an_engine_without_media_has_no_request_wait_for_the_encoder(make):
     driver = make()
     driver.declare(zone("acme", reserved="50%"), zone("burst"))
     room = driver.scheduler._arbiter.encoder

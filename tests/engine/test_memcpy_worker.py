@@ -64,7 +64,7 @@ def test_a_load_may_begin_in_the_midst_of_a_chunk(caches):
     assert not caches.tensors[0].tensor[:9].any()
 
 
-def test_each_transfer_is_told_once_with_its_bytes(caches):
+def test_each_transfer_is_reported_once_with_its_bytes(caches):
     worker = worker_of(caches, 1, chunk_count=4)
     worker.submit_store(7, blocks([0, 1], [2]), CPULoadStoreSpec([0, 1, 2]))
     worker.wait({7})

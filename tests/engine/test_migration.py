@@ -141,7 +141,7 @@ def test_who_stops_it_goes_on_from_there_later(alone, manager):  # noqa: F811
     assert move(first, "hand-down").moved == 5
 
 
-def test_what_nobody_asks_about_stops(alone):
+def test_a_migration_that_is_not_polled_stops(alone):
     first, _ = alone(prompt(6))
     migration = first.scheduler.connector.scheduler.migration
     order(first, "hand-down", bytes_per_second=SLOW)
@@ -341,8 +341,8 @@ def test_one_zone_is_moved_at_a_time(alone):
     order(first, "hand-down", bytes_per_second=SLOW)
     with pytest.raises(MigrationError, match="the zone of tenant acme is being moved"):
         order(first, "hand-down", tenant="burst")
-    with pytest.raises(MigrationError, match="tenant nobody has no zone"):
-        order(first, "look", tenant="nobody")
+    with pytest.raises(MigrationError, match="tenant unknown has no zone"):
+        order(first, "look", tenant="unknown")
     order(first, "hand-down")
     wait(first, lambda: report(first).state == "Done")
     assert report(first).moved == 6

@@ -133,7 +133,7 @@ def test_an_engine_that_ends_moves_nothing_any_more_and_says_so(engine, core, ma
         hand_down(engine)
         await_that(lambda: core.has_work(), "it is at work")
         core.shut_down()
-        await_that(lambda: state(engine) == "Stopped", "it is told")
+        await_that(lambda: state(engine) == "Stopped", "the migration is stopped")
     assert engine.served.migration.report("acme", with_prompts=False).problem == "this engine shuts down"
     with pytest.raises(MigrationError, match="this engine shuts down"):
         hand_down(engine)

@@ -201,7 +201,7 @@ async def test_a_long_tool_call_of_a_slow_parser_is_streamed_whole():
     assert json.loads("".join(arguments)) == {"what": PROSE * 700}
 
 
-async def test_what_nothing_interrupts_is_killed_and_costs_nobody_else_anything(refusals):
+async def test_what_nothing_interrupts_is_killed_and_costs_no_other_request_anything(refusals):
     ended = asyncio.create_task(say("endless"))
     others = await asyncio.gather(*(say(LONG) for _ in range(3)))
     assert [found for found, _ in others] == [(False, LONG, TOKENS)] * 3

@@ -51,7 +51,7 @@ def test_nothing_is_evicted_for_a_request_that_the_pause_holds_back(config):
 
 
 @pytest.mark.shows("pause and resume")
-def test_nobody_yields_while_all_is_paused(config):
+def test_no_request_yields_while_all_is_paused(config):
     """A client that leaves makes the engine step; nothing is computed in it."""
     driver = Driver(make_scheduler(config, 20))
     driver.declare(zone("acme"), zone("burst"))

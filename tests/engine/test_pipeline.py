@@ -25,7 +25,7 @@ def driver(tmp_path, monkeypatch):
 
 
 @pytest.mark.shows("pipeline parallelism (`-pp`)")
-def test_a_request_whose_token_is_under_way_sits_out_and_asks_for_no_block(driver):
+def test_a_request_whose_token_is_in_flight_is_skipped_and_asks_for_no_block(driver):
     request = driver.send("acme", prompt(1)[:BLOCK_TOKENS], max_tokens=20)
     others = [driver.send("burst", prompt(2), max_tokens=20) for _ in range(2)]
     engine = driver.scheduler._arbiter._engine
@@ -39,7 +39,7 @@ def test_a_request_whose_token_is_under_way_sits_out_and_asks_for_no_block(drive
         if len(in_flight) > STAGES:
             driver.update(*in_flight.pop(0))
     assert scheduled == [True, False, False, False] * 2
-    assert [step for step, is_asking in enumerate(asked) if is_asking] == [STAGES], "in no step in which it sits out"
+    assert [step for step, is_asking in enumerate(asked) if is_asking] == [STAGES], "in no step in which it is skipped"
     assert all(each.num_preemptions == 0 for each in others)
 
 

@@ -33,7 +33,7 @@ def starting(request):
 @pytest.fixture(scope="module")
 def numbers(starting):
     """The numbers of a text before any zone was declared, as in stock vLLM."""
-    return embed(starting.await_health(), "nobody", text("the same"))
+    return embed(starting.await_health(), "unknown", text("the same"))
 
 
 @pytest.fixture(scope="module")

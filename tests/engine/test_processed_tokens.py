@@ -123,7 +123,7 @@ def test_drafts_that_are_wrong_are_rejected_and_not_computed_again(config, right
 @pytest.mark.parametrize("drafts", [None, ("eagle", 3)], ids=["without drafts", "with drafts"])
 @pytest.mark.parametrize("steps_in_flight", [1, 2, 3])
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
-def test_steps_in_flight_are_counted_whoever_is_preempted_or_goes_meanwhile(config, drafts, steps_in_flight):
+def test_steps_in_flight_are_counted_through_preemptions_and_departures(config, drafts, steps_in_flight):
     if drafts is not None:
         config = with_drafts(config, *drafts)
     driver = Driver(make_scheduler(with_flags(config, async_scheduling=True), 60))

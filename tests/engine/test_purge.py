@@ -60,7 +60,7 @@ def receipt(driver):
     return {each.tenant: each for each in report.zones}["acme"].purge
 
 
-def test_what_is_cached_goes_and_nobody_elses(driver):
+def test_what_is_cached_goes_and_only_that_of_the_zone(driver):
     for tenant in ("acme", "burst"):
         driver.ask(tenant, prompt(10, seed=3))
     purge(driver, "one")
@@ -72,7 +72,7 @@ def test_what_is_cached_goes_and_nobody_elses(driver):
     assert found(driver, prompt(10, seed=3), "burst") > 0
 
 
-def test_what_a_request_uses_is_found_by_nobody_and_free_once_it_is_let_go(driver):
+def test_what_a_request_uses_is_found_by_no_other_and_free_once_it_is_let_go(driver):
     driver.ask("acme", prompt(5, seed=1))
     request = begin(driver, prompt(10, seed=2), max_tokens=40)
     purge(driver, "one")
@@ -162,7 +162,7 @@ def test_a_paused_engine_forgets(driver):
     assert hashed(driver) == []
 
 
-def test_each_block_is_told_to_be_gone(driver):
+def test_each_block_is_reported_as_gone(driver):
     driver.ask("acme", prompt(10, seed=3))
     begin(driver, prompt(10, seed=2), max_tokens=40)
     driver.scheduler.kv_cache_manager.take_events()

@@ -65,13 +65,13 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
             "--manager-url", manager.url, "--manager-token-file", str(token), "--manager-budget", "2",
         ]  # fmt: skip
 
-    def start(rank: int, beside: StartingEngine | None = None) -> StartingEngine:
+    def start(rank: int, partner: StartingEngine | None = None) -> StartingEngine:
         folders = [str(folder), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         variables = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
-        return StartingEngine(lambda *_: of_rank(rank), beside, qwen3_moe, **variables)
+        return StartingEngine(lambda *_: of_rank(rank), partner, qwen3_moe, **variables)
 
     # Neither is healthy before the other is there.
-    starting = [first := start(0), start(1, beside=first)]
+    starting = [first := start(0), start(1, partner=first)]
     for each in starting:
         each.engine.add_keys("acme", "burst")
     try:
@@ -111,7 +111,7 @@ def ask(engine: RealEngine, tenant: str, text: str, tokens: int = 8) -> tuple[st
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
 
-def test_before_any_config_each_rank_answers_whoever_has_a_key(both: Ranks):
+def test_before_any_config_each_rank_answers_each_caller_with_a_key(both: Ranks):
     assert [engine.report().config.applied_hash for engine in both] == [None, None]
     assert len({ask(engine, "acme", prompt("early", 2)) for engine in both}) == 1
 
@@ -138,7 +138,7 @@ def test_on_each_rank_a_reservation_outlasts_floods_of_both(ranks: Ranks):
 
 
 @pytest.mark.shows("data parallelism with an external balancer")
-def test_a_rank_whose_zone_holds_a_request_back_keeps_nobody_on_the_other_waiting(ranks: Ranks):
+def test_a_rank_whose_zone_holds_a_request_back_keeps_no_request_on_the_other_waiting(ranks: Ranks):
     first, second = ranks
     first.declare(zone("acme", limit=PROMPT_BLOCKS + 8), zone("burst"))
     with ThreadPoolExecutor(2) as askers:
@@ -148,7 +148,7 @@ def test_a_rank_whose_zone_holds_a_request_back_keeps_nobody_on_the_other_waitin
         while first.zone("acme").waiting_requests == 1:
             ask(second, "acme", prompt(f"short {answered}", 2))
             answered += 1
-        assert answered, "beside who waits"
+        assert answered, "while others wait"
         assert [len(each.result(60)[0]) > 0 for each in long] == [True, True]
     assert ask(second, "burst", prompt("after", 2))[1] == 0
 
@@ -180,7 +180,7 @@ def _is_well(engine: RealEngine) -> bool:
 
 
 @pytest.mark.shows("data parallelism with an external balancer")
-def test_a_cache_moves_between_ranks_of_which_none_has_a_request(ranks: Ranks, manager: CacheManagerProcess):
+def test_a_cache_moves_between_ranks_without_requests(ranks: Ranks, manager: CacheManagerProcess):
     first, second = ranks
     blocks, text = CHUNKS - 4, prompt("moving", CHUNKS - 4)
     for engine in ranks:
@@ -203,7 +203,7 @@ def test_a_rank_that_refuses_all_that_it_is_asked_keeps_the_other_from_nothing(r
     for number in range(5):
         with pytest.raises(openai.BadRequestError, match="limit"):
             ask(first, "acme", prompt(f"too long {number}", 4))
-    assert ask(second, "acme", prompt("beside it", 4))[1] == 0
+    assert ask(second, "acme", prompt("next to it", 4))[1] == 0
     assert ask(first, "burst", prompt("after it", 4))[1] == 0
 
 

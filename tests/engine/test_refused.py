@@ -71,7 +71,7 @@ def test_a_grammar_that_becomes_ready_later_does_not_bring_it_back(driver, tenan
 
 
 @refused
-def test_a_grammar_that_nobody_waits_for_is_not_compiled(driver, tenant, blocks):
+def test_a_grammar_without_a_waiting_request_is_not_compiled(driver, tenant, blocks):
     grammar = Future()
     driver.send(tenant, prompt(blocks), grammar=grammar)
     assert grammar.cancelled()
@@ -139,7 +139,7 @@ def test_its_client_hears_why_with_a_status_of_its_own(driver, tenant, blocks, s
     reported = refusal(driver, request)
     assert reported.status == status
     assert message in reported.message
-    assert not caplog.records, "a client's mistake is no news for whoever runs the server"
+    assert not caplog.records, "a client's mistake is not logged on the server"
 
 
 def test_an_error_of_the_engine_stays_one(driver):
@@ -181,7 +181,7 @@ def test_what_its_zones_queue_has_no_room_for_is_refused_with_a_time(driver):
     beyond, of_another = driver.send("acme", prompt(1), grammar=compiled()), driver.send("gold", prompt(1))
     assert_waits(driver, 2, 2 * tokens)
     scheduled = driver.step()
-    assert of_another.request_id in scheduled, "nobody else's queue is full"
+    assert of_another.request_id in scheduled, "no other zone's queue is full"
     assert beyond.request_id not in scheduled
     reported = refusal(driver, beyond)
     assert reported.status == 429
@@ -208,7 +208,7 @@ def test_a_queue_is_bounded_in_tokens_and_a_client_that_goes_away_makes_room(dri
     assert refusal(driver, beyond).status == 429
 
 
-def test_who_was_preempted_has_had_its_turn_and_takes_nobodys_place(driver):
+def test_a_preempted_request_has_had_its_turn_and_takes_no_others_place(driver):
     driver.declare(zone("acme", queue=Queue(requests=1)))
     preempted = driver.send("acme", prompt(2), max_tokens=9)
     driver.step()

@@ -148,7 +148,7 @@ def test_each_failure_waits_longer_for_the_next_try(loading, tmp_path, defect, m
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
 
 
-def test_it_is_logged_and_told_once_and_again_if_the_error_is_another(
+def test_it_is_logged_and_reported_once_and_again_if_the_error_is_another(
     loading, tmp_path, defect, at_once, refused, caplog
 ):
     write(tmp_path, 1, zone("acme"))

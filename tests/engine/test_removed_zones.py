@@ -222,7 +222,7 @@ def is_of_removed_zone(each):
 
 
 def attributes_above(root, wanted):
-    """For each of these objects, by id, the last attribute on the shortest path to it from one of our objects."""
+    """For each wanted object, by id, the last attribute on the shortest path to it from one of our objects."""
     seen, front, missing = {id(root)}, deque([(root, "")]), set(wanted)
     while front and missing:
         each, attribute = front.popleft()

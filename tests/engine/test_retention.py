@@ -45,7 +45,7 @@ def test_what_was_not_used_for_the_ttl_is_not_found_any_more(clock: Clock, drive
     assert found(driver, "burst", prompt(10, seed=3)) > 0
 
 
-def test_nothing_of_a_zone_that_stores_nothing_is_indexed_told_or_found(driver):
+def test_nothing_of_a_zone_that_stores_nothing_is_indexed_reported_or_found(driver):
     driver.declare(zone("acme", retention=NO_STORE))
     for _ in range(3):
         assert found(driver, "acme", prompt(10, seed=3), max_tokens=40) == 0

@@ -48,7 +48,7 @@ def test_a_tenant_at_its_own_limit_takes_no_step_from_others(config):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nobody_yields_while_everybody_can_have_its_blocks(config, seed):
+def test_no_request_yields_while_each_can_have_its_blocks(config, seed):
     driver = Driver(make_scheduler(config, 100))
     driver.declare(zone("acme"))
     choose = random.Random(seed)
@@ -87,7 +87,7 @@ def test_a_request_admitted_for_its_first_chunk_gets_to_its_end(config, prompt_l
     assert computed <= 2 * request.num_tokens
 
 
-def test_nobody_yields_to_a_request_whose_last_token_is_on_its_way(config):
+def test_no_request_yields_to_one_whose_last_token_is_on_its_way(config):
     """The next token would begin a block; with two steps in flight, it is not yet known that no token follows."""
     flags = {"async_scheduling": True}
     driver = Driver(make_scheduler(with_flags(config, **flags), 40))

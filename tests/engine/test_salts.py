@@ -78,7 +78,7 @@ def test_another_tenants_salt_finds_and_leaves_nothing_there(config):
     assert driver.cached_tokens(driver.ask("acme", PROMPT)) == BLOCKS * BLOCK_TOKENS
 
 
-def test_whoever_knows_a_salt_can_not_seal_it_for_himself(config):
+def test_knowing_a_salt_does_not_allow_sealing_it(config):
     """The seal binds tenant and salt together: acme's salt under burst's seal is refused."""
     driver = engine(config)
     of_burst = json.loads(bind(b"{}", {}, SEAL_KEY, SALT_KEY, "burst"))["vllm_xargs"]["tenantzone_seal"]

@@ -125,7 +125,7 @@ def test_a_zone_past_its_limit_turns_over_its_own_cache(driver):
     assert driver.cached_tokens(driver.ask("burst", prompt(12, seed=2))) == 12 * BLOCK_TOKENS
 
 
-def test_a_tenant_at_its_limit_delays_nobody_else(driver):
+def test_a_tenant_at_its_limit_delays_no_other(driver):
     driver.declare(zone("acme"), zone("burst", limit=20))
     for _ in range(4):
         driver.send("burst", prompt(15), max_tokens=20)
@@ -188,7 +188,7 @@ def test_a_request_that_is_not_bound_is_finished_with_an_error(driver, tenant):
         pytest.param(seal(b"other key".ljust(32), "acme", tenant_salt(SALT_KEY, "acme")), id="with another key"),
         pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "burst")), id="for another salt"),
         pytest.param(seal(SEAL_KEY, "acme", tenant_salt(SALT_KEY, "acme"), now=0), id="long ago"),
-        pytest.param("acme", id="by nobody"),
+        pytest.param("acme", id="not sealed"),
     ],
 )
 def test_a_request_that_was_not_sealed_for_it_is_finished_with_an_error(driver, sealed):

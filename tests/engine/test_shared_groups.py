@@ -86,7 +86,7 @@ class TestWhatIsFound:
         request = second.ask("acme", tokens)
         assert second.cached_tokens(request) == blocks * BLOCK_TOKENS
         assert second.worker.loaded == chunks_of(blocks, kinds)
-        assert len(objects(manager)) == chunks_of(blocks, kinds), "what is there is not stored again"
+        assert len(objects(manager)) == chunks_of(blocks, kinds), "stored chunks are not stored again"
         assert second.cached_tokens(second.ask("burst", tokens)) == 0
 
     def test_what_is_asked_again_and_again_is_offered_to_storages_once(self, engines, manager):  # noqa: F811
@@ -128,7 +128,7 @@ class TestWhatIsFound:
         first.ask("acme", tokens)
         assert second.cached_tokens(second.ask("acme", tokens)) == 7 * BLOCK_TOKENS
 
-    def test_what_a_purge_names_is_loaded_by_nobody(self, engines):
+    def test_what_a_purge_names_is_never_loaded(self, engines):
         first, second = engines()
         tokens = prompt(6)
         first.ask("acme", tokens)
@@ -192,7 +192,7 @@ class TestWhereThereIsNoRoom:
         assert second.cached_tokens(second.ask("acme", fits)) == 8 * BLOCK_TOKENS
         assert second.cached_tokens(second.ask("acme", long)) == 0
 
-    def test_a_hit_of_which_an_object_is_gone_is_computed_and_stored_anew(self, engines, manager):  # noqa: F811
+    def test_a_hit_with_an_object_that_is_gone_is_computed_and_stored_anew(self, engines, manager):  # noqa: F811
         first, second = engines()
         tokens = prompt(8)
         first.ask("acme", tokens)
@@ -261,7 +261,7 @@ class TestWhoWaits:
         (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))
         check_that_it_is_computed_after_its_budget(engine, manager)
 
-    def test_a_zone_that_is_moved_is_told_why_not(self, engines):
+    def test_an_order_to_move_a_zone_is_refused_with_the_reason(self, engines):
         (engine,) = engines(1)
         order = MigrationOrder(order="hand-down", tenant="acme", bytes_per_second=1)
         with pytest.raises(MigrationError, match="several groups of KV caches"):

@@ -34,7 +34,7 @@ def test_a_prompt_that_one_engine_computed_another_one_loads(engines):
     assert second.worker.loaded == loaded
 
 
-def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):  # noqa: F811 - the fixture
+def test_a_caller_that_waits_for_an_answer_holds_up_no_other(engines, manager):  # noqa: F811 - the fixture
     (engine,) = engines(1)
     manager.pause()
     waiting = engine.send("acme", prompt(6))
@@ -44,7 +44,7 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):  # noqa: F81
         assert time.monotonic() < until
         engine.step()
     assert waiting.request_id in engine.scheduler.requests, "its question has twenty seconds"
-    assert engine.scheduler.tiers.is_looking_up(waiting), "whoever plans a step passes over it"
+    assert engine.scheduler.tiers.is_looking_up(waiting), "a step's plan passes over it"
     manager.resume()
     engine.rest()
 
@@ -71,7 +71,7 @@ def test_a_conversation_that_began_without_the_manager_is_stored_when_it_goes_on
     assert second.worker.loaded >= 9
 
 
-def test_what_a_purge_names_is_loaded_by_nobody(engines):
+def test_what_a_purge_names_is_never_loaded(engines):
     first, second = engines()
     tokens = prompt(6)
     first.ask("acme", tokens)

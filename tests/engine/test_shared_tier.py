@@ -147,7 +147,7 @@ def test_who_has_no_zone_stores_and_finds_nothing(vllm, known):
     assert engine.load(engine.request(stranger, keys), keys[0]) is None
 
 
-def test_what_may_be_wrong_is_kept_by_nobody(vllm):
+def test_what_may_be_wrong_is_never_kept(vllm):
     acme, keys = tenant(), prompt("a", 3)
     engine = vllm(declare(acme))
     request = engine.request(acme, keys)

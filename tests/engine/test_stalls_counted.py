@@ -107,7 +107,7 @@ def test_a_zone_below_its_reservation_is_stalled_although_steps_do_not_get_to_it
     assert stalled(driver) == {"in_use": pytest.approx(2.0)}
 
 
-def test_a_paused_engine_stalls_nobody(driver, clock):
+def test_a_paused_engine_stalls_no_caller(driver, clock):
     driver.declare(zone("acme", limit=20))
     driver.send("acme", prompt(15), max_tokens=80)
     driver.send("acme", prompt(10))

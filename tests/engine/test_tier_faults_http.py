@@ -215,7 +215,7 @@ def test_a_folder_that_takes_no_files_is_named_and_left_alone(tiered, kept, root
     problem = refuses_writes(tiered, "no file can be made")
     assert "writes fail" in problem
     assert "Not a directory" in problem
-    assert again(tiered, "no file can be made: what is there", text, answer)[0] == WHOLE
+    assert again(tiered, "no file can be made: stored chunks", text, answer)[0] == WHOLE
     incoming.unlink()
     (root / "aside").rename(incoming)
     tiered.wait(lambda: recovers(tiered), "it is written again", 60)
@@ -244,7 +244,7 @@ def test_a_disk_that_is_read_only_is_named_and_left_alone_and_read(tiered, kept,
     with mounted("-t", "tmpfs", "-o", "ro", "tmpfs", at=root / "incoming"):
         problem = refuses_writes(tiered, "the disk is read-only")
         assert "Read-only file system" in problem
-        assert again(tiered, "the disk is read-only: what is there", text, answer)[0] == WHOLE
+        assert again(tiered, "the disk is read-only: stored chunks", text, answer)[0] == WHOLE
     tiered.wait(lambda: recovers(tiered), "it is written again", 60)
 
 

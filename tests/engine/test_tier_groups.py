@@ -117,7 +117,7 @@ class TestWhatIsFound:
         other = engine.ask("burst", engine.stored("acme", 8))
         assert (engine.cached_tokens(other), engine.worker.loaded) == (0, 0)
 
-    def test_nothing_of_answers_is_kept_which_nobody_would_find(self, start):
+    def test_nothing_of_answers_is_kept_that_no_request_would_find(self, start):
         engine = start()
         engine.declare(declare("acme", offload="All"))
         engine.ask("acme", prompt(3), max_tokens=4 * BLOCK_TOKENS)
@@ -129,7 +129,7 @@ class TestWhatIsFound:
         engine.ask("acme", prompt(8))
         assert engine.held("acme") == 0
 
-    def test_a_load_that_takes_its_time_stops_nobody_else(self, start):
+    def test_a_load_that_takes_its_time_stops_no_other_request(self, start):
         engine = start()
         engine.declare(declare("acme"), declare("burst"))
         request = engine.loading("burst", engine.stored("burst", 8))
@@ -152,7 +152,7 @@ class TestWhatIsFound:
         for _ in range(10):
             engine.step()
         pool = engine.scheduler.block_pool
-        assert pool.available_to(engine.zone("burst")) <= 1, "no more of burst's requests have room"
+        assert pool.available_to(engine.zone("burst")) <= 1, "no further request of burst has room"
         engine.land()
         engine.step()
         engine.step()
@@ -272,7 +272,7 @@ class TestNothingOutlivesItsUse:
         engine.evict("acme")
         assert engine.cached_tokens(engine.ask("acme", tokens)) == 16 * BLOCK_TOKENS
 
-    def test_what_a_prompt_needs_is_told_once_however_many_steps_it_takes(self, start, monkeypatch):
+    def test_what_a_prompt_needs_is_reported_once_however_many_steps_it_takes(self, start, monkeypatch):
         engine = start(max_num_batched_tokens=64)
         engine.declare(declare("acme"))
         connector, reported = engine.scheduler.connector.scheduler, []

@@ -143,7 +143,7 @@ class TestWhatIsFound:
         forget_memory(engine)
         assert engine.cached_tokens(engine.ask("burst", tokens)) == 0
 
-    def test_who_waits_for_the_disk_stops_nobody_and_is_not_taken_for_a_miss(self, start):
+    def test_a_request_that_waits_for_the_disk_stops_no_other_and_is_not_taken_for_a_miss(self, start):
         engine = start()
         engine.declare(declare("acme"), declare("burst"))
         tokens = engine.stored("acme", 8)
@@ -251,7 +251,7 @@ class TestNothingOutlivesItsUse:
         forget_memory(engine)
         assert engine.cached_tokens(engine.ask("acme", oldest)) == 0
 
-    def test_a_hit_of_which_one_chunk_is_lost_goes_with_it(self, start):
+    def test_a_hit_with_one_lost_chunk_goes_with_it(self, start):
         engine = start()
         engine.declare(declare("acme"))
         engine.stored("acme", 8)
@@ -259,7 +259,7 @@ class TestNothingOutlivesItsUse:
         engine.disk.lose(zone, [key])
         assert on_disk(engine, "acme") == 0
 
-    def test_a_hit_of_which_one_chunk_can_not_be_written_is_not_kept(self, start):
+    def test_a_hit_with_one_chunk_that_can_not_be_written_is_not_kept(self, start):
         engine = start()
         engine.declare(declare("acme"))
         engine.disk._fails = lambda: True
@@ -374,7 +374,7 @@ class TestNothingOutlivesItsUse:
         assert engine.disk.tier.counts_of(engine.disk.tier.ledger.zones["acme"]).hits == chunks_of(8)
 
     @pytest.mark.parametrize("failing", [0, 5, 8, 11])
-    def test_of_a_hit_of_which_one_chunk_can_not_be_read_nothing_is_left_or_tried_again(self, start, failing):
+    def test_after_one_chunk_of_a_hit_can_not_be_read_nothing_is_left_or_tried_again(self, start, failing):
         engine = start(files=1000)
         engine.declare(declare("acme"))
         common = engine.stored("acme", 8)[: 8 * BLOCK_TOKENS]

@@ -148,7 +148,7 @@ def test_what_a_flood_drives_out_of_the_blocks_comes_back_as_it_was(engine):
     assert in_tier(engine, "acme", "cpu").hits - hits == CHUNKS
 
 
-def test_nobody_finds_what_another_tenant_stored(engine):
+def test_no_tenant_finds_what_another_stored(engine):
     ask(engine, "acme", prompt("secret"))
     assert ask(engine, "burst", prompt("secret"))[1] == 0
 

@@ -54,7 +54,7 @@ def prompt(name, length):
     return [make_offload_key(f"{name}-{number}".encode(), 0) for number in range(length)]
 
 
-def test_what_a_tenant_stored_it_finds_and_nobody_else():
+def test_what_a_tenant_stored_it_finds_and_no_other():
     tenants = Tenants(acme={}, late={})
     acme, late, keys = tenants.request("acme"), tenants.request("late"), prompt("a", 3)
     assert tenants.store(acme, keys).keys_to_store == keys

@@ -145,7 +145,7 @@ class TestWhatIsFound:
 
 
 class TestOthersGoOn:
-    def test_a_slow_load_stops_nobody_else(self, engine):
+    def test_a_slow_load_stops_no_other_request(self, engine):
         engine = engine(40, 60)
         engine.declare(declare("acme"), declare("burst"))
         request = engine.loading("burst", engine.stored("burst", 8))
@@ -176,7 +176,7 @@ class TestOthersGoOn:
         assert request.is_finished()
         assert other.is_finished()
 
-    def test_a_lookup_that_takes_its_time_stops_nobody_else(self, engine):
+    def test_a_lookup_that_takes_its_time_stops_no_other_request(self, engine):
         engine = engine(40, 10, 100)
         engine.declare(declare("acme"), declare("burst"))
         tokens = engine.stored("burst", 8)
@@ -329,7 +329,7 @@ class TestSeatsAndBlocks:
         assert (calm.status, gold.status) == (LOADING, RequestStatus.WAITING)
         engine.land()
 
-    def test_nobody_takes_the_place_of_an_adapter_whose_request_sat_out_a_step(self, engine):
+    def test_no_request_takes_the_place_of_an_adapter_whose_request_was_skipped_in_a_step(self, engine):
         """vLLM finds more adapters in a later step than there is room for, and the engine dies."""
         engine = engine(30, 60)
         engine.declare(declare("acme", limit=10), declare("burst"))
@@ -351,7 +351,7 @@ class TestSeatsAndBlocks:
         engine.worker.fastest = engine.worker.slowest = 0
         engine.run()
 
-    def test_nobody_gives_up_a_seat_for_a_request_whose_grammar_is_there_and_whose_adapter_has_no_place(self, engine):
+    def test_no_zone_gives_up_a_seat_for_a_request_whose_grammar_is_there_and_whose_adapter_has_no_place(self, engine):
         engine = engine(30, 60, max_num_seqs=2)
         engine.declare(declare("acme"), declare("gold", reserved=15))
         engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
@@ -529,7 +529,7 @@ class TestWhatMayNotBeKept:
 
 
 class TestDeferredFrees:
-    def test_nobody_yields_for_blocks_that_are_coming(self, engine):
+    def test_no_request_yields_for_blocks_that_are_coming(self, engine):
         engine = engine(24, 60, async_scheduling=True)
         assert engine.scheduler.defer_block_free
         engine.declare(declare("gold", reserved=8, after=0), declare("burst"))
@@ -568,7 +568,7 @@ class TestDeferredFrees:
 
 
 class TestZonesChange:
-    def test_loads_of_before_zones_stop_nobody_when_zones_come(self, engine):
+    def test_loads_of_before_zones_stop_no_request_when_zones_come(self, engine):
         engine = engine(20, 60)
         tokens = prompt(8)
         engine.ask(None, tokens)

@@ -84,7 +84,7 @@ def test_what_a_flood_drives_out_of_cpu_memory_comes_back_from_the_disk(tiered):
     assert in_tier(tiered, "calm", "disk").hits == hits + PROMPT_BLOCKS
 
 
-def test_nobody_finds_what_another_tenant_stored(tiered):
+def test_no_tenant_finds_what_another_stored(tiered):
     _, cached = ask(tiered, "burst", prompt("acme"))
     assert cached == 0
     text, _ = store(tiered, "calm", "of another tenant")
@@ -112,7 +112,7 @@ def test_what_is_not_to_be_stored_is_in_no_tier(tiered):
     tiered.declare(*ZONES)
 
 
-def test_what_nobody_used_for_so_long_is_gone_from_each_tier(tiered):
+def test_chunks_unused_for_a_time_are_gone_from_each_tier(tiered):
     store(tiered, "dusk", "old")
     assert in_tier(tiered, "dusk", "disk").held_bytes
     tiered.declare(*ZONES[:-1], declare("dusk", ttl=0.5))

@@ -87,7 +87,7 @@ def stored_answer(engine, tenant, text, tokens):
 
 
 def find(engine, tenant, prompts):
-    """Continues the first of these prompts that the engine queried and loaded in time.
+    """Continues the first prompt that the engine queries and loads in time.
 
     Returns:
         the prompt, the answer, and how many of its tokens were cached.
@@ -129,7 +129,7 @@ def test_what_no_storage_has_is_moved_from_one_engine_to_another_while_both_slee
     up = migrate(second, "warm-up", prompts=down.prompts)
     assert up.found >= blocks
     assert ask(second, "acme", text) == (answer, blocks * BLOCK_TOKENS)
-    assert migrate(first, "hand-down").moved == 0, "what is there is not sent again"
+    assert migrate(first, "hand-down").moved == 0, "stored chunks are not sent again"
 
 
 def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
@@ -179,7 +179,7 @@ def test_a_flood_takes_nothing_of_another_zone_s_floor_in_a_group_that_both_shar
 
     first.wait(floods_and_is_evicted, "much of what both had was evicted", seconds=120)
     assert set(TEAM.evicted(cache_manager)) == {"greedy"}, "without its floor the other would have gone first"
-    assert max(held) <= 40 * OBJECT_BYTES, "what is promised and not used nobody takes"
+    assert max(held) <= 40 * OBJECT_BYTES, "no zone takes what is promised and unused"
     _, _, cached = find(second, "steady", (text for text, _ in sessions))
     assert cached == 8 * BLOCK_TOKENS
 

@@ -38,7 +38,7 @@ def test_a_hit_in_the_midst_of_a_block_is_counted_with_its_copy(config):
     assert "limit" in str(refusal(driver, request))
 
 
-def test_who_is_denied_over_and_over_stands_in_nobodys_way(config):
+def test_a_zone_that_is_denied_over_and_over_stands_in_no_others_way(config):
     driver = Driver(make_scheduler(config, 100))
     driver.declare(zone("acme", limit=10), zone("burst"))
     # Makes it acme's turn.

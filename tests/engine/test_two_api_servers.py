@@ -81,7 +81,7 @@ def _server_of(engine: RealEngine, client: tuple[str, int]) -> int:
     for process in psutil.Process(engine.pid).children(recursive=True):
         if any(each.raddr and tuple(each.raddr) == tuple(client) for each in process.net_connections("tcp")):
             return process.pid
-    raise AssertionError(f"nobody has the connection of {client}")
+    raise AssertionError(f"no process has the connection of {client}")
 
 
 def ask(client: httpx.Client, tenant: str, prompt: str = "hello", **headers: str) -> httpx.Response:
@@ -103,7 +103,7 @@ def eventually_both(engine: RealEngine, status: int, tenant: str, **headers: str
 def test_each_frontend_knows_who_asks(engine: RealEngine):
     engine.declare(zone("acme"), zone("burst"))
     assert statuses(engine, "acme") == [200, 200]
-    assert statuses(engine, "nobody") == [401, 401]
+    assert statuses(engine, "unknown") == [401, 401]
     assert statuses(engine, "", accept="*/*") == [401, 401]
     assert statuses(engine, "stranger") == [403, 403]
     with both(engine) as clients:
@@ -178,7 +178,7 @@ def test_their_figures_are_added_up(engine: RealEngine):
             )
 
     before = refused()
-    assert statuses(engine, "nobody") == [401, 401]
+    assert statuses(engine, "unknown") == [401, 401]
     assert refused() == before + 2
 
 

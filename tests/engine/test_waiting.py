@@ -23,7 +23,7 @@ def adapter(number):
     return LoRARequest(lora_name=f"adapter-{number}", lora_int_id=number, lora_path="/nowhere")
 
 
-def test_nobody_yields_to_a_request_whose_adapter_has_no_room(config, clock):
+def test_no_request_yields_to_one_whose_adapter_has_no_room(config, clock):
     driver = Driver(make_scheduler(config, 60))
     driver.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
     driver.declare(zone("gold", reserved=40), zone("burst"), zone("calm"))

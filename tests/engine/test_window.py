@@ -43,7 +43,7 @@ def test_a_request_with_a_long_prefix_is_admitted(driver, cached, prefix, blocks
     assert driver.finished[request.request_id] == "length"
 
 
-def test_one_that_does_not_fit_yet_delays_nobody(driver):
+def test_one_that_does_not_fit_yet_delays_no_other(driver):
     head = prompt(8, seed=1, extra=0)
     driver.ask("acme", [*head, 5])
     fill_with_cache(driver, 42)

@@ -44,7 +44,7 @@ def with_tiers(config, chunks, groups=1, **more):
     return config
 
 
-FOREIGN = "memory that nobody computed"
+FOREIGN = "memory that was never computed"
 
 
 class TierWorker:
@@ -93,7 +93,7 @@ class TierWorker:
         for job_id, job in meta.load_jobs.items():
             self._begin(job_id, job, is_load=True)
         self._deferred.update(meta.store_jobs)
-        return self._tell()
+        return self._report()
 
     @property
     def is_copying(self):
@@ -167,7 +167,7 @@ class TierWorker:
         request, index, group = content
         return request.block_hashes[index] if isinstance(index, int) else (request.request_id, index), group
 
-    def _tell(self):
+    def _report(self):
         for job_id, job in list(self._under_way.items()):
             job[2] -= 1
             if job[2] < 0:

@@ -49,7 +49,7 @@ class TieredEngine(Driver):
         return tokens
 
     def loading(self, tenant, tokens, **arguments):
-        """A request whose load is in progress until the worker is told to finish it."""
+        """A request whose load is in progress until the test lets the worker finish it."""
         self.worker.slowest = self.worker.fastest = 10_000
         request = self.send(tenant, tokens, **arguments)
         self.step()

@@ -38,7 +38,7 @@ def start_manager(folder: Path) -> CacheManagerProcess:
         {"name": "test.pool", **pools, "total": {"limit": 60 * OBJECT_BYTES, "watermark": 0.9}},
         *({"name": f"test.pool.{tenant}", **pools} for tenant in OF_THEIR_OWN),
     )
-    TEAM.tell(made)
+    TEAM.send_to(made)
     return made
 
 
@@ -57,7 +57,7 @@ def start_pair(manager: CacheManagerProcess, token: Path) -> list[StartingEngine
         return [*options(address, folder), *disk]
 
     first = StartingEngine(with_disk)
-    return [first, StartingEngine(options, beside=first)]
+    return [first, StartingEngine(options, partner=first)]
 
 
 def offered(engine: RealEngine, tenant: str, tier: str, bytes_each: int) -> Counter[str]:

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from tenantzone_contract.identity import ClientCertificate, IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
 from tests.runtime.folders import project
 
-SECRET = "the-gateway-and-nobody-else"
+SECRET = "only-the-gateway-knows-this"
 ISSUER = "https://issuer.example"
 AUDIENCE = "models"
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -90,7 +90,7 @@ class Authority:
     def issue(self, name: str, *, days: float = 1, key: Any = None) -> tuple[str, str]:
         """A certificate for a DNS name that is valid for `days` days from now, and its private key, in PEM."""
         key = key or ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client")])
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
         certificate = (
             self._begun(subject, key, days).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
@@ -133,4 +133,4 @@ REFUSED = [
     ("repeated_header", BY_HEADER, {"headers": THROUGH_GATEWAY | {"x-tenant": "acme\nburst"}}),
     ("identity_unusable", UNPROVEN, {"headers": THROUGH_GATEWAY}),
 ]
-"""The reason for which each of these identities refuses a request."""
+"""The reason for which each identity refuses a request."""

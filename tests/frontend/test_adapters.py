@@ -56,7 +56,7 @@ def test_another_tenants_adapter_does_not_exist_for_a_tenant_whose_zone_lists_ot
     refused, unknown = asked({"model": "poetry"}, path), asked({"model": "nobodys"}, path)
     assert refused.status_code == unknown.status_code == 404
     assert error_of(refused)["param"] == "model"
-    assert refused.text.replace("poetry", "nobodys") == unknown.text, "whether it is there at all is not told"
+    assert refused.text.replace("poetry", "nobodys") == unknown.text, "the answer hides whether it exists"
 
 
 @pytest.mark.parametrize("path", WITH_MODEL)
@@ -94,7 +94,7 @@ def test_a_name_is_taken_letter_by_letter(asked, model):
         ("burst-key", ("sql",), [*SERVED, *LOADED]),
     ],
 )
-def test_a_tenant_is_told_of_the_models_that_it_may_use(asked, key, adapters, listed):
+def test_a_tenant_sees_the_models_that_it_may_use(asked, key, adapters, listed):
     response = asked(path="/v1/models", method="GET", key=key, adapters=adapters)
     assert response.json()["object"] == "list"
     assert [each["id"] for each in response.json()["data"]] == listed

@@ -106,7 +106,7 @@ class TestSize:
     @pytest.mark.parametrize(
         "body",
         [
-            pytest.param({"messages": messages("data:", "a" * TEXT)}, id="text beside an image"),
+            pytest.param({"messages": messages("data:", "a" * TEXT)}, id="text next to an image"),
             pytest.param({"messages": [{"role": "user", "content": "a" * TEXT}]}, id="plain content"),
             pytest.param({"tools": messages("a" * TEXT)}, id="a tool"),
             pytest.param(
@@ -300,7 +300,7 @@ class TestHeld:
             thread.join()
         self.await_held(0)
 
-    def test_a_tenant_has_so_many_requests_under_way_and_no_more(self, url, go_ahead):
+    def test_the_requests_in_flight_of_a_tenant_are_bounded(self, url, go_ahead):
         begun = [self.begin(url, "acme") for _ in range(2)]
         refused = self.ask(url, "acme")
         assert (error_of(refused)["type"], refused.headers["retry-after"]) == ("RateLimitError", "1")
@@ -320,14 +320,14 @@ class TestHeld:
         self.end(begun, go_ahead)
         assert status(2) == 200
 
-    def test_a_tenant_has_so_many_bytes_under_way_and_no_more(self, url, go_ahead):
+    def test_the_bytes_in_flight_of_a_tenant_are_bounded(self, url, go_ahead):
         begun = [self.begin(url, "acme", 60_000)]
         assert error_of(self.ask(url, "acme", 60_000))["code"] == 429
         begun.append(self.begin(url, "burst", 60_000))
         self.end(begun, go_ahead)
         assert tenant_seen(self.ask(url, "acme", 60_000)) == "acme"
 
-    def test_all_together_have_so_many_bytes_under_way_and_no_more(self, url, go_ahead):
+    def test_the_bytes_in_flight_of_all_together_are_bounded(self, url, go_ahead):
         begun = [self.begin(url, "acme", 90_000)]
         assert error_of(self.ask(url, "burst", 90_000))["type"] == "ServiceUnavailableError"
         self.end(begun, go_ahead)
@@ -413,7 +413,7 @@ class TestTurns:
         eventually(lambda: self.made._in_flight.size > before + self.SIZE)
         return thread
 
-    def test_nobody_waits_for_the_body_of_one_tenant(self, url, checked, held, go_ahead):
+    def test_no_other_tenant_waits_for_the_body_of_one(self, url, checked, held, go_ahead):
         held.add("acme")
         begun = [self.begin(url, "acme") for _ in range(5)]
         eventually(lambda: checked == ["acme"])

@@ -147,7 +147,7 @@ def test_a_head_that_comes_in_drops_gets_no_longer(url, drop):
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_body_that_nobody_reads_holds_no_connection(url):
+def test_a_body_that_is_never_read_holds_no_connection(url):
     async def deaf(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
@@ -377,10 +377,10 @@ def test_who_has_not_taken_an_answer_for_long_makes_room(monkeypatch):
     with serving(fill, loop="asyncio") as url, closing(unread(url, b"connection: close\r\n")):
         eventually(lambda: len(BoundedProtocol._unread) == 1)
 
-        def is_let_in() -> bool:
+        def is_admitted() -> bool:
             return httpx.get(f"{url}/v1/models", timeout=60).status_code == 200
 
-        eventually(is_let_in)
+        eventually(is_admitted)
         assert not BoundedProtocol._unread
 
 

@@ -120,7 +120,7 @@ def test_messages_stay_in_order_while_the_engine_begins_to_answer(folder, is_acc
     assert call(frontend(folder, app), body=PROMPT, key="acme-key").text == "data: first\n\n01234."
 
 
-def test_whoever_is_no_request_of_the_frontends_goes_on():
+def test_a_request_that_is_not_the_frontends_goes_on():
     asyncio.run(accept())
     asyncio.run(refuse(400, REFUSED))
 

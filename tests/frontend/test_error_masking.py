@@ -95,7 +95,7 @@ def test_in_the_midst_of_a_stream_too(folder, event: bytes, caplog):
     assert "KeyError" in caplog.text
 
 
-def test_anthropics_type_of_a_failure_is_told_within_a_stream(folder):
+def test_anthropics_type_of_a_failure_is_sent_within_a_stream(folder):
     event = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"KeyError: 1"}}\n\n'
     answer = call(frontend(folder, answering(200, event)), path="/v1/messages", body=PROMPT, key="acme-key")
     assert json.loads(answer.text.split("data: ")[1])["error"] == {"type": "api_error", "message": FAILED}

@@ -60,7 +60,7 @@ def test_while_the_queue_is_known_to_be_full_the_engine_is_not_asked(folder):
         assert answer.headers["retry-after"] == "7"
 
 
-def test_it_is_of_nobody_else_and_of_no_other_route(folder):
+def test_it_is_of_no_other_tenant_and_of_no_other_route(folder):
     app = frontend(folder, full_for(60.0))
     call(app, body=PROMPT, key="acme-key")
     assert tenant_seen(call(app, body=PROMPT, key="burst-key")) == "burst"
@@ -134,7 +134,7 @@ def test_what_the_engine_has_makes_room_for_the_next(folder):
         assert [each.result().status_code for each in asked] == [200, 200]
 
 
-def test_without_a_frontend_nobody_hears_of_arrivals():
+def test_without_a_frontend_arrivals_are_not_reported():
     arrive()
 
 

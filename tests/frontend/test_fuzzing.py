@@ -52,7 +52,7 @@ class TestMeter:
         asyncio.run(Owned(meter, Owner.OTHERS, "vLLM", theirs()))
         assert 0.02 <= meter.longest[0][0] < 0.1
 
-    def test_each_callback_counts_by_itself(self):
+    def test_each_callback_counts_alone(self):
         meter = Meter()
 
         async def ours() -> None:

@@ -115,7 +115,7 @@ def test_names_with_underscores_are_no_way_in(urls: tuple[str, str]):
     assert ask(urls[0], shown(), (TENANT.replace("-", "_"), "burst")).status_code == 400
 
 
-def test_past_the_gateway_nobody_is_believed(urls: tuple[str, str]):
+def test_past_the_gateway_no_header_is_believed(urls: tuple[str, str]):
     assert ask(urls[1], (TENANT, "acme")).status_code == 401
     assert ask(urls[1], shown()).status_code == 401
     assert ask(urls[1], (TENANT, "acme"), (PROOF, SECRET)).status_code == 200, "this is what the gateway says"

@@ -122,7 +122,7 @@ class TestTrustedHeader:
         refused(ask(app, THROUGH_GATEWAY | {"x-tenant": "stray"}), 403)
 
     @pytest.mark.parametrize("content", [None, "short", "", "\n", "with a space in the midst", "\xff" * 20])
-    def test_without_a_good_secret_nobody_is_served(self, tmp_path, content):
+    def test_without_a_good_secret_no_caller_is_served(self, tmp_path, content):
         files = {"secret": content} if content is not None else {}
         app = opened(tmp_path, BY_HEADER, **files)
         message = refused(ask(app, THROUGH_GATEWAY | {"x-proof": content or "x"}, key="acme-key"), 503)
@@ -137,12 +137,12 @@ class TestTrustedHeader:
         app._active_config.look()
         refused(ask(app, THROUGH_GATEWAY), 503)
 
-    def test_a_header_that_nothing_proves_is_believed_from_nobody(self, tmp_path):
+    def test_an_unproven_header_is_never_believed(self, tmp_path):
         app = opened(tmp_path, UNPROVEN, secret=SECRET)
         refused(ask(app, THROUGH_GATEWAY, key="acme-key"), 503)
 
     @pytest.mark.parametrize(
-        ("peer", "is_let_in"),
+        ("peer", "is_admitted"),
         [
             ("10.1.2.3", True),
             ("::ffff:10.1.2.3", True),
@@ -152,12 +152,12 @@ class TestTrustedHeader:
             (None, False),
         ],
     )
-    def test_networks_are_a_further_condition(self, tmp_path, peer, is_let_in):
+    def test_networks_are_a_further_condition(self, tmp_path, peer, is_admitted):
         proof = Proof(secret_header=SecretHeader(name="x-proof"))
         header = TrustedHeader(name="x-tenant", proof=proof, networks=("10.0.0.0/8",))
         app = opened(tmp_path, IdentityConfig(trusted_header=header), secret=SECRET)
         scope = {"client": ("10.1.2.3", 1), "extensions": {"tenantzone.peer": peer}}
-        assert ask(app, THROUGH_GATEWAY, more=scope).status_code == (200 if is_let_in else 401)
+        assert ask(app, THROUGH_GATEWAY, more=scope).status_code == (200 if is_admitted else 401)
         refused(ask(app, {"x-tenant": "acme"}, more=scope), 401)
 
     @pytest.mark.parametrize(("network", "status"), [("127.0.0.0/8", 200), ("10.0.0.0/8", 401)])
@@ -193,11 +193,11 @@ class TestClientCertificate:
         [
             pytest.param(None, id="none"),
             pytest.param("", id="an empty one"),
-            pytest.param(AUTHORITY.issue("tenant.example")[0], id="somebody else's"),
+            pytest.param(AUTHORITY.issue("tenant.example")[0], id="another name's"),
             pytest.param(AUTHORITY.issue("gateway.example", days=-1)[0], id="an expired one"),
             pytest.param(Authority().issue("gateway.example")[0], id="another authority's of the same name"),
             pytest.param(AUTHORITY.pem, id="the authority's own"),
-            pytest.param(of_no_version(AUTHORITY.issue("gateway.example")[0]), id="of a version that there is not"),
+            pytest.param(of_no_version(AUTHORITY.issue("gateway.example")[0]), id="of an unknown version"),
         ],
     )
     def test_any_other_certificate_is_401(self, tmp_path, certificate):
@@ -217,7 +217,7 @@ class TestClientCertificate:
     @pytest.mark.parametrize(
         "content", [None, "", "no certificate", pytest.param(of_no_version(AUTHORITY.pem), id="no version")]
     )
-    def test_without_authorities_nobody_is_served(self, tmp_path, content):
+    def test_without_authorities_no_caller_is_served(self, tmp_path, content):
         files = {"ca_crt": content} if content is not None else {}
         app = opened(tmp_path, BY_CERTIFICATE, **files)
         refused(ask(app, {"x-tenant": "acme"}, more=self.connection(AUTHORITY.issue("gateway.example")[0])), 503)
@@ -248,9 +248,9 @@ class TestTokens:
             # All are made before the first test runs, which may be an hour later.
             pytest.param(token(nbf=time.time() + 86_400, exp=time.time() + 90_000), id="not valid yet"),
             pytest.param(token(iss="https://other.example"), id="another issuer's"),
-            pytest.param(token(iss=None), id="nobody's"),
-            pytest.param(token(aud="others"), id="for somebody else"),
-            pytest.param(token(aud=None), id="for nobody"),
+            pytest.param(token(iss=None), id="no issuer"),
+            pytest.param(token(aud="others"), id="for another audience"),
+            pytest.param(token(aud=None), id="for no audience"),
             pytest.param(token(tenant=None), id="without a tenant"),
             pytest.param(token(tenant=["acme"]), id="several tenants"),
             pytest.param(token(tenant="acme burst"), id="a name that is none"),
@@ -344,7 +344,7 @@ class TestTokens:
             pytest.param(key_set(public_key(), public_key(OTHER_KEY)), id="two keys of one name"),
         ],
     )
-    def test_without_good_keys_nobody_is_served(self, tmp_path, content):
+    def test_without_good_keys_no_caller_is_served(self, tmp_path, content):
         files = {"jwks.json": content} if content is not None else {}
         refused(ask(opened(tmp_path, BY_TOKEN, **files), bearer(token())), 503)
 
@@ -371,23 +371,23 @@ class TestOneIdentity:
         app = opened(tmp_path, BY_HEADER, secret=SECRET, **{"jwks.json": key_set()})
         asked = {"header": THROUGH_GATEWAY, "token": bearer(token()), "key": bearer("acme-key")}
 
-        def let_in() -> list[str]:
+        def admitted() -> list[str]:
             return [how for how, headers in asked.items() if ask(app, headers).status_code == 200]
 
-        assert let_in() == ["header"]
+        assert admitted() == ["header"]
         give_zones(tmp_path, "acme", generation=2, identity=BY_TOKEN)
-        eventually(lambda: let_in() == ["token"])
+        eventually(lambda: admitted() == ["token"])
         give_zones(tmp_path, "acme", generation=3)
-        eventually(lambda: let_in() == ["key"])
+        eventually(lambda: admitted() == ["key"])
 
-    def test_what_a_client_says_of_itself_reaches_nobody_as_a_tenant(self, tmp_path):
+    def test_what_a_client_says_of_its_tenant_does_not_count(self, tmp_path):
         app = opened(tmp_path, BY_TOKEN, secret=SECRET, **{"jwks.json": key_set()})
         response = ask(app, bearer(token()) | {"x-tenant": "burst", "x-proof": SECRET, "x-api-key": "burst-key"})
         assert tenant_seen(response) == "acme"
         assert "tenantzone_seal" in body_seen(response)["vllm_xargs"]
 
     @pytest.mark.parametrize("name", ["secret", "ca.crt", "jwks.json"])
-    def test_before_any_config_nobody_is_served_where_keys_would_not_tell(self, tmp_path, name):
+    def test_before_any_config_no_caller_is_served_where_keys_would_not_show_the_tenant(self, tmp_path, name):
         give_keys(tmp_path, acme="acme-key")
         give_files(tmp_path, **{name: "x"})
         app = frontend(tmp_path)
@@ -418,7 +418,7 @@ class TestWhileABodyComes:
         revoke = partial(give_keys, folder, acme="another-key")
         refused(self.answer_to(frontend(folder), bearer("acme-key"), revoke), 401)
 
-    def test_a_request_whose_key_is_given_to_another_is_nobodys(self, folder):
+    def test_a_request_whose_key_is_given_to_another_is_refused(self, folder):
         swap = partial(give_keys, folder, acme="burst-key", burst="acme-key")
         refused(self.answer_to(frontend(folder), bearer("acme-key"), swap), 401)
 

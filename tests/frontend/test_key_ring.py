@@ -268,7 +268,7 @@ def test_a_file_that_was_never_good_has_no_keys_and_yet_keys_are_required(tmp_pa
     assert made.tenant_of(b"sha256:beef") is None
 
 
-def test_a_key_of_two_tenants_is_nobodys_until_that_is_mended(tmp_path, caplog):
+def test_a_key_of_two_tenants_belongs_to_neither_until_that_is_fixed(tmp_path, caplog):
     made = ring(tmp_path / "keys", acme="shared-key\nnumber-one", burst=sha256("shared-key"))
     assert made.tenant_of(b"shared-key") is None
     assert made.tenant_of(b"number-one") == "acme"

@@ -57,13 +57,13 @@ WEAK = {
 
 @pytest.mark.parametrize(("weak", "message"), WEAK.values(), ids=WEAK)
 class TestTokens:
-    def test_a_weak_key_is_named_and_a_good_one_beside_it_counts(self, tmp_path, caplog, weak, message):
+    def test_a_weak_key_is_named_and_a_good_one_next_to_it_counts(self, tmp_path, caplog, weak, message):
         app = opened(tmp_path, BY_TOKEN, **{JWKS_FILE: key_set(weak, public_key())})
         assert f"keys[0] (kid 'weak') {message}" in caplog.text
         assert tenant_seen(ask(app, bearer(token()))) == "acme"
         assert caplog.text.count("(kid 'weak')") == 1
 
-    def test_with_weak_keys_only_nobody_is_served(self, tmp_path, caplog, weak, message):
+    def test_with_weak_keys_only_no_caller_is_served(self, tmp_path, caplog, weak, message):
         app = opened(tmp_path, BY_TOKEN, **{JWKS_FILE: key_set(weak)})
         assert f"jwks.json: it has no key for RS256, ES256; keys[0] (kid 'weak') {message}" in caplog.text
         refused(ask(app, bearer(token())), 503)
@@ -79,7 +79,7 @@ def test_a_strong_key_may_have_the_id_of_a_weak_one(tmp_path):
     assert tenant_seen(ask(app, bearer(token()))) == "acme"
 
 
-def test_a_weak_key_for_encryption_is_nobodys_business(tmp_path, caplog):
+def test_a_weak_key_for_encryption_is_ignored(tmp_path, caplog):
     opened(tmp_path, BY_TOKEN, **{JWKS_FILE: key_set(public_key(OLD_CURVE, use="enc"), public_key())})
     assert "the curve" not in caplog.text
 
@@ -102,7 +102,7 @@ class TestCertificates:
         return {"extensions": {"tls": {"client_cert_chain": [certificate]}}}
 
     @pytest.mark.parametrize(("weak", "message"), WEAK_AUTHORITIES.values(), ids=WEAK_AUTHORITIES)
-    def test_a_weak_authority_is_named_and_a_good_one_beside_it_counts(self, tmp_path, caplog, weak, message):
+    def test_a_weak_authority_is_named_and_a_good_one_next_to_it_counts(self, tmp_path, caplog, weak, message):
         good = Authority()
         app = opened(tmp_path, BY_CERTIFICATE, ca_crt=weak.pem + good.pem)
         assert f"ca.crt: certificate 1 (CN=authority) {message}" in caplog.text
@@ -112,7 +112,7 @@ class TestCertificates:
         refused(ask(app, {"x-tenant": "acme"}, more=self.shown(weak.issue("gateway.example")[0])), 401)
 
     @pytest.mark.parametrize(("weak", "message"), WEAK_AUTHORITIES.values(), ids=WEAK_AUTHORITIES)
-    def test_with_weak_authorities_only_nobody_is_served(self, tmp_path, caplog, weak, message):
+    def test_with_weak_authorities_only_no_caller_is_served(self, tmp_path, caplog, weak, message):
         app = opened(tmp_path, BY_CERTIFICATE, ca_crt=weak.pem)
         assert f"ca.crt: certificate 1 (CN=authority) {message}" in caplog.text
         refused(ask(app, {"x-tenant": "acme"}, more=self.shown(weak.issue("gateway.example")[0])), 503)

@@ -45,7 +45,7 @@ async def test_what_fits_enters_at_once_and_the_rest_in_its_order():
     assert visitors.inside == ["a", "b"]
     visitors.limiter.leave(2)
     await turns()
-    assert visitors.inside == ["a", "b"], "nobody who is lighter goes before c"
+    assert visitors.inside == ["a", "b"], "no lighter request goes before c"
     visitors.limiter.leave(2)
     await turns()
     assert visitors.inside == ["a", "b", "c", "d"]
@@ -64,7 +64,7 @@ async def test_what_is_heavier_than_all_goes_alone():
     assert visitors.inside == ["a", "heavy", "b"]
 
 
-async def test_who_goes_away_while_waiting_holds_up_nobody():
+async def test_a_client_that_leaves_while_waiting_holds_up_no_other():
     visitors = Visitors(Limiter(4))
     for name, weight in (("a", 3), ("b", 4), ("c", 1)):
         await visitors.come(name, weight)
@@ -91,7 +91,7 @@ async def test_callers_take_turns_and_each_ones_own_keep_their_order():
     assert visitors.inside == ["a1", "a2", "b1", "c1", "a3", "b2"]
 
 
-async def test_nobody_passes_the_caller_whose_turn_it_is_however_light():
+async def test_no_caller_passes_the_one_whose_turn_it_is_however_light():
     visitors = Visitors(Limiter(4))
     for name, weight, caller in (("a1", 3, "a"), ("b1", 4, "b"), ("c1", 1, "c")):
         await visitors.come(name, weight, caller)

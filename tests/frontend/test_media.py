@@ -110,7 +110,7 @@ async def entered(use):
 
 
 def requests(in_flight, *tenants):
-    """A request of each of these tenants, with media of the largest size that a tenant may use."""
+    """A request of each tenant, with media of the largest size that a tenant may use."""
     held = [in_flight.admit(tenant) for tenant in tenants]
     for each in held:
         each.media.add_video(20, 20, 10)

@@ -83,7 +83,7 @@ class TestBinding:
 
     @pytest.mark.parametrize("path", [route.path for route in ROUTES if route.access is Access.SEALED])
     @pytest.mark.parametrize("field", MACHINERY)
-    def test_no_route_takes_what_the_engines_machinery_is_told(self, folder, path, field):
+    def test_no_route_takes_fields_for_the_engines_machinery(self, folder, path, field):
         reported = {field: {"remote_host": "10.0.0.1", "remote_port": 22}}
         error = error_of(call(frontend(folder), path=path, body=PROMPT | reported, key="acme-key"))
         assert (error["code"], error["param"]) == (400, field)
@@ -132,11 +132,11 @@ class TestKeys:
         assert (error["code"], error["type"]) == (403, "PermissionDeniedError")
         assert "Tenant 'stray' has no zone" in error["message"]
 
-    def test_a_config_without_zones_leaves_nobody_in(self, folder):
+    def test_a_config_without_zones_admits_no_client(self, folder):
         give_zones(folder, generation=2)
         assert call(frontend(folder), body=PROMPT, key="acme-key").status_code == 403
 
-    def test_a_config_without_keys_leaves_nobody_in(self, tmp_path):
+    def test_a_config_without_keys_admits_no_client(self, tmp_path):
         give_zones(tmp_path, "acme")
         assert call(frontend(tmp_path), body=PROMPT, key="acme-key").status_code == 401
 
@@ -242,7 +242,7 @@ class TestHotReload:
         eventually(complained)
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturbs_nobody(folder):
+def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturbs_no_other(folder):
     incoming = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
     headers = [(b"authorization", b"Bearer acme-key")]
     scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers}
@@ -251,7 +251,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturb
         return incoming.pop(0)
 
     async def send(message):
-        raise AssertionError(f"nobody is there to get {message}")
+        raise AssertionError(f"no client is there to get {message}")
 
     asyncio.run(frontend(folder)(scope, receive, send))
 

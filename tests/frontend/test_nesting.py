@@ -133,7 +133,7 @@ def test_a_schema_as_a_text_may_nest_as_deep_as_a_body(folder, number):
 
 @pytest.mark.parametrize("path", TAKING)
 @pytest.mark.parametrize("depth", [MAX_DEPTH, 20_000])
-def test_a_body_that_nests_too_deep_is_told_to_be_flatter(folder, path, depth):
+def test_a_body_that_nests_too_deep_is_refused_with_the_advice_to_be_flatter(folder, path, depth):
     body = f'{{"prompt": {nested(depth)}}}'.encode()
     error = error_of(call(frontend(folder), path=path, body=body, key="acme-key"))
     assert (error["code"], "send flatter data" in error["message"]) == (400, True)

@@ -36,7 +36,7 @@ def hashes(line):
     return [text[at : at + letters] for at in range(0, len(text), letters)]
 
 
-def test_a_line_tells_lengths_and_hashes_of_full_blocks_and_nothing_else(recorder, tmp_path):
+def test_a_line_has_lengths_and_hashes_of_full_blocks_and_nothing_else(recorder, tmp_path):
     record(recorder, range(10))
     recorder.close()
     (line,) = lines(tmp_path / "recorded")
@@ -48,7 +48,7 @@ def test_a_line_tells_lengths_and_hashes_of_full_blocks_and_nothing_else(recorde
     }  # fmt: skip
 
 
-def test_hashes_tell_what_prompts_have_in_common_and_where_they_part(recorder, tmp_path):
+def test_hashes_show_what_prompts_have_in_common_and_where_they_part(recorder, tmp_path):
     for tokens in ([1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 9], [0, 2, 3, 4, 5, 6, 7, 8]):
         record(recorder, tokens, answer=())
     recorder.close()
@@ -75,9 +75,9 @@ def test_who_asks_is_known_by_the_key_where_no_tenants_are(recorder, tmp_path):
     for key in (b"Bearer one", b"Bearer two", b"Bearer one", None):
         record(recorder, range(8), tenant="", authorization=key)
     recorder.close()
-    one, two, again, nobody = lines(tmp_path / "recorded")
+    one, two, again, anonymous = lines(tmp_path / "recorded")
     assert one["caller"] == again["caller"] != two["caller"]
-    assert "caller" not in nobody
+    assert "caller" not in anonymous
     assert "one" not in json.dumps(one)
     asked = list(reader.read(tmp_path / "recorded"))
     assert [each.tenant for each in asked] == [f"caller-{each['caller']}" for each in (one, two, again)] + [""]
@@ -129,7 +129,7 @@ def test_names_that_are_no_unicode_are_hashed_as_others_are(recorder, tmp_path):
     assert len({hashes(line)[0] for line in lines(tmp_path / "recorded")}) == 3
 
 
-def test_a_request_of_which_no_line_can_be_made_costs_that_line_only(recorder, tmp_path, caplog):
+def test_a_request_without_a_possible_line_costs_that_line_only(recorder, tmp_path, caplog):
     record(recorder, ["secret"] * 4)
     record(recorder, ["secret"] * 4)
     record(recorder, range(8))
@@ -140,7 +140,7 @@ def test_a_request_of_which_no_line_can_be_made_costs_that_line_only(recorder, t
     assert "secret" not in caplog.text
 
 
-def test_hashes_of_former_recordings_are_those_of_new_ones(recorder, tmp_path):
+def test_hashes_of_older_recordings_are_those_of_new_ones(recorder, tmp_path):
     record(recorder, range(8), apart=("adapter", "salt"), media=((5, "cat"),))
     recorder.close()
     (line,) = lines(tmp_path / "recorded")
@@ -148,7 +148,7 @@ def test_hashes_of_former_recordings_are_those_of_new_ones(recorder, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_after_a_file_that_somebody_removes_another_is_begun(recorder, tmp_path, what):
+def test_after_a_file_is_removed_another_is_begun(recorder, tmp_path, what):
     folder = tmp_path / "recorded"
     record(recorder, range(4))
     recorder._ended.join()
@@ -189,7 +189,7 @@ def test_what_a_full_disk_cut_off_costs_no_other_line(recorder, tmp_path, capsys
     assert capsys.readouterr().err == f"{path}: lines that were cut off, and are left out: 1\n"
 
 
-def test_a_line_that_nobody_recorded_is_refused(tmp_path):
+def test_a_line_that_was_not_recorded_is_refused(tmp_path):
     (tmp_path / "requests-1.jsonl").write_text('{"recorded": 1, "ti\nnonsense\n')
     with pytest.raises(TraceError, match="line 2: no JSON"):
         list(reader.read(tmp_path))
@@ -236,11 +236,11 @@ def test_rotated_files_are_read_in_their_order_packed_or_not(recorder, tmp_path,
 
 
 @pytest.mark.parametrize(("is_on", "expected"), [(True, ["acme"]), (False, [])])
-def test_the_frontend_records_who_it_lets_through_where_it_is_told_to(folder, tmp_path, is_on, expected):
+def test_the_frontend_records_callers_that_it_lets_through_where_it_is_configured_to(folder, tmp_path, is_on, expected):
     chosen = replace(settings(folder), record_dir=tmp_path / "recorded" if is_on else None)
     frontend = TenantMiddleware(engine_that_computes(range(8)), chosen)
     assert call(frontend, body=PROMPT, key="acme-key").status_code == 200
-    assert call(frontend, body=PROMPT, key="nobody's").status_code == 401
+    assert call(frontend, body=PROMPT, key="unknown").status_code == 401
     if is_on:
         frontend._recorder.close()
     assert [line["tenant"] for line in lines(tmp_path / "recorded")] == expected

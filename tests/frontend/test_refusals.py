@@ -58,7 +58,7 @@ def test_a_refusal_is_counted(folder, reason, request_):
 
 
 @pytest.mark.parametrize(("reason", "identity", "request_"), REFUSED_IDENTITIES)
-def test_a_refusal_of_somebody_who_is_not_known_is_counted(folder, reason, identity, request_):
+def test_a_refusal_of_an_unknown_caller_is_counted(folder, reason, identity, request_):
     give_zones(folder, "acme", generation=2, identity=identity)
     give_files(folder, secret=SECRET, **{"jwks.json": key_set()})
     before = refusals()
@@ -135,7 +135,7 @@ def test_a_refusal_of_the_engine_is_counted(folder):
     assert refusals() == {**before, "engine": before["engine"] + 1}
 
 
-def test_a_refusal_that_the_engine_has_just_made_is_counted_by_itself(folder):
+def test_a_refusal_that_the_engine_has_just_made_is_counted_alone(folder):
     app = TenantMiddleware(full_for(60.0), settings(folder))
     before = refusals()
     assert [call(app, body=PROMPT, key="acme-key").status_code for _ in range(3)] == [429] * 3

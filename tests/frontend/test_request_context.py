@@ -13,7 +13,7 @@ from tests.runtime.folders import project
 TEXT = {"input": "hello"}
 
 
-async def tell_seals(scope, receive, send):
+async def show_seals(scope, receive, send):
     """Answers with the body, and the seals of two tasks that are started within the request's own."""
     body = (await receive())["body"].decode()
 
@@ -32,7 +32,7 @@ async def tell_seals(scope, receive, send):
     "beam search (`use_beam_search`)", "embeddings, classification, pooling (`--runner pooling`, `--convert`)"
 )
 def test_each_task_of_a_request_bears_the_seal_that_fits_its_salt(folder, path, asked):
-    answer = call(frontend(folder, tell_seals), path=path, body=asked, key="acme-key").json()
+    answer = call(frontend(folder, show_seals), path=path, body=asked, key="acme-key").json()
     body, (first, second) = json.loads(answer["body"]), answer["seals"]
     assert first == second
     assert unseal(SEAL_KEY, first, body["cache_salt"]).tenant == "acme"
@@ -40,7 +40,7 @@ def test_each_task_of_a_request_bears_the_seal_that_fits_its_salt(folder, path, 
 
 
 def test_a_body_without_a_field_for_it_gets_none(folder):
-    answer = call(frontend(folder, tell_seals), path="/pooling", body=TEXT, key="acme-key").json()
+    answer = call(frontend(folder, show_seals), path="/pooling", body=TEXT, key="acme-key").json()
     assert set(json.loads(answer["body"])) == {"input", "cache_salt"}
 
 
@@ -49,7 +49,7 @@ def test_requests_side_by_side_bear_their_own(folder):
 
     async def meet(scope, receive, send):
         await meeting.wait()
-        await tell_seals(scope, receive, send)
+        await show_seals(scope, receive, send)
 
     app = frontend(folder, meet)
 
@@ -84,11 +84,11 @@ def test_requests_side_by_side_bear_their_own(folder):
 
 
 def test_nothing_is_borne_outside_of_a_request(folder):
-    call(frontend(folder, tell_seals), path="/v1/embeddings", body=TEXT, key="acme-key")
+    call(frontend(folder, show_seals), path="/v1/embeddings", body=TEXT, key="acme-key")
     assert current_seal() == ""
 
 
 def test_without_a_config_nothing_is_borne(folder):
     project(folder / "config", {})
-    answer = call(frontend(folder, tell_seals), path="/v1/embeddings", body=TEXT, key="acme-key").json()
+    answer = call(frontend(folder, show_seals), path="/v1/embeddings", body=TEXT, key="acme-key").json()
     assert answer["seals"] == ["", ""]

@@ -141,7 +141,7 @@ POOLING = {"/v1/embeddings": EmbeddingRequest, "/classify": ClassificationReques
 
 @pytest.mark.parametrize("path", [route.path for route in SEALED if not route.takes_arguments])
 @pytest.mark.parametrize("asked", [{"input": ["hello"]}, {"messages": MESSAGES["messages"]}])
-def test_where_a_body_has_no_field_for_the_seal_it_is_borne_beside_the_salt(path, asked):
+def test_where_a_body_has_no_field_for_the_seal_it_is_sent_next_to_the_salt(path, asked):
     context = RequestContext()
     body = {"model": "m", **asked}
     raw = json.dumps(body).encode()

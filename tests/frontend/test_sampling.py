@@ -219,7 +219,7 @@ class Answers:
         ("/v1/chat/completions", {}, {}, None),
     ],
 )
-def test_an_answer_whose_length_nobody_said_ends_with_as_many(folder, path, body, params, longest, length):
+def test_an_answer_without_a_requested_length_ends_with_as_many(folder, path, body, params, longest, length):
     server = Answers(SamplingParams(max_tokens=length, **params))
     assert call(frontend(folder, server), path=path, key="acme-key", body={**PROMPT, **body}).is_success
     assert server.handed_over.max_tokens == (longest or length)

@@ -119,7 +119,7 @@ def test_what_is_refused_makes_no_span(folder, exporter):
     assert exporter.get_finished_spans() == ()
 
 
-def test_where_nobody_traces_the_request_is_as_it_was(folder):
+def test_without_tracing_the_request_is_as_it_was(folder):
     arrived = call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").json()
     assert "traceparent" not in arrived["headers"]
 

@@ -48,7 +48,7 @@ def test_users_of_two_tenants_are_never_the_same(user_in):
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-user-id": ""}, {"x-other": "ann"}])
-def test_who_names_nobody_is_nobody(user_in, headers):
+def test_a_request_that_names_no_user_has_none(user_in, headers):
     assert user_in(headers) == ""
 
 

@@ -53,7 +53,7 @@ class EnginePort:
             report = house.report()
         assert (report.config.applied_generation, [each.tenant for each in report.zones]) == (7, ["acme"])
 
-    def test_a_config_is_brought_into_force_and_told(self, engine: DrivenEngine, house: House) -> None:
+    def test_a_config_takes_effect_and_is_reported(self, engine: DrivenEngine, house: House) -> None:
         house.enforce(zone("acme", reserved=40), zone("burst", limit="60%"))
         report = house.report()
         assert report.engine_version == engine.served.engine_version != ""
@@ -123,15 +123,13 @@ class EnginePort:
         house.enforce(zone("burst"))
         eventually(lambda: tenants() == ["burst"])
 
-    def test_what_an_engine_before_this_one_told_the_frontend_is_gone(
-        self, engine: DrivenEngine, tmp_path: Path
-    ) -> None:
+    def test_what_an_earlier_engine_sent_to_the_frontend_is_gone(self, engine: DrivenEngine, tmp_path: Path) -> None:
         (tmp_path / "state").mkdir()
         (tmp_path / "state" / "config.json").write_text(config_text(7, "acme"))
         with House(engine.served, tmp_path) as house:
             assert house.of_frontend().config is None
 
-    def test_a_frontend_that_can_not_be_told_is_told_later(self, house: House, tmp_path: Path) -> None:
+    def test_a_frontend_that_can_not_be_notified_is_notified_later(self, house: House, tmp_path: Path) -> None:
         in_the_way = tmp_path / "state" / "config.new"
         in_the_way.mkdir()
         house.enforce(zone("acme"))
@@ -153,7 +151,7 @@ class EnginePort:
         house.await_report(lambda report: report.config.rejected is None)
 
     @pytest.mark.parametrize("what", ["folder", "file"])
-    def test_a_config_that_somebody_removed_is_written_again(self, house: House, tmp_path: Path, what: str) -> None:
+    def test_a_removed_config_is_written_again(self, house: House, tmp_path: Path, what: str) -> None:
         state = tmp_path / "state"
         house.enforce(zone("acme"))
         eventually(lambda: house.of_frontend().config is not None)
@@ -193,7 +191,7 @@ class EnginePort:
         (acme,) = report.zones
         assert (acme.limit, acme.cached, report.free_blocks) == (CAPACITY, 10, CAPACITY - 10)
 
-    def test_a_purge_is_carried_out_before_its_config_is_in_force_and_told(
+    def test_a_purge_is_carried_out_before_its_config_is_in_force_and_reported(
         self, engine: DrivenEngine, house: House
     ) -> None:
         house.enforce(zone("acme"), zone("burst"))
@@ -223,7 +221,7 @@ class EnginePort:
         (warning,) = [record.getMessage() for record in caplog.records if record.name == reloading.__name__]
         assert warning.endswith("large (50 blocks)")
 
-    def test_seats_are_told_and_what_zones_reserve_of_them_by_name(self, house: House) -> None:
+    def test_seats_are_reported_and_what_zones_reserve_of_them_by_name(self, house: House) -> None:
         house.enforce(zone("plain"))
         seats = house.report().seats
         assert seats > 1
@@ -234,7 +232,7 @@ class EnginePort:
 
     # Requests
 
-    def test_what_runs_and_waits_is_told(self, engine: DrivenEngine, house: House) -> None:
+    def test_what_runs_and_waits_is_reported(self, engine: DrivenEngine, house: House) -> None:
         house.enforce(zone("acme", limit=10), zone("burst"))
         for _ in range(2):
             engine.send("acme", 6, steps=10)
@@ -251,14 +249,14 @@ class EnginePort:
         assert house.metric("zone_blocks_cached", **labels) == 9
         assert house.metric("zone_prompt_tokens_total", **labels) == acme.prompt_tokens
 
-    def test_a_request_that_is_refused_is_told(self, engine: DrivenEngine, house: House) -> None:
+    def test_a_request_that_is_refused_is_reported(self, engine: DrivenEngine, house: House) -> None:
         house.enforce(zone("acme"))
-        engine.send("nobody", 3)
+        engine.send("unknown", 3)
         run(engine)
         assert house.metric("engine_refused_requests_total", reason="unknown_tenant") == 1
         house.stop()
         (refused,) = [each for each in records(house.journal) if each["kind"] == "refused"]
-        assert (refused["zone"], refused["reason"]) == ("nobody", "unknown_tenant")
+        assert (refused["zone"], refused["reason"]) == ("unknown", "unknown_tenant")
 
     def test_tenants_beyond_the_bound_share_their_metrics(self, engine: DrivenEngine, tmp_path: Path) -> None:
         bound = {"TENANTZONE_MAX_AUTO_REGISTERED_SERIES": "0"}

@@ -28,7 +28,7 @@ class House:
 
     Args:
         folder: the folder for the config, the salt key and the journal.
-        text: the config that is there before the engine; None: no config.
+        text: the config that exists before the engine; None: no config.
         variables: environment variables.
     """
 
@@ -130,7 +130,7 @@ class House:
         return reports[-1]
 
     def await_zone(self, tenant: str, **fields: object) -> ZoneReport:
-        """The first report of a zone with all of these values."""
+        """The first report of a zone with all given values."""
 
         def found(report: EngineReport) -> list[ZoneReport]:
             return [

@@ -14,7 +14,9 @@ BY_TOKEN = IdentityConfig(jwt=Jwt(issuer="https://issuer.example", audiences=("m
 
 
 @pytest.mark.parametrize("declared", [None, BY_KEYS], ids=["undeclared", "declared"])
-def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, declared: IdentityConfig | None) -> None:
+def test_without_any_key_no_caller_can_be_known_and_that_is_reported(
+    tmp_path: Path, declared: IdentityConfig | None
+) -> None:
     identifying = Identifying(settings(tmp_path))
     reported = identifying.look(declared)
     assert (reported.kind, reported.digest) == ("APIKeys", identity_digest(declared))
@@ -27,7 +29,7 @@ def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, de
     assert "has no key in it that counts" in identifying.look(declared).problem
 
 
-def test_a_folder_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_read_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("no folder")
     problem = Identifying(settings(tmp_path)).look(BY_KEYS).problem
     assert problem == f"the key folder {tmp_path / 'keys'} can't be read: Not a directory; the keys stay as they were"
@@ -41,7 +43,7 @@ def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Pat
     assert (reported.kind, reported.problem) == ("JWT", f"jwks.json is not in the folder {tmp_path / 'identity'}")
 
 
-def test_keys_of_which_a_look_has_read_a_part_are_read_on_between_reports(
+def test_keys_that_a_look_has_read_in_part_are_read_on_between_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_ring, "FILES_PER_LOOK", 1)

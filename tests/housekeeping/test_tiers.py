@@ -45,7 +45,7 @@ def tiers_of(house: House, tenant: str) -> dict[str, ZoneTierReport]:
 
 
 def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierReport:
-    """The first report of a zone in a tier with all of these values."""
+    """The first report of a zone in a tier with all given values."""
     eventually(lambda: all(getattr(tiers_of(house, tenant)[tier], name) == value for name, value in fields.items()))
     return tiers_of(house, tenant)[tier]
 
@@ -57,7 +57,7 @@ def test_an_engine_without_tiers_says_nothing_of_any(tmp_path: Path) -> None:
     assert (report.tiers, report.zones[0].tiers) == ((), ())
 
 
-def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: House) -> None:
+def test_what_a_zone_has_of_each_tier_is_reported(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
     acme = tiers_of(house, "acme")
     assert (acme["cpu"].reserved_bytes, acme["cpu"].limit_bytes) == (20_000, 30_000)
@@ -66,7 +66,7 @@ def test_what_a_zone_has_of_each_tier_is_told(engine: SimulatedEngine, house: Ho
     assert (burst["cpu"].reserved_bytes, burst["cpu"].limit_bytes) == (0, 50_000)
 
 
-def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, house: House) -> None:
+def test_what_is_stored_loaded_and_refused_is_reported(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU, DISK)), zone("burst"))
     stored = engine.offload("cpu", "acme", 25)
     engine.load("cpu", "acme", stored[:4])
@@ -103,7 +103,7 @@ class SharedByTwo:
         return receipts
 
 
-def test_a_tier_that_is_shared_is_told_as_others_are(engine: SimulatedEngine, house: House) -> None:
+def test_a_shared_tier_is_reported_as_others_are(engine: SimulatedEngine, house: House) -> None:
     shared = SharedByTwo()
     engine.shared_tiers.append(shared)
     house.enforce(zone("acme"), zone("burst"))
@@ -118,7 +118,7 @@ def test_a_tier_that_is_shared_is_told_as_others_are(engine: SimulatedEngine, ho
     eventually(lambda: [each for each in records(house.journal) if each["kind"] == "tier_receipt"])
 
 
-def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House) -> None:
+def test_a_floor_that_is_not_held_is_reported(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
     engine.offload("cpu", "burst", 0, begin=50)
     engine.offload("cpu", "acme", 25)
@@ -127,7 +127,7 @@ def test_a_floor_that_is_not_held_is_told(engine: SimulatedEngine, house: House)
     assert house.report().tiers[0].is_full
 
 
-def test_what_a_tier_is_too_small_for_is_told(house: House) -> None:
+def test_what_a_tier_is_too_small_for_is_reported(house: House) -> None:
     large = TierShare(tier="cpu", reserved=30 * CHUNK_BYTES)
     house.enforce(zone("old", tiers=(large,)), zone("young", tiers=(large,)))
     assert (tiers_of(house, "old")["cpu"].reserved_bytes, tiers_of(house, "old")["cpu"].awaited_bytes) == (30_000, 0)
@@ -212,7 +212,7 @@ def test_a_tier_that_the_engine_has_not_has_no_picture(house: House) -> None:
         house.picture(50, "tape")
 
 
-def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, house: House) -> None:
+def test_what_came_before_any_zone_is_reported_for_no_zone(engine: SimulatedEngine, house: House) -> None:
     tier = engine.tier("cpu")
     early = tier.zone_for(None, 0.0)
     assert early is not None
@@ -222,7 +222,7 @@ def test_what_came_before_any_zone_is_told_of_no_zone(engine: SimulatedEngine, h
     assert (report.tiers[0].held_bytes, report.zones) == (2 * CHUNK_BYTES, ())
 
 
-def test_a_zone_that_leaves_is_told_of_no_more(engine: SimulatedEngine, house: House) -> None:
+def test_a_zone_that_leaves_is_no_longer_reported(engine: SimulatedEngine, house: House) -> None:
     house.enforce(zone("acme", tiers=(CPU,)), zone("burst"))
     engine.offload("cpu", "acme", 10)
     house.enforce(zone("burst"))

@@ -112,7 +112,7 @@ def test_the_same_source_gives_the_same_image(operator):
     assert build("operator", tag="again").digest == operator.digest
 
 
-def test_the_engines_entrypoint_runs_as_whoever_it_is_and_asks_for_vllm(engine):
+def test_the_engines_entrypoint_runs_as_any_user_and_asks_for_vllm(engine):
     config = engine.inspect()["config"]
     assert config["User"] == "65532:65532"
     done = engine.run(*config["Entrypoint"], "serve", "a-model")

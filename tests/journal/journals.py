@@ -33,7 +33,7 @@ def some_chain(length: int) -> list[bytes]:
 
 
 def put(folder: Path, *files: Sequence[bytes]) -> Path:
-    """Writes a journal of these files into a folder."""
+    """Writes a journal of the given files into a folder."""
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
         path.unlink()

@@ -82,7 +82,7 @@ def test_a_record_larger_than_a_file_gets_one_of_its_own(tmp_path):
     assert blocks(tmp_path) == [1, 2]
 
 
-def test_only_so_many_files_are_kept_and_the_rest_holds(tmp_path):
+def test_a_bounded_number_of_files_is_kept_and_the_rest_holds(tmp_path):
     write(tmp_path, *range(50), max_bytes=1000, keep=3)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert len(files) == 3
@@ -142,7 +142,7 @@ def test_a_cut_off_line_in_a_full_file_is_named_even_if_a_crash_follows_at_once(
     assert kinds(tmp_path) == ["balance"] * 3 + ["cut_off", "started", "balance"]
 
 
-def test_a_journal_of_which_nothing_is_left_begins_anew_and_says_what_was_there(tmp_path):
+def test_a_journal_with_nothing_left_begins_anew_and_says_what_was_there(tmp_path):
     put(tmp_path, [b"\x00" * 4096])
     write(tmp_path, 9)
     assert kinds(tmp_path) == ["cut_off", "started", "balance"]
@@ -176,7 +176,7 @@ def test_an_engine_that_is_killed_leaves_a_journal_that_holds_and_goes_on(tmp_pa
     assert verify(tmp_path).records > 100
 
 
-def test_a_blocked_disk_blocks_nobody_and_what_is_lost_is_counted_in_its_place(tmp_path):
+def test_a_blocked_disk_blocks_no_writer_and_losses_are_counted_instead(tmp_path):
     os.mkfifo(tmp_path / FIRST)
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
     writer.write(balances(*range(1000)), at=0.0)

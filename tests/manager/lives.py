@@ -54,7 +54,7 @@ rates = st.sampled_from([None, Moves(4096), Moves(100 * 4096)])
 
 
 def types_of(upper):
-    """The quotas by type, of which the higher type has one or none."""
+    """The quotas by type: the higher type's, if it has one."""
     return {} if upper is None else {"FileSystem": upper}
 
 

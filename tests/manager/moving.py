@@ -41,10 +41,10 @@ async def read(playing: Playing, names: list[bytes], times: int, instance: Insta
 
 
 async def where(playing: Playing, names: list[bytes], instance: Instance = INSTANCE) -> list[str]:
-    """Of each block in which storages it can be read, best first. In each of them lies what was written."""
+    """Returns in which storages each block can be read, best first, after checking what lies in each."""
     manager = playing.manager
     found = []
-    # As a query tells it, but for the use that a query would be.
+    # Like a query, but without counting as a use.
     for name, entry in zip(names, await manager.index.get(f"blocks/team/{instance.name}", names), strict=True):
         places = manager.reader._locations(instance, name, entry.value, frozenset()) if entry is not None else []
         assert all(read_bytes(location) == name for location in places)

@@ -1,7 +1,7 @@
-"""What a manager has to hold to, said once more by somebody who does not look at how it does it.
+"""The promises of a manager, checked from outside, without knowledge of how it keeps them.
 
-Writers, readers and clocks are those of the tests, and files are real, so what is served can be compared with what was
-written, and what is there with what is said to be used.
+Writers, readers and clocks are the tests' own, and files are real, so what is served can be compared with what was
+written, and existing files with the use that the manager reports.
 """
 
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ from tests.manager.playing import Clock, path_of, read_bytes, write_bytes
 
 @dataclass(slots=True)
 class Write:
-    """A write that has begun and was not finished yet."""
+    """A write that has begun and is not finished yet."""
 
     instance: str
     write_id: str
     locations: dict[bytes, LocationPlace]
     """By key."""
     deadline: float
-    """After which its writer writes nothing more."""
+    """The time after which its writer writes nothing more."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """A location that somebody was given, and until when it can be read."""
+    """A location that a reader was given, and until when it can be read."""
 
     location: LocationPlace
     content: bytes
@@ -41,7 +41,7 @@ class Naive:
     lease: float
     writes: list[Write] = field(default_factory=list)
     finished: dict[tuple[str, bytes], set[str]] = field(default_factory=dict)
-    """Location ids, by instance and key, of which it was said that they are written."""
+    """Ids of locations that were reported as written, by instance and key."""
     leases: list[Lease] = field(default_factory=list)
 
     def begun(self, instance: str, write_id: str, locations: dict[bytes, LocationPlace], deadline: float) -> None:
@@ -55,12 +55,12 @@ class Naive:
             self.writes.append(Write(instance, write_id, locations, deadline))
 
     def finishes(self, write: Write, written: list[bytes]) -> None:
-        """It is about to be said that these were written."""
+        """The writer is about to report these keys as written."""
         for key in written:
             self.finished.setdefault((write.instance, key), set()).add(write.locations[key].id)
 
     def served(self, instance: str, key: bytes, location: LocationPlace) -> None:
-        """Somebody was given a location."""
+        """A reader was given a location."""
         written = written_as(location.id)
         assert written in self.finished.get((instance, key), ()), "served before it was finished"
         assert f"/{instance}/" in str(path_of(location)[0]) or path_of(location)[0].parent.name.isdecimal()
@@ -70,7 +70,7 @@ class Naive:
         self.leases.append(lease)
 
     def check_leases(self) -> None:
-        """Whatever was given out can be read until its lease is over."""
+        """Each location that was given out can be read until its lease is over."""
         self.leases = [lease for lease in self.leases if lease.until >= self.clock.now]
         for lease in self.leases:
             assert read_bytes(lease.location) == lease.content

@@ -1,4 +1,4 @@
-"""A manager at a time of its own, and engines that write what they are told to."""
+"""A manager with a clock of its own, and engines that write what the test asks for."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ MiB = 2**20
 
 
 class Clock:
-    """Stands still until somebody sets it on."""
+    """Stands still until a test advances it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -1,4 +1,4 @@
-"""A write that a storage fails is tried at another one: what the first attempt has left is told from the second one."""
+"""A write that one storage fails is tried at another; leftovers of the first attempt are not taken for the second."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ async def test_blocks_that_only_tokens_name(playing: Playing) -> None:
     assert block_keys("other", tokens, 16)[0] not in names
 
 
-async def test_a_query_by_key_looks_at_each_by_itself(playing: Playing) -> None:
+async def test_a_query_by_key_looks_at_each_key_alone(playing: Playing) -> None:
     await playing.write(keys("a", "b", "c"))
     match = await playing.match(keys("c", "x", "a"), query="key")
     assert [bool(block.locations) for block in match.blocks] == [True, False, True]
@@ -372,7 +372,7 @@ async def test_a_storage_that_breaks_is_passed_over_and_tried_again(playing: Pla
     assert not playing.manager.storages.is_available("disk")
     assert await playing.finish(keys("a", "b"), started) == [Ending.SERVING] * 2
     assert await playing.hits(keys("a", "b")) == 2
-    # The places that nobody was given are not kept until the writer's deadline.
+    # Places that no writer was given are not kept until the writer's deadline.
     assert {location.until for location in await playing.locations("a") if not location.is_live} == {playing.clock.now}
     root.unlink()
     (playing.root / "away").rename(root)
@@ -424,7 +424,7 @@ async def test_a_storage_that_does_not_answer_keeps_nothing_from_being_deleted_e
 async def test_a_folder_that_hangs_takes_no_thread_of_another(
     playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one of a server that is gone: a pipe into which nobody writes is waited for as long."""
+    """As one of a server that is gone: a read from a pipe without a writer hangs as long."""
     await playing.storage("other")
     owner = playing.root / "disk" / "owner"
     owner.unlink()
@@ -555,7 +555,7 @@ async def test_ttl_evicts_what_was_not_used(playing: Playing) -> None:
 
 
 @pytest.mark.parametrize("lost", ["groups", "accounts"])
-async def test_a_table_of_quotas_that_is_lost_evicts_nobody(playing: Playing, lost: str) -> None:
+async def test_a_lost_table_of_quotas_evicts_no_block(playing: Playing, lost: str) -> None:
     await playing.group(limit=10 * SIZE, watermark=0.9, ttl_seconds=100)
     await playing.write(prompt("a", 8))
     if lost == "groups":

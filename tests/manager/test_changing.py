@@ -4,7 +4,7 @@ from tenantzone_manager.removing import AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
 
 BRANCHES = 100
-"""Prompts of two blocks, of which the second ones change together and the first ones stay."""
+"""Prompts of two blocks: the second ones change together, and the first ones stay."""
 
 
 def branch(number: int) -> list[bytes]:

@@ -11,14 +11,14 @@ DAY = 86_400.0
 
 
 class SetClock:
-    """The system's clock beside one that is never set."""
+    """The system's clock, and one that is never set."""
 
     def __init__(self) -> None:
         self.since_boot, self.offset = 100.0, 1e9
         self.steady = SteadyClock(lambda: self.since_boot + self.offset, lambda: self.since_boot)
 
     def pass_(self, seconds: float) -> float:
-        """Let time pass; returns what the steady clock says, beyond what it would say if nobody had set one."""
+        """Lets time pass; returns by how much the steady clock is ahead of a clock that was never set."""
         for _ in range(int(seconds * 10)):
             self.since_boot += 0.1
             said = self.steady()

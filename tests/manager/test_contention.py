@@ -94,10 +94,10 @@ async def test_requests_that_come_at_once_share_one_client(monkeypatch: pytest.M
         return made[-1]
 
     monkeypatch.setattr(s3_objects, "get_session", counted)
-    nobody = {"endpoint_url": "http://127.0.0.1:9", "region_name": "none"}
+    unreachable = {"endpoint_url": "http://127.0.0.1:9", "region_name": "none"}
     credentials = tmp_path / "credentials"
     credentials.write_text("[default]\naws_access_key_id = id\naws_secret_access_key = key\n")
-    objects = S3Objects("bucket", nobody, credentials, 1.0)
+    objects = S3Objects("bucket", unreachable, credentials, 1.0)
     reported = await asyncio.gather(*(objects.read(f"{number}", 1) for number in range(4)), return_exceptions=True)
     assert {type(each) for each in reported} == {StorageError}
     assert len(made) == 1

@@ -1,4 +1,4 @@
-"""A record that is not what was written is dropped, whoever finds it, and is nobody's fault."""
+"""A record that is not what was written is dropped by any reader, and no call fails because of it."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ BROKEN = BLOCKS[2]
 
 
 async def change(playing: Playing, key: bytes, by: Callable[[bytes], bytes]) -> None:
-    """Change a record, as a disk does that tells nobody."""
+    """Changes a record without notice, as a faulty disk does."""
     backend = playing.manager.index.backend
     (stored,) = await backend.get(SPACE, [key])
     assert stored is not None
@@ -79,7 +79,7 @@ async def written(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIte
 
 
 @pytest.mark.parametrize("find", [read, look_up, write, remove, scan])
-async def test_whoever_finds_it_drops_it(
+async def test_any_reader_that_finds_it_drops_it(
     written: Playing, find: Callable[[Playing], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     await change(written, BROKEN, flipped)

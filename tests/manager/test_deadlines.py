@@ -1,4 +1,4 @@
-"""A writer's time begins when it is told where to write, and does not run while its own calls wait for their turns."""
+"""A writer's time begins when it learns where to write, and does not run while its own calls wait for their turns."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 async def crowded(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> Playing:
-    """Whoever waits for a turn waits for most of a writer's time, in which the reclaimer has its own."""
+    """Each call waits for its turn for most of a writer's time, and the reclaimer runs meanwhile."""
     take = playing.manager.turns.take
 
     async def take_late(caller: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of events while somebody else is at them: another manager, who tidies up, and who reads while they grow."""
+"""Files of events that others use too: another manager, a process that tidies up, and readers while they grow."""
 
 import os
 import subprocess
@@ -54,10 +54,10 @@ def test_two_managers_do_not_write_to_the_same_files(file: Path) -> None:
     assert numbers(file) == [2, 3]
 
 
-def test_a_second_process_is_told_why_it_does_not_start(file: Path, tmp_path: Path) -> None:
+def test_a_second_process_reports_why_it_does_not_start(file: Path, tmp_path: Path) -> None:
     first = EventFiles(file, 1, 2)
     with pytest.raises(SystemExit, match="another manager writes events there"):
-        # Nobody can listen at this address, so it does not serve either way.
+        # The address is another machine's, so it does not serve either way.
         main(["--index", str(tmp_path / "index.db"), "--anyone", "--listen", "192.0.2.1:1", "--events", str(file)])
     first.close()
 
@@ -139,7 +139,7 @@ def test_a_line_that_is_being_written_is_no_event_yet_and_its_end_never_is_one(f
         assert numbers(file) == [0, 1, 2]
 
 
-def test_who_has_seen_enough_is_told_of_no_error(file: Path) -> None:
+def test_a_reader_who_has_seen_enough_gets_no_error(file: Path) -> None:
     write(file, line(0))
     reader, writer = os.pipe()
     os.close(reader)

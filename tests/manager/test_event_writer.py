@@ -101,7 +101,7 @@ def test_files_that_are_rotated_meanwhile_are_read_once(tmp_path: Path) -> None:
     assert len(list(select([file], Selection(), Tally()))) == 1
 
 
-def test_events_of_several_managers_are_told_in_the_order_of_their_times(tmp_path: Path) -> None:
+def test_events_of_several_managers_are_shown_in_the_order_of_their_times(tmp_path: Path) -> None:
     for name, times in (("a", (1.0, 4.0)), ("b", (2.0, 3.0))):
         lines = [encode(time, {"event": "evict", "caller": name}) for time in times]
         (tmp_path / name).write_bytes(b"".join(lines))
@@ -128,7 +128,7 @@ def test_a_full_disk_stops_no_call_and_what_is_dropped_is_counted(tmp_path: Path
     assert (tally.lost, tally.read) == (20, 12)
 
 
-def test_what_is_dropped_is_told_at_its_time(tmp_path: Path) -> None:
+def test_what_is_dropped_is_reported_at_its_time(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.symlink_to("/dev/full")
     clock = Clock()
@@ -153,12 +153,12 @@ def test_what_is_dropped_is_told_at_its_time(tmp_path: Path) -> None:
     assert reported(30, 31) == reported(40, 41) == reported(50, 51) == [lost]
 
 
-def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -> None:
+def test_what_is_noted_after_what_was_dropped_is_reported_after_it(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.symlink_to("/dev/full")
     clock = Clock()
     events = Events(EventSettings(file, most_waiting=10 * 800), clock)
-    for size in (0, 2000, 0):  # of these the second has no room
+    for size in (0, 2000, 0):  # the second one has no room
         clock.sleep(1)
         events.note("evict", keys=[KEY] * size)
     assert not events.flush()
@@ -170,7 +170,7 @@ def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -
     assert reported[1].until == clock.now - 1
 
 
-def test_a_disk_that_takes_nothing_to_the_end_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_disk_that_takes_nothing_to_the_end_keeps_no_caller_waiting(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").symlink_to("/dev/full")
     dropped: list[int] = []
     events = Events(EventSettings(tmp_path / "events.jsonl"), lambda: 1.0, dropped.append)
@@ -237,7 +237,7 @@ def test_the_longest_event_that_there_can_be_is_read(tmp_path: Path) -> None:
     assert file.stat().st_size < LONGEST_LINE / 2
 
 
-def test_lines_are_as_they_are_told(tmp_path: Path) -> None:
+def test_lines_are_as_they_are_given(tmp_path: Path) -> None:
     line = encode(1.25, {"event": "evict", "caller": "manager", "keys": joined([KEY]), "asked": 0, "pool": ""})
     assert line == b'{"time":1.25,"event":"evict","caller":"manager","keys":["0101010101010101"]}\n'
     assert msgspec.json.decode(line, type=Event, strict=True).blocks == ["0101010101010101"]

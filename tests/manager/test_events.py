@@ -1,4 +1,4 @@
-"""What is written down of calls and of what the manager does by itself, and what can be asked of it."""
+"""What is recorded of calls and of the manager's own work, and how it is queried."""
 
 import json
 from collections.abc import AsyncIterator
@@ -234,7 +234,7 @@ async def test_dropped_events_are_a_metric(tmp_path: Path) -> None:
     await playing.stop()
 
 
-async def test_events_are_in_the_file_soon_though_nobody_asks_for_it(writing: Writing) -> None:
+async def test_events_are_in_the_file_soon_without_a_flush(writing: Writing) -> None:
     await writing.write(KEYS[:1])
 
     async def reported() -> list[str]:
@@ -243,7 +243,7 @@ async def test_events_are_in_the_file_soon_though_nobody_asks_for_it(writing: Wr
     await eventually(reported, ["register_instance", "start_write_cache", "finish_write_cache"])
 
 
-async def test_the_command_tells_people_and_programs(writing: Writing, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_command_informs_people_and_programs(writing: Writing, capsys: pytest.CaptureFixture[str]) -> None:
     await writing.write(KEYS[:3], failed=[2])
     await writing.ask("GetCacheLocation", OTHER, instance_id=ACME, block_keys=KEYS)
     assert writing.playing.manager.events.flush()
@@ -276,7 +276,7 @@ async def test_the_command_tells_people_and_programs(writing: Writing, capsys: p
     ]
     main(["events", str(writing.file), "--to", "1970-01-02"])
     assert "\x1b" not in capsys.readouterr().out
-    main(["events", str(writing.file), "--zone", "nobody", "--json"])
+    main(["events", str(writing.file), "--zone", "unknown", "--json"])
     assert json.loads(capsys.readouterr().out)["events"] == []
 
 

@@ -60,7 +60,7 @@ def test_a_note_that_comes_late_turns_no_time_back() -> None:
 
 
 def test_records_of_before_are_cold() -> None:
-    """They end before the heat, and before what says that a block stands beside others."""
+    """They end before the heat, and before the field that says that a block stands next to others."""
     array = encode_block(Block(b"p", 3, NOW, 7))
     assert array[0] == 0x98
     before = bytes([0x96]) + array[1:-2]

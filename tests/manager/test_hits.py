@@ -32,7 +32,7 @@ def by_group(shape: HitShape, names: list[bytes]) -> list[list[bytes]]:
 
 
 def needed(shape: HitShape, names: list[bytes], length: int) -> list[bytes]:
-    """What a prefix of so many blocks needs, group by group."""
+    """The blocks that a prefix of `length` blocks needs, group by group."""
     windows = zip(shape.windows, by_group(shape, names), strict=True)
     return [key for window, keys in windows for key in keys[max(0, length - window) if window else 0 : length]]
 
@@ -85,7 +85,7 @@ async def test_as_much_is_found_as_each_group_has(groups: Playing, number: int) 
         there -= gone
 
 
-async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -> None:
+async def test_the_windows_of_an_older_end_go_before_all_else(groups: Playing) -> None:
     shape = HitShape(16, (None, 2))
     first, longer = prompt("p", 6), prompt("p", 10)
     await write(groups, shape, first)
@@ -99,10 +99,10 @@ async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -
     assert await found(groups, shape, first) == 0
 
 
-async def test_what_a_longer_prompt_has_in_common_with_a_former_end_goes_after_it(groups: Playing) -> None:
+async def test_what_a_longer_prompt_has_in_common_with_an_older_end_goes_after_it(groups: Playing) -> None:
     """Each goes on by a block, as conversations do, so that most of its window is older than its end."""
     shape = HitShape(16, (None, 4))
-    # What goes first of what is as old is told by keys: those at the end.
+    # Among blocks of the same age, those with the last keys go first.
     names = [b"%04d" % (9999 - index) for index in range(9)]
     for length in range(6, 10):
         await write(groups, shape, names[:length], whole=True)
@@ -129,7 +129,7 @@ async def test_a_read_counts_once_for_what_a_prompt_begins_with_when_its_windows
 
 
 async def test_others_have_their_turns_while_windows_are_looked_for(groups: Playing) -> None:
-    """An index in a file gives nobody a turn by itself, and of a long prompt no window may be there."""
+    """An index in a file never lets other tasks run in between, and a long prompt may have no window there."""
     turns = 0
 
     async def other() -> None:
@@ -140,9 +140,9 @@ async def test_others_have_their_turns_while_windows_are_looked_for(groups: Play
 
     names = prompt("p", 4000)
     await groups.write(names, INSTANCE)
-    beside = asyncio.create_task(other())
+    others = asyncio.create_task(other())
     match = await groups.manager.reader.get_hit(INSTANCE, names, [KeyGroup(b""), KeyGroup(b"-window", 1)])
-    beside.cancel()
+    others.cancel()
     assert (match.hit, match.blocks) == (0, [])
     assert turns >= 200
 
@@ -155,7 +155,7 @@ async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playi
     assert await write(groups, shape, prompt("fits", 6), whole=True) == [Standing.WRITE] * 8
 
 
-async def test_nothing_is_left_of_a_whole_of_which_a_storage_did_not_take_its_part(
+async def test_nothing_is_left_of_a_whole_if_a_storage_did_not_take_its_part(
     groups: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = HitShape(16, (None, 2))

@@ -1,8 +1,8 @@
 """Random histories of managers over SQLite, and of two managers over a Redis that is killed and paused.
 
-Of the managers' answers: no location is served that was not finished, nobody's but the instance's own, and each can be
-read until its lease is over; no write or copy begins beyond a quota, no floor is evicted or moved, no prefix gets a
-hole by eviction, and what moves can be read all the time.
+The managers serve only finished locations of the instance itself, and each can be read until its lease is over; no
+write or copy begins beyond a quota, no floor is evicted or moved, no prefix gets a hole by eviction, and what moves can
+be read all the time.
 At the end all is removed, and then no byte is used, no record is there, no slot is taken and no file is left.
 """
 
@@ -30,7 +30,7 @@ class FailingLives(Lives):
 
     @contextlib.contextmanager
     def failing(self, number, names, call):
-        """Have a call of these storages fail; nothing else is known of them."""
+        """Makes a call of the named storages fail; they stay available otherwise."""
         storages = self.manager(number).manager.storages
         real = getattr(storages, call)
 
@@ -46,7 +46,7 @@ class FailingLives(Lives):
             delattr(storages, call)
 
     @rule(number=which, instance=instances, prompt=prompts, names=failing_storages, long=st.booleans())
-    def start_write_beside_storages_that_fail(self, number, instance, prompt, names, long):
+    def start_write_while_storages_fail(self, number, instance, prompt, names, long):
         with self.failing(number, names, "create"):
             self.start_write(number, instance, prompt, long)
 
@@ -54,7 +54,7 @@ class FailingLives(Lives):
     def a_first_attempt_outlasts_the_second_one(self, number, instance, prompt, names):
         """Nothing is deleted of it, and the second one ends, goes and is followed by another write before it."""
         with self.failing(number, names, "delete"):
-            self.start_write_beside_storages_that_fail(number, instance, prompt, names, long=False)
+            self.start_write_while_storages_fail(number, instance, prompt, names, long=False)
             self.reclaim(number)
             writes = list(self.naive.writes)
             self.remove(number, instance, prompt)
@@ -91,7 +91,7 @@ class RedisLives(Lives):
 
     @rule(instance=instances, prompt=prompts, kill=st.booleans(), number=which)
     def redis_fails_under_a_write(self, instance, prompt, kill, number):
-        """Whether it was begun nobody knows: the writer goes away, and what was reserved must come back."""
+        """Whether it was begun is unknown: the writer goes away, and what was reserved must come back."""
 
         async def write(playing):
             started = await playing.start_write(prompt, instance)
@@ -102,7 +102,7 @@ class RedisLives(Lives):
 
     @rule(kill=st.booleans(), number=which, data=st.data())
     def redis_fails_under_a_finish(self, kill, number, data):
-        """Whether it was finished nobody knows: it serves, or it expires."""
+        """Whether it was finished is unknown: it serves, or it expires."""
         if not self.naive.writes:
             return
         write = self.naive.writes.pop(data.draw(st.integers(0, len(self.naive.writes) - 1)))

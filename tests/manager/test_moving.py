@@ -185,7 +185,7 @@ async def test_what_lies_below_already_leaves_without_a_copy(playing: Playing) -
     assert await where(playing, prompt("a", 6)) == ["disk cold"] * 4 + ["cold"] * 2
 
 
-async def test_what_nobody_is_promised_moves_and_a_floor_does_not(playing: Playing) -> None:
+async def test_unpromised_blocks_move_and_a_floor_does_not(playing: Playing) -> None:
     await playing.manager.catalog.register_instance(OTHER)
     own = {"chat": {"FileSystem": InstanceQuota(reserved=4 * SIZE)}}
     await playing.group(BOTH, types=upper(10), instances=own, moves=FAST)

@@ -336,7 +336,7 @@ async def test_what_a_dead_manager_has_written_without_a_record_is_an_orphan(pla
 
 
 @pytest.mark.usefixtures("hot")
-async def test_a_pipe_in_place_of_a_part_holds_up_nobody(playing: Playing) -> None:
+async def test_a_pipe_in_place_of_a_part_holds_up_no_other_call(playing: Playing) -> None:
     match = await playing.match(A)
     path, _, _ = path_of(match.blocks[0].locations[0])
     path.unlink()

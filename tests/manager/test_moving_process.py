@@ -1,4 +1,4 @@
-"""A manager that moves blocks from a folder to a bucket by itself, and is killed in the midst, again and again."""
+"""A manager moves blocks from a folder to a bucket on its own, and is killed meanwhile, again and again."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def test_it_loses_and_leaks_nothing(manager: CacheManagerProcess, bucket: Any) -
 
 
 def await_that(condition: Callable[[], bool]) -> None:
-    # Often enough to find the manager at work, and not so often that the bucket, in this process, has no time for it.
+    # Often enough to find the manager at work, and seldom enough to leave time for the bucket in this process.
     wait_until(condition, lambda: "the manager", timeout=240, poll=0.02)
 
 

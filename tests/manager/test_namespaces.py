@@ -96,7 +96,7 @@ async def test_what_is_said_for_one_namespace_leaves_what_is_said_for_another(ca
     for namespace, size in (("shop", 5), ("lab", 7)):
         assert await catalog.group_of(team, namespace) == said(namespace, reserved=size, total=Quota(100))
 
-    # Nobody's is evicted or forgotten for a namespace that has nothing to say any more, nor are its instances.
+    # A namespace that no longer says anything loses neither blocks nor instances.
     await catalog.put_group(InstanceGroup("team", ("disk",), total=Quota(100)), "shop")
     catalog = await opened()
     assert catalog.group("team") == said("lab", reserved=7, total=Quota(100))
@@ -159,9 +159,7 @@ async def test_pools_of_one_name_in_two_namespaces_may_be_in_two_groups(catalog:
         ({"instances": {"by-hand": {}}}, "the instance by-hand"),
     ],
 )
-async def test_nobody_speaks_of_another_namespace_s_by_mistake(
-    catalog: Catalog, fields: dict[str, Any], what: str
-) -> None:
+async def test_no_namespace_speaks_of_another_s_by_mistake(catalog: Catalog, fields: dict[str, Any], what: str) -> None:
     await catalog.put_group(said("lab"), "lab")
     await catalog.register_instance(instance("lab"))
     await catalog.register_instance(instance("", "by-hand"))
@@ -192,7 +190,7 @@ async def test_what_was_promised_to_an_instance_that_is_gone_goes(catalog: Catal
     assert await reserved(catalog, "shop") == 0
 
 
-async def test_a_group_that_was_kept_before_namespaces_were_told_apart_reads_well(catalog: Catalog) -> None:
+async def test_a_group_from_before_namespaces_were_distinguished_reads_well(catalog: Catalog) -> None:
     kept = '{"name":"team","storages":["disk"],"pools":["lab/demo","shop/old"],"aliases":["lab.demo","shop.old","x-0"]}'
     await catalog._index.put(spaces.GROUPS, {b"team": msgspec.json.decode(kept, type=InstanceGroup)})
     await catalog.load()
@@ -206,7 +204,7 @@ POOLS = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 
 
 @given(NAMESPACES, NAMESPACES, POOLS, st.text(min_size=1, max_size=253))
-def test_the_name_of_a_group_tells_its_namespace(namespace: str, other: str, pool: str, tenant: str) -> None:
+def test_the_name_of_a_group_shows_its_namespace(namespace: str, other: str, pool: str, tenant: str) -> None:
     for name in (pool_group(namespace, pool), zone_group(namespace, pool, tenant)):
         assert is_group_of(name, namespace)
         assert is_group_of(name, other) == (namespace == other)

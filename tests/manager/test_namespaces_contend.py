@@ -67,7 +67,9 @@ async def committed(catalog: Catalog) -> int:
     return (await catalog._index.account("g/team")).committed
 
 
-async def test_a_group_whose_promises_and_limit_shrink_is_told_by_one_after_the_other(catalog: Catalog) -> None:
+async def test_a_group_whose_promises_and_limit_shrink_is_declared_by_one_namespace_after_the_other(
+    catalog: Catalog,
+) -> None:
     for each in NAMESPACES:
         await catalog.put_group(said(each, 50, 100), each)
     for each in NAMESPACES:
@@ -87,7 +89,7 @@ async def test_a_group_is_emptied_by_one_after_the_other(catalog: Catalog) -> No
 
 
 @pytest.mark.parametrize("total", [Quota(60), Quota()])
-async def test_who_is_promised_more_needs_room_beside_what_others_are(catalog: Catalog, total: Quota) -> None:
+async def test_a_zone_that_is_promised_more_needs_room_next_to_others(catalog: Catalog, total: Quota) -> None:
     types = {} if total.limit else {"FileSystem": Quota(60)}
     for each in NAMESPACES:
         await catalog.put_group(said(each, 50, 100), each)
@@ -107,7 +109,7 @@ async def test_two_let_a_group_go_at_once(catalog: Catalog) -> None:
     assert (await committed(catalog), catalog.groups) == (0, {})
 
 
-async def test_a_group_goes_with_what_another_manager_was_told_of_it(catalogs: list[Catalog]) -> None:
+async def test_a_group_goes_with_what_was_declared_to_another_manager(catalogs: list[Catalog]) -> None:
     first, second = catalogs
     await first.put_group(said("shop", 5), "shop")
     for each in NAMESPACES:

@@ -118,11 +118,11 @@ async def test_room_at_a_shared_one_does_not_change_with_each_look(redis_server:
     with redis.Redis.from_url(redis_server.url) as client:
 
         async def is_short_at(share: float) -> bool:
-            # As a server that uses so much of its memory.
+            # As a server that uses this share of its memory.
             client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
             return bool(await backend.keep_reserve())
 
-        # Of so much, what each look takes for itself is nothing.
+        # Next to this ballast, the memory that each look itself takes does not count.
         client.set(f"{tmp_path}/ballast", bytes(2**26))
         try:
             found = [await is_short_at(share) for share in (0.963, 0.975, 0.963, 0.965, 0.963, 0.95, 0.963)]

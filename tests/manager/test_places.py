@@ -139,7 +139,7 @@ async def test_managers_of_one_index_agree_whose_a_place_is(
     second = await Playing(redis_store(), tmp_path).start(with_catalog=False)
     third = Storage("third", "FileSystem", {"root": str(tmp_path / "disk")})
     await second.manager.catalog.put_storage(third)
-    # Before it has heard of the one that is there.
+    # Before it has heard of the existing one.
     await second.manager.storages.keep([third])
     assert not second.manager.storages.is_available("third")
     await second.manager.catalog.load()

@@ -66,7 +66,7 @@ async def wrong_parents(playing: Playing) -> list[bytes]:
 
 
 async def test_what_a_dropped_record_used_is_given_back(written: Playing, caplog: pytest.LogCaptureFixture) -> None:
-    """Found by whoever reads it, or by the recount itself."""
+    """Found by a reader, or by the recount itself."""
     caplog.set_level(logging.INFO, "tenantzone_manager")
     assert not (await written.match(BROKEN)).blocks
     assert await used(written) == [10, 16, 16, 16]

@@ -94,7 +94,7 @@ async def test_orphans_in_a_bucket_are_removed(playing: Playing, s3: Any) -> Non
     assert len(names(s3)) == 2
 
 
-async def test_what_exists_in_a_bucket_is_told(playing: Playing, s3: Any) -> None:
+async def test_what_exists_in_a_bucket_is_reported(playing: Playing, s3: Any) -> None:
     await write(playing, s3, keys("a"))
     (entry,) = await playing.manager.index.get("blocks/team/chat", keys("a"))
     assert entry is not None

@@ -223,7 +223,7 @@ async def test_an_administrator_of_one_namespace_speaks_for_no_other(ask: Client
 
 @pytest.mark.parametrize("token", ["", "guessed"])
 @pytest.mark.parametrize("call", [call.name for call in CALLS])
-async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: str) -> None:
+async def test_no_report_is_accepted_without_a_token(ask: Client, call: str, token: str) -> None:
     with pytest.raises(Refusal) as refusal:
         await ask(call, token)
     assert refusal.value.code == "UNAUTHENTICATED"
@@ -289,7 +289,7 @@ async def test_a_group_that_contradicts_itself_is_refused(ask: Client, group: di
 
 
 @pytest.mark.usefixtures("team")
-async def test_a_zone_of_which_nothing_is_said_is_a_zone(ask: Client) -> None:
+async def test_a_zone_without_any_settings_is_a_zone(ask: Client) -> None:
     quotas: dict[str, Any] = {"ml/chat/acme": {}, "ml/chat/burst": {"FileSystem": {"reserved": 5}}}
     answer = await ask("PutInstanceGroup", "root", group={"name": "team", "storages": ["disk"], "zones": quotas})
     assert answer["group"]["zones"] == quotas
@@ -326,7 +326,7 @@ async def test_an_instance_never_changes(ask: Client) -> None:
 
 
 @pytest.mark.usefixtures("team")
-async def test_quotas_are_changed_at_run_time_and_usage_is_told(ask: Client) -> None:
+async def test_quotas_are_changed_at_run_time_and_usage_is_reported(ask: Client) -> None:
     await write(ask, block_keys=KEYS)
     own = {"chat-1": {"FileSystem": {"reserved": 2 * 4096}}}
     group = {
@@ -396,14 +396,14 @@ async def test_service_accounts_are_put_listed_and_removed(ask: Client, manager:
         await ask("RemoveServiceAccount", "root", name="ml/engine")
 
 
-async def test_nobody_registers_himself_as_an_administrator(ask: Client, manager: CacheManager) -> None:
+async def test_no_client_registers_itself_as_an_administrator(ask: Client, manager: CacheManager) -> None:
     await ask("PutServiceAccount", "root", account={"name": "tz/operator", "pool": "ml/chat"})
     who = service_accounts(lambda: {"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
     assert who("tz/operator") == Caller("tz/operator", is_admin=True)
 
 
 @pytest.mark.usefixtures("team")
-async def test_what_a_group_has_lost_is_told_and_forgotten_with_it(ask: Client, manager: CacheManager) -> None:
+async def test_what_a_group_has_lost_is_reported_and_forgotten_with_it(ask: Client, manager: CacheManager) -> None:
     await write(ask, block_keys=KEYS)
     group = {"name": "team", "storages": ["disk"], "total": {"limit": 4 * 4096, "watermark": 0.25}}
     answer = await ask("PutInstanceGroup", "root", group=group)
@@ -439,7 +439,7 @@ async def test_an_instance_is_unregistered_when_it_is_empty(
 
 
 @pytest.mark.usefixtures("team")
-async def test_a_failure_within_is_not_told_outside(ask: Client, manager: CacheManager) -> None:
+async def test_an_internal_failure_is_not_shown_outside(ask: Client, manager: CacheManager) -> None:
     async def fails(*_: Any) -> None:
         raise RuntimeError("a secret")
 
@@ -459,7 +459,7 @@ async def test_what_is_no_request_is_refused(ports: tuple[int, int]) -> None:
 
 
 @pytest.mark.usefixtures("team")
-async def test_health_and_metrics_are_told(ask: Client, ports: tuple[int, int]) -> None:
+async def test_health_and_metrics_are_reported(ask: Client, ports: tuple[int, int]) -> None:
     await write(ask, block_keys=KEYS)
     await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=[*KEYS, b"x"])
     async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as http_:
@@ -499,7 +499,7 @@ async def test_a_query_by_groups_matches_no_more_blocks_than_it_asks_for(ask: Cl
     assert 'tenantzone_manager_matched_blocks_total{group="team"} 2.0' in text
 
 
-async def test_what_needs_no_index_is_told_while_it_is_down(
+async def test_what_needs_no_index_is_reported_while_it_is_down(
     team: None, ask: Client, ports: tuple[int, int], manager: CacheManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def down(_: list[str]) -> dict[str, Account]:

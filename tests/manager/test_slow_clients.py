@@ -88,7 +88,7 @@ async def test_what_a_client_over_http_does_not_end_is_not_waited_for(ports: Por
     assert all(await asyncio.gather(*closed))
 
 
-async def test_an_answer_that_nobody_reads_is_not_kept(ports: Ports) -> None:
+async def test_an_answer_that_is_never_read_is_not_kept(ports: Ports) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def try_it() -> bool:
@@ -132,7 +132,7 @@ async def test_a_call_without_its_message_ends(ports: Ports) -> None:
             await call
 
 
-async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
+async def test_many_slow_clients_keep_no_other_out(tmp_path: Path) -> None:
     # By time, nothing is closed.
     http = HttpBounds(head_seconds=3600, connections=8)
     rpc = GrpcBounds(handshake_seconds=3600, connections=8, look_seconds=0.1)
@@ -142,7 +142,7 @@ async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
             asks = over_http if port == ports.http else over_grpc
             async with asks(port) as ask:
                 await ask("ListStorages")
-            # Over gRPC any of those that came within the same milliseconds may be the ones that stay.
+            # Over gRPC any connections that came within the same milliseconds may stay.
             await eventually(partial(is_within, port, 8), True)
             await eventually(partial(asyncio.to_thread, are_closed, slow, 32), True)
 
@@ -158,7 +158,7 @@ async def test_after_each_wave_there_are_no_more_connections_than_the_bound(tmp_
 
 
 async def is_within(port: int, most: int) -> bool:
-    """Whether this process holds at most so many connections to its port, and the kernel as many open ones."""
+    """Whether this process holds at most `most` connections to its port, and the kernel as many open ones."""
     return len(held(port)) <= most and established(port) <= most
 
 
@@ -177,7 +177,7 @@ def established(port: int) -> int:
 
 
 def are_closed(connections: list[socket.socket], least: int) -> bool:
-    """Whether at least so many of them are closed by now."""
+    """Whether at least `least` of the connections are closed by now."""
     for each in connections:
         each.settimeout(0.01)
     return sum(map(is_closed, connections)) >= least

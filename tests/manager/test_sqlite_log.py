@@ -1,4 +1,4 @@
-"""The log beside the embedded store's file stays small, whatever else goes on."""
+"""The log next to the embedded store's file stays small, whatever else goes on."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ async def stored(path):
         await backend.close()
 
 
-async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch):
+async def test_under_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch):
     # So seldom that a round has much to copy, and is not over before the next write.
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.5)
     monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 1000)
@@ -161,7 +161,7 @@ async def test_while_the_rest_is_copied_writes_wait_and_reads_do_not(tmp_path, m
     await backend.close()
 
 
-async def test_another_process_that_copies_the_log_is_told_of_until_it_ends(tmp_path, monkeypatch, caplog):
+async def test_another_process_that_copies_the_log_is_reported_until_it_ends(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
@@ -180,7 +180,7 @@ async def test_another_process_that_copies_the_log_is_told_of_until_it_ends(tmp_
     await backend.close()
 
 
-async def test_a_reader_beside_it_keeps_the_log_and_is_told_of_until_it_ends(tmp_path, monkeypatch, caplog):
+async def test_a_concurrent_reader_keeps_the_log_and_is_reported_until_it_ends(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
     monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 1000)
     path = tmp_path / "index.db"
@@ -219,7 +219,7 @@ async def test_closing_waits_for_a_thread_that_copies(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ask", ["count", "write"])
-async def test_who_asks_beside_the_closing_is_told_so(tmp_path, ask):
+async def test_a_call_during_the_closing_says_so(tmp_path, ask):
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
@@ -300,7 +300,7 @@ async def test_a_read_of_a_damaged_file_is_no_answer_of_the_store(tmp_path, read
 
 
 @pytest.mark.parametrize("content", [b"no database" * 1000, b""], ids=["no database", "a folder for it is full"])
-async def test_a_file_that_can_not_be_opened_is_told_of_and_left_as_it_was(tmp_path, content):
+async def test_a_file_that_can_not_be_opened_is_reported_and_left_as_it_was(tmp_path, content):
     path = tmp_path / "index.db"
     path.write_bytes(content)
     with file_size_bound_to(len(content)) if not content else contextlib.nullcontext(), pytest.raises(IndexUnavailable):
@@ -448,7 +448,7 @@ async def test_an_empty_file_in_its_place_begins_a_new_store(opened, tmp_path):
         await SqliteBackend(tmp_path / "index.db").start(lambda *_: None)
 
 
-async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
+async def test_what_is_no_store_is_reported_until_there_is_one(opened, tmp_path):
     await put(opened, SPACE, b"value")
     path = tmp_path / "index.db"
     path.rename(tmp_path / "elsewhere.db")
@@ -456,7 +456,7 @@ async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
     await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
     path.unlink()
     await refused(opened, AWAY)
-    # Half of a store, as somebody has who copies it.
+    # Half of a store, as while it is being copied.
     whole = (tmp_path / "elsewhere.db").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     await refused(opened, "can't be opened: .*malformed")
@@ -465,7 +465,7 @@ async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
     assert await opened.get(SPACE, [b"\0"]) == [b"value"]
 
 
-async def test_a_store_that_somebody_still_writes_is_not_opened(opened, tmp_path):
+async def test_a_store_with_another_writer_is_not_opened(opened, tmp_path):
     path = tmp_path / "index.db"
     path.unlink()
     await refused(opened, AWAY)
@@ -566,7 +566,7 @@ def file_size_bound_to(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_nobody_else_may_read_the_files_of_the_index(tmp_path):
+async def test_no_other_user_may_read_the_files_of_the_index(tmp_path):
     before = os.umask(0o022)
     try:
         backend = SqliteBackend(tmp_path / "index.db")

@@ -1,4 +1,4 @@
-"""Storages that do what nobody has foreseen, and the orphan scan beside writes of other managers."""
+"""Storages that do the unexpected, and the orphan scan during writes of other managers."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

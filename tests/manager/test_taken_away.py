@@ -1,4 +1,4 @@
-"""Whatever the manager needs may be taken away and given back: it goes on by itself, and says so once each way.
+"""Anything the manager needs may be taken away and given back: it goes on without help, and logs each change once.
 
 Elsewhere: a Redis that is killed (test_process.py), files of an index that are replaced (test_sqlite_log.py), the file
 of events and its folder (test_event_files.py), tokens and certificates (test_server.py, test_tls.py).
@@ -56,7 +56,7 @@ class Thing(ABC):
         return SqliteBackend(self.folder / "index.db")
 
     async def store(self, playing: Playing) -> None:
-        """Have a storage beside the index."""
+        """Adds a storage next to the index."""
         await playing.storage("disk")
 
     @abstractmethod
@@ -294,7 +294,7 @@ async def test_what_gives_room_back_passes_where_there_is_none(thing: Thing, pla
     numbers = count()
 
     async def begins() -> bool:
-        # Another block each time: one that was begun before the manager knew would be somebody else's to write.
+        # Another block each time: one that was begun before the manager knew would be another writer's.
         return await can_begin(playing, keys(f"new{next(numbers)}"))
 
     await eventually(begins, False)

@@ -35,7 +35,7 @@ class Site:
     mounted: TlsFiles
 
     def renew(self, name: str) -> None:
-        """Have another certificate and key in the place of those that are there."""
+        """Replaces the mounted certificate and key."""
         for source, target in zip(self.servers.issue_server(name), self.mounted.paths, strict=False):
             shutil.copy(source, target)
 
@@ -192,9 +192,7 @@ def test_who_is_believed_no_more_can_not_go_on_with_an_old_session(choosy: Site)
     assert asked(choosy.manager.port, context, session)[0] == b"HTTP/1.1 200 OK"
 
 
-def test_an_engine_believes_the_authorities_that_it_is_told_of_as_soon_as_they_are_there(
-    choosy: Site, tmp_path: Path
-) -> None:
+def test_an_engine_believes_configured_authorities_as_soon_as_they_are_there(choosy: Site, tmp_path: Path) -> None:
     certified = choosy.certified()
     files = TlsFiles(certified.certificate, certified.key, tmp_path / "ca.crt")
     client = ManagerClient(choosy.manager.url, lambda: "chat", files)
@@ -210,7 +208,7 @@ def test_an_engine_believes_the_authorities_that_it_is_told_of_as_soon_as_they_a
     client.forget_connection()
 
 
-async def test_the_operator_believes_the_authorities_that_it_is_told_of_as_soon_as_they_are_there(
+async def test_the_operator_believes_configured_authorities_as_soon_as_they_are_there(
     choosy: Site, tmp_path: Path
 ) -> None:
     certified = choosy.certified()

@@ -38,7 +38,7 @@ async def playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 async def turns(work: Callable[[], Awaitable[Any]]) -> int:
-    """How often somebody else has a turn while this is done."""
+    """How often another task has a turn while this is done."""
     had = 0
 
     async def have() -> None:
@@ -75,7 +75,7 @@ async def use(playing: Playing, prompts: list[list[bytes]]) -> None:
 
 
 async def full_of_what_is_as_hot(playing: Playing, below: int) -> None:
-    """A higher type that has no room, and so many prompts below that are as hot as what lies there."""
+    """A higher type without room, and `below` prompts in the lower type that are as hot as those in the higher one."""
     lower = [[f"l{number:04}".encode()] for number in range(below)]
     higher = [[f"h{number:04}".encode()] for number in range(ENDS)]
     await playing.group(["cold"])
@@ -122,7 +122,7 @@ PARTS = 8
 async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: Playing) -> None:
     names = prompt("long", PARTS * READ_AT_ONCE)
     began = await turns(lambda: playing.start_write(names))
-    # The blocks are looked up, their standings follow, and room is reserved.
+    # The blocks are looked up, their write status follows, and room is reserved.
     assert began >= 2 * (PARTS - 1) + PARTS * READ_AT_ONCE // WRITE_AT_ONCE - 1
     started = await playing.start_write(names)
     assert set(started.standings) == {Standing.WRITING}
@@ -140,7 +140,7 @@ async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: 
     assert set(again.standings) == {Standing.SERVING}
 
 
-async def test_what_is_written_as_a_whole_is_taken_back_with_turns_for_others(playing: Playing) -> None:
+async def test_what_is_written_as_a_whole_is_undone_with_turns_for_others(playing: Playing) -> None:
     names = prompt("whole", PARTS * WRITE_AT_ONCE)
     await playing.group(limit=len(names) * SIZE)
 
@@ -163,7 +163,7 @@ async def test_nothing_is_begun_of_a_whole_that_has_no_room(playing: Playing) ->
     assert (await playing.account("g/team")).used == 0
 
 
-async def test_whoever_reads_what_a_late_part_of_a_call_removes_has_a_lease(
+async def test_a_reader_of_what_a_late_part_of_a_call_removes_has_a_lease(
     playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = prompt("long", 2 * WRITE_AT_ONCE)

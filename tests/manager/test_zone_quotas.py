@@ -221,7 +221,7 @@ async def test_what_changes_while_all_is_read_is_read_again(catalog: Catalog) ->
     assert (set(catalog.instances), catalog.is_stale) == ({instance(1).name}, False)
 
 
-def test_a_zone_is_told_by_who_registers_and_by_the_name() -> None:
+def test_a_zone_is_identified_by_who_registers_and_by_the_name() -> None:
     assert zone_of(instance(1)) == ACME
     assert zone_of(instance(1, tenant="A tenant")).startswith(f"{POOL}/x-")
     assert zone_of(instance(1, pool="")) == zone_of(Instance("acme", "team", 16, (Spec("tp0", 1),), pool=POOL)) == ""

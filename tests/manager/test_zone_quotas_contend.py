@@ -24,7 +24,7 @@ async def replicas(redis_store: Callable[[], IndexBackend]) -> AsyncIterator[lis
         await index.close()
 
 
-async def test_two_managers_that_register_and_tell_at_a_time_miss_no_instance(replicas: list[Catalog]) -> None:
+async def test_two_managers_that_register_and_report_at_a_time_miss_no_instance(replicas: list[Catalog]) -> None:
     await replicas[0].put_group(team(total=Quota(1000)))
     await replicas[1].load()
     there: list[Instance] = []
@@ -106,7 +106,7 @@ async def test_one_that_leaves_and_comes_back_while_a_group_is_said_is_counted(r
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-async def test_who_says_something_of_a_zone_counts_nobody_who_has_left(replicas: list[Catalog], recorded: bool) -> None:
+async def test_quotas_of_a_zone_count_no_instance_that_has_left(replicas: list[Catalog], recorded: bool) -> None:
     here, there = replicas
     await here.put_group(team())
     await here.register_instance(instance(1))
@@ -154,7 +154,7 @@ async def test_what_comes_between_two_reads_of_a_change_is_not_lost(
     here, there = replicas
     await here.put_group(team(zones={ACME: QUOTA}))
     await there.load()
-    # One that is there no more, of which it has heard nothing.
+    # An instance that is gone, and this replica has not heard so.
     here.instances[instance(1).name] = instance(1)
     just_before_it_reads(here, where, lambda: there.register_instance(instance(1)))
     if does == "forgets":

@@ -1,4 +1,4 @@
-"""Zones of a group, their instances, and what the accounts of these say."""
+"""Zones of a group, their instances, and what their accounts say."""
 
 from collections.abc import AsyncIterator
 

@@ -49,11 +49,11 @@ class Case:
 
 CASES = (
     Case("a tenant asks an engine", "tenant", "engine", 8000, True),
-    Case("so does somebody outside, by a load balancer", "hub", "engine", 8000, True),
+    Case("so does a client outside, by a load balancer", "hub", "engine", 8000, True),
     Case("the operator reads reports", "operator", "engine", 9464, True),
     Case("Prometheus scrapes engines", "prometheus", "engine", 9464, True),
     Case("a tenant reads reports", "tenant", "engine", 9464, False),
-    Case("a pod beside the operator reads reports", "neighbour", "engine", 9464, False),
+    Case("a pod next to the operator reads reports", "neighbour", "engine", 9464, False),
     Case("an engine reads another's report", "other engine", "engine", 9464, False),
     Case("a tenant hears KV events", "tenant", "engine", 5557, False),
     Case("Prometheus scrapes the operator", "prometheus", "operator", 8081, True),
@@ -61,7 +61,7 @@ CASES = (
     Case("a tenant asks for the operator's health", "tenant", "operator", 8080, False),
     Case("an engine asks the operator", "engine", "operator", 8081, False),
     Case("the operator works", "operator", "API server", 6443, True),
-    Case("the operator talks to somebody outside", "operator", "hub", 80, False),
+    Case("the operator talks to a host outside", "operator", "hub", 80, False),
     Case("the operator asks a model", "operator", "engine", 8000, False),
     Case("an engine asks the API server", "engine", "API server", 6443, False),
     Case("and at its other port", "engine", "API server", 443, False),

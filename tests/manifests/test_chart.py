@@ -309,6 +309,6 @@ def test_a_dependency_is_refused_what_means_nothing_too(whole: Path):
     assert "'replica' not allowed" in refusal({"tenantzone": {"replica": 2}}, chart=whole)
 
 
-def test_by_itself_the_chart_is_not_left_out_by_a_value():
+def test_the_chart_alone_is_not_left_out_by_a_value():
     assert template({"enabled": True}) == template()
     assert "enabled: false" in refusal({"enabled": False})

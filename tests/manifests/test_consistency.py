@@ -83,7 +83,7 @@ def test_pods_are_spread_and_survive_drains_together(rendered, overlay):
 
 
 @pytest.mark.parametrize("overlay", ENGINES)
-def test_the_operator_may_reach_the_engines_and_is_let_in(rendered, overlay):
+def test_the_operator_may_reach_the_engines_and_is_admitted(rendered, overlay):
     (template,) = templates(rendered[overlay])
     egress = rendered["base"]["NetworkPolicy", "tenantzone-operator"]["spec"]["egress"]
     (admitted,) = [
@@ -136,7 +136,7 @@ def test_each_pod_of_each_file_says_that_it_gets_no_token_but_the_operators():
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
-def test_who_brings_pods_of_his_own_is_told_so_too(page):
+def test_pages_for_own_pods_mount_all_that_an_engine_reads(page):
     """Each block that mounts what an engine reads has all of it, and no token of a service account."""
     blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", (MANIFESTS.parent / page).read_text(), re.MULTILINE | re.DOTALL)
     specs = [spec for block in blocks for body in yaml.safe_load_all(block) for spec in pod_specs(body)]
@@ -172,7 +172,7 @@ def test_the_operator_finds_the_manager_and_shows_it_a_token_of_its_audience(ren
 
 
 @pytest.mark.parametrize("client", ["operator", "engine"])
-def test_who_asks_the_manager_may_reach_it_and_is_let_in(rendered, client):
+def test_a_client_of_the_manager_may_reach_it_and_is_admitted(rendered, client):
     manager = rendered["manager"]["StatefulSet", "tenantzone-manager"]["spec"]["template"]
     if client == "operator":
         policy = rendered["manager"]["NetworkPolicy", "tenantzone-operator-manager"]

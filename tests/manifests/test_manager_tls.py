@@ -56,7 +56,7 @@ def test_the_manager_shows_its_certificate_and_asks_for_one(objects: Objects):
     assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {"HTTPS"}
 
 
-def test_the_operator_asks_over_tls_and_has_no_more_of_the_manager_s_secret_than_whom_to_believe(objects: Objects):
+def test_the_operator_asks_over_tls_and_has_only_the_authority_of_the_manager_s_secret(objects: Objects):
     spec, container = pod(objects, "Deployment", "tenantzone-operator")
     flags, found = flags_of(container), kept_files(spec, container)
     assert flags["--manager-url"] == f"https://tenantzone-manager.{NAMESPACE}:9470"
@@ -76,7 +76,7 @@ def test_prometheus_believes_the_same_authority(objects: Objects):
     }
 
 
-def test_without_a_secret_of_clients_nobody_is_asked_for_a_certificate():
+def test_without_a_secret_of_clients_no_client_is_asked_for_a_certificate():
     objects = manager_with(secretName=SERVER)
     _, manager = pod(objects, "StatefulSet", "tenantzone-manager")
     spec, operator = pod(objects, "Deployment", "tenantzone-operator")

@@ -38,7 +38,7 @@ def test_no_two_panels_have_the_same_id_or_lie_on_each_other():
     assert max(x for x, _ in cells) < COLUMNS
 
 
-def test_whoever_looks_chooses_prometheus_and_the_zones():
+def test_a_viewer_chooses_prometheus_and_the_zones():
     variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
     assert list(variables) == ["datasource", "namespace", "pool", "zone"]
     assert variables["datasource"]["query"] == "prometheus"

@@ -50,7 +50,7 @@ async def test_blocks_are_written_to_a_pool_found_there_and_deleted(playing: Pla
     assert (await playing.account("s/pool")).used == SIZE
 
 
-async def test_what_exists_in_a_pool_is_told(playing: Playing, client) -> None:
+async def test_what_exists_in_a_pool_is_reported(playing: Playing, client) -> None:
     await write(playing, client, keys("a"))
     (entry,) = await playing.manager.index.get("blocks/team/chat", keys("a"))
     assert entry is not None
@@ -84,7 +84,7 @@ async def test_blocks_move_between_a_folder_and_a_pool(playing: Playing, client)
     await moves_down_and_up(playing, "pool", below)
 
 
-async def test_a_prefix_is_one_indexs_until_somebody_takes_it_over(options: dict[str, str], client) -> None:
+async def test_a_prefix_is_one_indexs_until_another_takes_it_over(options: dict[str, str], client) -> None:
     def storage(**more: object) -> Storage:
         return Storage("pool", "Mooncake", options | more)
 
@@ -128,7 +128,7 @@ async def test_a_pool_without_a_master_and_one_without_a_node_are_unhealthy_unti
     await playing.settle()
 
 
-async def test_a_master_that_hangs_is_waited_for_no_longer_than_it_is_told(
+async def test_a_master_that_hangs_is_waited_for_no_longer_than_configured(
     pool: MooncakePool, options: dict[str, str], client
 ) -> None:
     backend = make(Storage("pool", "Mooncake", options), "me")
@@ -188,7 +188,7 @@ def test_a_full_pool_takes_nothing_more_and_loses_nothing(
     engine.stop()
 
 
-def test_an_engine_reaches_no_pool_but_the_one_that_it_is_told_of(
+def test_an_engine_reaches_no_pool_but_the_configured_one(
     manager: CacheManagerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for reported in (None, "127.0.0.1:1"):

@@ -70,7 +70,7 @@ class SimulatedEngine:
         self.salt_key = SaltKeyStatus()
         self.admin_port = AdminPortStatus()
         self.accepts = accepts
-        """Tokens, one of which a request must have; None: it answers all requests."""
+        """Tokens: a request must have one of them. None: it answers all requests."""
         self.polls = 0
         self._purges: dict[str, PurgeReport] = {}
         self._config: RuntimeConfig | None = None

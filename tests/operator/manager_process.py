@@ -55,9 +55,9 @@ class ManagerProcess:
         self._process.kill()
         self._process.wait()
 
-    def let_in(self, accounts: Mapping[str, Any]) -> None:
-        """Makes it know these service accounts, too, after a restart."""
-        self._access.let_in(accounts)
+    def admit(self, accounts: Mapping[str, Any]) -> None:
+        """Makes the manager know the service accounts, too, after a restart."""
+        self._access.admit(accounts)
         self.kill()
         self.start()
 

@@ -53,10 +53,10 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
 @pytest.mark.parametrize(
     ("observations", "not_made", "reason", "said"),
     [
-        pytest.param([engine(), silent("engine-1")], "", None, "", id="closed, and the operator is let in"),
-        pytest.param([engine()], "forbidden", None, "", id="somebody else has made the Secret"),
+        pytest.param([engine(), silent("engine-1")], "", None, "", id="closed, and the operator is admitted"),
+        pytest.param([engine()], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param([], "", None, "", id="no engine"),
-        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be made: forbidden", id="nobody can mount it"),
+        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be made: forbidden", id="no pod can mount it"),
         pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "anew: engine-1", id="refused"),
         pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
         pytest.param(
@@ -150,7 +150,7 @@ async def test_while_the_key_is_changed_there_are_two_tokens(monkeypatch: pytest
     assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"), admin_token(OLD, "shop", "demo"))
 
 
-async def test_a_key_that_somebody_replaces_is_used_until_the_operator_ends(monkeypatch: pytest.MonkeyPatch):
+async def test_a_key_that_was_replaced_by_hand_is_used_until_the_operator_ends(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
     old, new, third = (admin_token(key, "shop", "demo") for key in (OLD, NEW, 32 * b"t"))
     keeper = Keeper(key=OLD)
@@ -205,9 +205,7 @@ async def test_a_deleted_secret_is_not_made_with_a_replaced_key(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_keys(
-    monkeypatch: pytest.MonkeyPatch, refused: bool
-):
+async def test_a_deleted_secret_is_made_again_with_the_same_keys(monkeypatch: pytest.MonkeyPatch, refused: bool):
     monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(admin_key, "LOOK_SECONDS", 60.0 if refused else 0.0)
     keeper = Keeper(key=NEW, previous=OLD)
@@ -287,7 +285,7 @@ async def test_while_the_api_server_is_in_trouble_the_known_key_counts(monkeypat
     assert keeper.reads == 2
 
 
-async def test_a_secret_that_somebody_spoiled_is_no_key_and_is_not_replaced():
+async def test_a_spoiled_secret_is_no_key_and_is_not_replaced():
     keeper = Keeper(key=b"short")
     key = AdminKey(keeper, "system")
     await key.ensure()
@@ -321,7 +319,7 @@ async def test_one_that_takes_none_of_them_refuses(closed_port: int, tokens: tup
     assert [(each.report, each.refuses) for each in seen] == [(None, True)]
 
 
-async def test_what_else_may_refuse_at_a_port_is_told_as_nobody(engine: Engine):
+async def test_what_else_may_refuse_at_a_port_is_reported_as_an_absent_server(engine: Engine):
     """A pool's author chooses the port, and learns nothing about what listens there."""
     engine.status = 401
     (seen,) = await EngineWatch(changed=lambda: None, tokens=lambda: TOKENS).look_at([pod()], engine.port, MAX_BYTES)
@@ -350,7 +348,7 @@ class TestInACluster:
         token = admin_token(key, world.namespace, "demo")
         assert (held["token"].decode(), parse_accepted(held["accepted"])) == (token, (token.encode(),))
 
-    def test_the_operator_is_let_in_by_an_engine_that_asks_for_the_token(self, world: World):
+    def test_the_operator_is_admitted_by_an_engine_that_asks_for_the_token(self, world: World):
         token = self.secret(world)["token"].decode()
         world.add_engine(accepts={token})
         world.await_ready("acme")

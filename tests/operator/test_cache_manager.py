@@ -201,15 +201,15 @@ def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
         site.await_gone(kind, each)
 
 
-def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site: Site, name: str) -> None:
+def test_a_manager_that_is_down_changes_nothing_and_gets_the_state_when_it_is_back(site: Site, name: str) -> None:
     site.disk(name, capacity="1Gi")
     site.condition("KVStorage", name, "Ready", "True")
-    await_told(site, answers=1)
+    await_reported(site, answers=1)
     site.manager.kill()
     try:
         gone = site.condition("KVStorage", name, "Healthy", "Unknown", "ManagerUnreachable")
         assert site.manager.url in gone["message"]
-        await_told(site, answers=0)
+        await_reported(site, answers=0)
         assert site.condition("KVStorage", name, "Registered", "True")
         assert site.status("KVStorage", name)["summary"] == "0/1Gi"
         site.change("KVStorage", name, capacity="2Gi")
@@ -219,15 +219,15 @@ def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site
     finally:
         site.manager.start()
     site.await_gone("KVStorage", name)
-    await_told(site, answers=1)
+    await_reported(site, answers=1)
 
 
-def await_told(site: Site, answers: int) -> None:
+def await_reported(site: Site, answers: int) -> None:
     """Waits until Prometheus would learn whether the manager answers."""
     eventually(lambda: site.operator.scrape().value("tenantzone_operator_manager_answers") == answers)
 
 
-def test_what_nobody_declares_stays_as_it_is(site: Site, name: str) -> None:
+def test_undeclared_storages_stay_as_they_are(site: Site, name: str) -> None:
     path = site.folder / name
     path.mkdir()
     by_hand = {"name": f"by-hand-{name}", "type": "FileSystem", "options": {"root": str(path)}}

@@ -153,7 +153,7 @@ async def test_a_file_without_a_token_is_named(tmp_path: Path, text: str) -> Non
             await asked("http://127.0.0.1:9", file)
 
 
-async def test_nobody_there_is_told_with_the_address() -> None:
+async def test_an_unreachable_manager_is_reported_with_the_address() -> None:
     (port,) = free_ports(1)
     with pytest.raises(ManagerUnavailable, match=f"127.0.0.1:{port}"):
         await asked(f"http://127.0.0.1:{port}")

@@ -154,7 +154,7 @@ def test_a_storage_is_said_as_the_manager_shows_it_again() -> None:
         ({"type": "Mooncake", "mooncake": {"master": "m:1", "prefix": "p/q"}}, "mooncake://m:1/p/q"),
     ],
 )
-def test_a_place_is_told_in_one_line(spec: dict[str, Any], place: str) -> None:
+def test_a_place_is_shown_in_one_line(spec: dict[str, Any], place: str) -> None:
     assert read_storage(body("x", spec=spec)).place == place
 
 
@@ -215,7 +215,7 @@ def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
     assert (owners, problems) == ({"default/vllm": "default/young"}, {})
 
 
-def test_a_pool_is_told_that_there_is_no_manager() -> None:
+def test_a_pool_reports_that_there_is_no_manager() -> None:
     spec = {"selector": {}, "tiers": {"manager": {"serviceAccountName": "vllm"}}}
     (without,) = read_pool(body("demo", spec=spec)).not_enforced
     assert "without --manager-url" in without
@@ -275,10 +275,10 @@ OTHERS = {"namespace": "lab", "name": "acme"}
 
 def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
-    nobody = "no operator that serves the namespace {} has looked at what it names there".format
+    unserved = "no operator that serves the namespace {} has looked at what it names there".format
     missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
     seen, message = as_seen_from("default", both)
-    assert message == nobody("lab")
+    assert message == unserved("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]
     assert held == [("acme", 100)]
     # The other one finds no such objects, and then neither of them writes anything more.
@@ -296,7 +296,7 @@ def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     assert (message, [row["namespace"] for row in fewer.status["namespaces"]]) == ("", ["default"])
 
 
-def test_who_serves_all_namespaces_tells_of_zones_in_each() -> None:
+def test_an_operator_for_all_namespaces_reports_zones_in_each() -> None:
     types = {"types": [{"type": "S3", "reserved": "1Ki"}]}
     both = group(zones=[ACME | types, OTHERS | types])
     shared = members([both], [], [], {})[both.meta.uid]
@@ -304,7 +304,7 @@ def test_who_serves_all_namespaces_tells_of_zones_in_each() -> None:
     assert [(row["namespace"], row["reserved"]) for row in rows] == [("default", 1024), ("lab", 1024)]
 
 
-def test_what_nobody_has_looked_at_is_not_taken_for_well() -> None:
+def test_what_was_not_checked_is_not_taken_for_well() -> None:
     _, message = as_seen_from("default", group(zones=[OTHERS]))
     assert message == "no operator that serves the namespace lab has looked at what it names there"
 
@@ -378,7 +378,7 @@ def test_a_limit_of_nothing_is_refused(declared: Declared, path: str) -> None:
     assert declared.invalid == f"{path} must be 1 or more"
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_reported_once() -> None:
     def reported(before: Any, found: Found) -> tuple[Any, list[str]]:
         after = storage_status(storage(before), found, now=NOW)
         return after, [notice.reason.value for notice in manager_notices(before or {}, after)]

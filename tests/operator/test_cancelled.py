@@ -40,7 +40,7 @@ async def ends(working: asyncio.Task[None], come: Callable[[], None], turns: int
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_whoever_asks_engines(engine: Engine, turns: int):
+async def test_polling_of_engines_ends(engine: Engine, turns: int):
     watch = EngineWatch(changed=lambda: None)
     engine.body = sent()
     await watch.look_at([pod()], engine.port, MAX_BYTES)
@@ -51,7 +51,7 @@ async def test_whoever_asks_engines(engine: Engine, turns: int):
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_whoever_lists(turns: int):
+async def test_listing_ends(turns: int):
     resync = Resync(Store(), cast(Api, None), done=lambda: None)
     resync.start()
     (working,) = (task for task in asyncio.all_tasks() if task.get_name() == "resync")
@@ -60,7 +60,7 @@ async def test_whoever_lists(turns: int):
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_whoever_writes_events(turns: int):
+async def test_writing_of_events_ends(turns: int):
     class Written:
         async def create_event(self, *_: Any) -> None:
             await asyncio.Event().wait()

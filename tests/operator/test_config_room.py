@@ -85,7 +85,7 @@ def test_of_new_zones_the_first_that_fit_are_taken():
     assert LIMIT - RESERVE - 400 < size(taken) <= LIMIT - RESERVE
 
 
-def test_a_zone_too_many_is_refused_by_itself_and_others_may_change():
+def test_a_zone_too_many_is_refused_alone_and_others_may_change():
     held = filled(LIMIT - RESERVE)
     in_force = make_config(1, POOL, tuple(held))
     changed = [held[0].model_copy(update={"reserved": 7, "generation": 2}), *held[1:]]
@@ -144,7 +144,7 @@ def test_the_same_question_is_answered_once(monkeypatch: pytest.MonkeyPatch):
     assert room.choose(POOL, list(wanted), None) is answer
 
 
-def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
+def test_what_a_zone_gives_back_belongs_to_no_zone_while_its_change_has_no_room():
     """Otherwise its neighbour would be granted blocks that the config still gives to the zone."""
     old = [zone(f"zone-{n:04}", age=1 + n % 58, tenant=noise(60), reserved=1) for n in range(1_200)]
     full = make_plan(pool(), old, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
@@ -186,7 +186,7 @@ def test_a_new_zone_without_room_takes_no_blocks_from_others():
 
 
 @pytest.mark.parametrize("generation", [MAX_GENERATION - 1, MAX_GENERATION, 10**30])
-def test_a_generation_that_nobody_can_count_on_from_is_not_counted_on_from(generation: int):
+def test_a_generation_that_can_not_be_counted_on_from_is_not_counted_on_from(generation: int):
     held = zone("acme")
     first = make_plan(pool(), [held], in_force=None, last_generation=generation, size=100, room=ConfigRoom())
     assert first.config is not None
@@ -232,7 +232,7 @@ def test_a_change_without_room_keeps_the_generation_in_force_and_says_which():
     assert any("Generation 1 stays in force" in decision.message for decision in waiting)
 
 
-def test_a_pool_that_is_too_large_by_itself_is_refused_with_its_zones():
+def test_a_pool_that_is_too_large_on_its_own_is_refused_with_its_zones():
     levels = [{"name": noise(60), "tenants": [noise(60) for _ in range(60)]} for _ in range(25)]
     large = pool(unknownTenants={"mode": "AutoRegister", "levels": levels})
 

@@ -125,7 +125,7 @@ def test_a_plugin_is_named_from_where_the_kubeconfig_lies(tmp_path: Path):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_plugin_that_wants_to_is_told_of_the_cluster(tmp_path: Path, wanted: bool):
+def test_a_plugin_that_wants_to_gets_the_cluster(tmp_path: Path, wanted: bool):
     cluster = {
         **CLUSTER,
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}}],
@@ -182,7 +182,7 @@ def test_a_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluste
     ("user", "message"),
     [
         pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider is not supported", id="what is long gone"),
-        pytest.param({"as": "somebody"}, "as is not supported; the operator acts as itself", id="as somebody else"),
+        pytest.param({"as": "another"}, "as is not supported; the operator acts as itself", id="as another user"),
         pytest.param({"tokenFile": "missing"}, "missing", id="a file that is not there"),
         pytest.param(
             {"exec": {"apiVersion": "v1", "command": "false"}}, "false ended with 1", id="a plugin that fails"

@@ -45,7 +45,7 @@ PROOF = {"secretHeader": {"name": "x-proof"}}
         pytest.param(
             pool(unknownTenants={"levels": [{"name": "gold", "tenants": []}]}),
             "spec.unknownTenants.levels[0].tenants",
-            id="a level for nobody",
+            id="a level without tenants",
         ),
         pytest.param(
             pool(advice={"mode": "Auto"}),
@@ -74,9 +74,7 @@ PROOF = {"secretHeader": {"name": "x-proof"}}
             "bounds.ttl.min must not be below 1s",
             id="a time that is none",
         ),
-        pytest.param(
-            pool(advice={"bounds": {"evictionPolicies": ["FIFO"]}}), '"LRU", "Clock"', id="a policy that there is not"
-        ),
+        pytest.param(pool(advice={"bounds": {"evictionPolicies": ["FIFO"]}}), '"LRU", "Clock"', id="an unknown policy"),
         pytest.param(
             pool(tiers={"cpu": {"bytes": "0Gi"}}), "tiers.cpu.bytes must be 1 or more", id="a tier of nothing"
         ),
@@ -85,7 +83,7 @@ PROOF = {"secretHeader": {"name": "x-proof"}}
         pytest.param(
             pool(tiers={"disk": {"bytes": 1, "folder": "cache"}}), "spec.tiers.disk.folder", id="a folder from nowhere"
         ),
-        pytest.param(pool(tiers={"manager": {}}), "serviceAccountName", id="engines that nobody knows"),
+        pytest.param(pool(tiers={"manager": {}}), "serviceAccountName", id="engines without a service account"),
         pytest.param(pool(selector={}), "name at least one label", id="a selector for all pods"),
         pytest.param(
             pool(selector={"matchExpressions": [{"key": "app", "operator": "In"}]}),

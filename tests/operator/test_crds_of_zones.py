@@ -117,7 +117,7 @@ from tests.operator.crd_objects import manifest, refused, zone
         pytest.param(
             zone(tiers=[{"tier": "cpu", "reserved": "2Gi", "limit": "0%"}]),
             "limit (0%) of tier cpu must not be below reserved (2Gi)",
-            id="bytes of a tier of which the zone may use nothing",
+            id="bytes of a tier that the zone may not use",
         ),
         pytest.param(
             zone(tiers=[{"tier": "cpu", "reserved": "10%", "limit": 0}]),

@@ -37,7 +37,7 @@ def test_a_plugin_that_prints_something_else_is_named(tmp_path: Path, printed: s
         from_kubeconfig(str(write(tmp_path / "config", user)))
 
 
-def test_a_plugin_that_hangs_ends_with_its_children_and_its_arguments_are_not_told(
+def test_a_plugin_that_hangs_ends_with_its_children_and_its_arguments_are_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(credential_plugin, "_SECONDS", 0.5)
@@ -134,7 +134,9 @@ def test_a_cluster_that_can_not_be_meant_is_refused(tmp_path: Path, cluster: dic
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff"])
-def test_a_file_without_a_token_is_not_nobodys_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes):
+def test_a_file_without_a_token_is_not_an_anonymous_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+):
     (tmp_path / "token").write_bytes(content)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -183,7 +185,7 @@ def lock(key: Path) -> None:
     key.write_bytes(plain.private_bytes(*form, serialization.BestAvailableEncryption(b"phrase")))
 
 
-async def test_a_key_with_a_pass_phrase_asks_nobody_for_it(tmp_path: Path):
+async def test_a_key_with_a_pass_phrase_prompts_for_nothing(tmp_path: Path):
     authority, certificate, key = pem(tmp_path)
     lock(Path(key))
     user = {"client-certificate": certificate, "client-key": key}

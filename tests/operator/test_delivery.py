@@ -109,7 +109,7 @@ async def test_two_operators_that_lead_at_once_come_to_rest_with_one_content():
     (first, first_history), (second, second_history) = both
     await first.deliver(DEMO, [], SECOND)
     await second.recall(DEMO)
-    assert await second.deliver(DEMO, [], SECOND), "it can't know that nobody else has written this"
+    assert await second.deliver(DEMO, [], SECOND), "it can't know that no other client has written this"
 
     await first.recall(DEMO)
 

@@ -160,7 +160,7 @@ async def test_what_comes_after_the_body_is_not_read():
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"302 Found", b"404 Not Found", b"500 x"])
-async def test_another_status_is_told(status: bytes):
+async def test_another_status_is_reported(status: bytes):
     async with serving(sending(b"HTTP/1.1 " + status + b"\r\nLocation: /\r\n\r\n")) as server:
         with pytest.raises(ValueError, match=rf"^/report answers with status {status[:3].decode()}$") as raised:
             await server.ask()

@@ -51,7 +51,7 @@ async def test_a_new_engine_is_asked_at_once(engine: Engine):
         pytest.param(b" " * (17 * 2**20), 200, "too large", id="more than anybody has to say"),
     ],
 )
-async def test_what_is_not_believed_is_told_to_the_log_alone(
+async def test_what_is_not_believed_is_only_logged(
     engine: Engine,
     caplog: pytest.LogCaptureFixture,
     body: bytes,
@@ -103,7 +103,7 @@ async def test_a_pod_with_an_address_of_its_own_need_not_be_named(engine: Engine
     assert seen.report is not None
 
 
-async def test_what_nobody_expected_of_an_engine_is_that_engines_trouble(
+async def test_an_unexpected_failure_of_an_engine_is_that_engines_trouble(
     engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     engine.body = sent()
@@ -165,7 +165,7 @@ async def test_the_log_says_each_new_reason_but_not_all_the_time(
     ]
 
 
-async def test_changes_are_told_and_repetitions_are_not(engine: Engine):
+async def test_changes_are_reported_and_repetitions_are_not(engine: Engine):
     changes: list[None] = []
     watch = EngineWatch(changed=lambda: changes.append(None))
     engine.body = sent(blocks=1)

@@ -30,7 +30,7 @@ async def test_engines_are_asked_over_and_over(engine: Engine):
 @pytest.mark.parametrize(
     ("body", "is_chunked"), [pytest.param(b"x", False, id="no report"), pytest.param(sent(), True, id="in chunks")]
 )
-async def test_who_sends_what_nobody_believes_is_asked_less_and_less_often(
+async def test_an_engine_that_sends_what_can_not_be_believed_is_asked_less_and_less_often(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, body: bytes, is_chunked: bool
 ):
     now = 1000.0
@@ -88,7 +88,7 @@ async def test_who_is_late_is_asked_as_ever_until_it_is_unreachable_and_then_les
     assert await is_asked(), "once it answers it is asked as often as all"
 
 
-async def test_who_does_not_answer_in_time_keeps_nobody_else_waiting(engine: Engine):
+async def test_an_engine_that_does_not_answer_in_time_keeps_no_other_waiting(engine: Engine):
     changes: list[None] = []
     watch = EngineWatch(changed=lambda: changes.append(None))
     slow, quick = pod("engine-0", ip="127.0.0.1"), pod("engine-1", ip="127.0.0.2")

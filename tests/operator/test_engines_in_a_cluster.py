@@ -102,7 +102,7 @@ def test_another_selector_is_another_set_of_engines(world: World):
     world.await_condition("acme", "Programmed", "Unknown", "Pending")
     goal = after.polls + 3
     eventually(lambda: after.polls >= goal)
-    assert before.polls == polls, "nobody asks the one that left"
+    assert before.polls == polls, "the engine that left is not polled"
 
 
 def test_a_pod_whose_labels_change_is_no_engine_until_they_change_back(world: World):

@@ -142,8 +142,8 @@ IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
         "tenantClaim.[]": ("tenant", "org"),
     },
 }
-"""The same for a ZonePool's identity, of which one method is set at a time. tests/frontend/test_identities.py shows
-that the frontend acts on each of them."""
+"""The same for a ZonePool's identity, with one method set at a time. tests/frontend/test_identities.py shows that the
+frontend acts on each of them."""
 
 TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.cpu.bytes": ("1Gi", "2Gi"),

@@ -1,4 +1,4 @@
-"""What somebody else writes into the operator's objects grants nothing and takes no reservation away."""
+"""What other clients write into the operator's objects grants nothing and takes no reservation away."""
 
 import base64
 import secrets
@@ -38,7 +38,7 @@ def secret_path(world: World, name: str) -> str:
 
 
 def contest(world: World) -> None:
-    """An engine of 100 blocks, of which 60 are granted: ``greedy`` and an increase of ``keeper`` are refused."""
+    """An engine of 100 blocks with 60 granted: ``greedy`` and an increase of ``keeper`` are refused."""
     world.add_pool()
     world.add_zone("keeper", reserved=10)
     world.add_engine(blocks=100)
@@ -133,7 +133,7 @@ def write_what_was_before(kube: Kube, world: World) -> None:
 
 
 def write_statuses(kube: Kube, world: World) -> None:
-    """As if ``greedy`` had been accepted, and nobody else."""
+    """As if only ``greedy`` had been accepted."""
     for name, is_accepted in (("victim", False), ("keeper", False), ("greedy", True)):
         found = world.zone(name)
         changed = [

@@ -142,7 +142,7 @@ def test_a_config_that_was_in_force_once_never_takes_effect_again(
 
 
 @pytest.mark.parametrize("signature", [None, base64.b64encode(b"none").decode()])
-def test_a_signature_that_somebody_takes_off_or_spoils_is_put_back_in_the_same_generation(
+def test_a_signature_that_is_removed_or_spoiled_is_put_back_in_the_same_generation(
     world: World, thief: Kube, kube: Kube, mounted: Mounted, signature: str | None
 ):
     granted = found(kube, world.config_path)

@@ -143,7 +143,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Zone], tuple[ZoneConfig, ...]]:
 
 
 @given(histories())
-def test_whatever_was_written_who_was_accepted_keeps_it_and_all_fit_and_nobody_has_more_than_asked_for(history: Any):
+def test_whatever_was_written_accepted_zones_keep_it_and_all_fit_and_no_zone_has_more_than_asked_for(history: Any):
     zones, written = history
     grants = agreed_grants(zones, make_config(1, pool().config, written))
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from tenantzone_operator.app import end_stubborn
 
 
-async def test_a_task_that_outlives_one_cancellation_holds_up_nobody():
+async def test_a_task_that_outlives_one_cancellation_holds_up_no_other():
     async def stubborn() -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()

@@ -136,7 +136,7 @@ def test_a_compressed_config_outlives_the_operator_and_is_repaired(world: World,
     world.await_ready(*names)
 
 
-def test_zones_that_are_too_many_are_refused_by_themselves_and_legal_updates_freeze_nobody(world: World):
+def test_zones_that_are_too_many_are_refused_alone_and_legal_updates_freeze_no_zone(world: World):
     world.add_pool()
     world.add_engine(blocks=1000)
     first = add_zones(world, *range(30))
@@ -150,7 +150,7 @@ def test_zones_that_are_too_many_are_refused_by_themselves_and_legal_updates_fre
     world.change_zone(accepted[0], reserved=2)
     world.await_ready(accepted[0])
 
-    # Each of these is valid, and together they are more than there is room for.
+    # Each change alone is valid, and together they need more room than there is.
     rng = random.Random(5)
     for name in accepted:
         lending = {"maxLoan": f"{rng.randrange(10**7)}s", "grace": f"{rng.randrange(10**7)}s"}

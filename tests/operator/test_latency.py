@@ -67,7 +67,7 @@ def test_the_reason_is_that_of_the_worst():
     assert "75 ms to 100 ms between two tokens" in found["message"]
 
 
-def test_reasons_of_a_newer_engine_are_told_in_its_words():
+def test_reasons_of_a_newer_engine_are_reported_in_its_words():
     found = condition(status_of(targeted(), engine(token_time=target(0.09, "Moon\x1b[31mPhase"))))
     assert (found["status"], found["reason"]) == ("False", "Missed")
     assert found["message"].endswith("missed: Moon\N{REPLACEMENT CHARACTER}[31mPhase")
@@ -84,7 +84,7 @@ def test_reasons_of_a_newer_engine_are_told_in_its_words():
     ],
     ids=["no engine", "no traffic", "an engine that is older", "a silent engine", "of a former target"],
 )
-def test_what_nobody_knows_is_unknown(observations, reason):
+def test_unknown_facts_are_shown_as_unknown(observations, reason):
     found = condition(status_of(targeted(), *observations))
     assert (found["status"], found["reason"]) == ("Unknown", reason)
 
@@ -108,7 +108,7 @@ def test_times_that_move_a_little_change_nothing():
 
 
 @pytest.mark.parametrize("last", [0.04, 0.06, 0.5])
-def test_times_that_have_moved_far_are_told_whatever_was_told_before(last):
+def test_times_that_have_moved_far_are_reported_whatever_was_reported_before(last):
     first = status_of(targeted(), engine(token_time=target(last, "Met" if last < 0.05 else "Neighbours")))
     found = condition(status_of(targeted(status=first), engine(token_time=target(0.12, "Neighbours"))))
     assert "100 ms to 150 ms" in found["message"]
@@ -123,8 +123,8 @@ def at(name: str, ratio: float, reason: str = "Neighbours") -> Any:
 
 NUMBER = random.Random(2)
 MOVING = {
-    "one that is beside one that misses it clearly": lambda: [at("a", 3.5), at("b", NUMBER.uniform(1.05, 1.25))],
-    "one that is beside more than can be named": lambda: [
+    "one next to one that misses it clearly": lambda: [at("a", 3.5), at("b", NUMBER.uniform(1.05, 1.25))],
+    "one next to more than can be named": lambda: [
         *(at(name, 3.5) for name in "abcde"),
         at("f", NUMBER.uniform(1.05, 1.25)),
     ],

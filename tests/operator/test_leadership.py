@@ -133,7 +133,7 @@ def test_of_two_one_leads_and_only_that_one_writes(replicas: Replicas, world: Wo
     assert standby.health()["secondsSinceReconcile"] is None
 
 
-def test_a_lease_that_somebody_deletes_is_taken_again_by_who_leads(replicas: Replicas, world: World, kube: Kube):
+def test_a_deleted_lease_is_taken_again_by_the_leader(replicas: Replicas, world: World, kube: Kube):
     leader, standby = replicas.two()
 
     kube.call("DELETE", LEASE_PATH)
@@ -210,7 +210,7 @@ def test_a_leader_that_was_stopped_writes_nothing_after_another_took_over(replic
     eventually(first.is_ready)
 
 
-def test_without_an_api_server_nobody_leads_and_nobody_ends(replicas: Replicas, world: World, plane: ControlPlane):
+def test_without_an_api_server_no_operator_leads_and_none_ends(replicas: Replicas, world: World, plane: ControlPlane):
     both = replicas.two(*SHORT)
     world.await_ready("acme")
 

@@ -198,7 +198,7 @@ def test_of_two_that_see_it_free_one_leads():
     assert a.election.is_leading != b.election.is_leading
 
 
-def test_a_lease_that_somebody_deletes_is_not_free_for_the_others():
+def test_a_deleted_lease_is_not_free_for_the_others():
     stored, a, b = two()
     a.finish(a.election.attempt())
     b.finish(b.election.attempt())
@@ -296,7 +296,7 @@ class TwoCandidates(RuleBasedStateMachine):
 
     @precondition(lambda self: self.stored.body is not None and not self.was_deleted)
     @rule()
-    def somebody_deletes_the_lease(self) -> None:
+    def a_client_deletes_the_lease(self) -> None:
         # A candidate that has never seen it can't know that it was held; nor can one that saw only the first of two.
         if all(candidate.election.holder for candidate in self.candidates):
             self.stored.body = None

@@ -34,7 +34,7 @@ def lines(operator: Operator) -> list[dict[str, Any]]:
 
 
 def await_line(operator: Operator, **about: object) -> dict[str, Any]:
-    """The first line with all of these fields."""
+    """The first line with all given fields."""
     return eventually(lambda: next(iter(line for line in lines(operator) if about.items() <= line.items()), None))
 
 

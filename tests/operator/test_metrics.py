@@ -138,7 +138,7 @@ def test_an_engine_that_leaves_takes_its_series_along(settled: World, watched: W
     watched.await_engines()
 
 
-def test_a_pool_that_is_deleted_is_told_of_only_as_long_as_zones_wait_for_it(settled: World, watched: Watched):
+def test_a_deleted_pool_is_reported_only_as_long_as_zones_wait_for_it(settled: World, watched: Watched):
     settled.kube.call("DELETE", settled.pool_path)
 
     eventually(lambda: watched.series() == {"tenantzone_pool_zones"})
@@ -169,10 +169,10 @@ def test_work_is_counted(settled: World, operator: Operator):
 
 async def test_a_request_without_an_answer_is_counted():
     (unused,) = free_ports(1)
-    nobody = kopf.ConnectionInfo(server=f"http://127.0.0.1:{unused}")
+    unreachable = kopf.ConnectionInfo(server=f"http://127.0.0.1:{unused}")
 
     async def log_in() -> kopf.ConnectionInfo:
-        return nobody
+        return unreachable
 
     async with Rest(log_in) as rest:
         with pytest.raises(aiohttp.ClientConnectionError):
@@ -183,7 +183,7 @@ async def test_a_request_without_an_answer_is_counted():
     assert metrics.value("tenantzone_operator_api_requests_total", verb="get", resource="things", code="error") == 1
 
 
-def test_who_stands_by_tells_nothing_of_pools(
+def test_a_standby_reports_nothing_of_pools(
     control_plane: Cluster, kube: Kube, namespace: str, operator_kubeconfig: Path, tmp_path: Path
 ):
     assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
@@ -209,7 +209,7 @@ def test_who_stands_by_tells_nothing_of_pools(
         assert other.scrape().value("tenantzone_operator_leading") == 1
 
 
-def test_whatever_is_told_was_declared(settled: World, operator: Operator):
+def test_all_that_is_reported_was_declared(settled: World, operator: Operator):
     # This operator has no KV-cache manager; test_cache_manager.py covers the metrics of one.
     declared = {family.name: family for family in families() if family.name != "tenantzone_operator_manager_answers"}
     parts = {"histogram": ("_bucket", "_sum", "_count")}

@@ -98,7 +98,7 @@ def test_about_a_pool(before: dict[str, Any], after: dict[str, Any], reported: l
     assert reasons(pool_notices(before, after)) == reported
 
 
-def test_blocks_that_are_taken_back_are_told_once():
+def test_reclaimed_blocks_are_reported_once():
     reclaims = Reclaims()
 
     def look(**acme: int) -> list[str]:

@@ -141,7 +141,7 @@ def await_rest(site: ManagerSite, name: str, operators: int) -> None:
     eventually(is_at_rest)
 
 
-def is_let_in(site: ManagerSite, account: str) -> bool:
+def is_admitted(site: ManagerSite, account: str) -> bool:
     return account in accounts(site)
 
 
@@ -169,7 +169,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     for number, world in enumerate(worlds):
         token = engine_token(control_plane, world.namespace)
         instances.append(instance_name("acme", str(number) * 64))
-        eventually(partial(is_let_in, site, f"{world.namespace}/engines"))
+        eventually(partial(is_admitted, site, f"{world.namespace}/engines"))
         register(site, token, instances[-1], zone_group(world.namespace, "demo", "acme"))
         write(site, token, instances[-1], "aa", "bb")
     assert set(reported(site, group)["zones"]) == {f"{each.namespace}/demo/acme" for each in worlds}
@@ -208,7 +208,7 @@ def test_a_group_that_promises_something_in_both_shrinks_and_goes(
     await_shared(site, group, worlds)
     for number, world in enumerate(worlds):
         token = engine_token(control_plane, world.namespace)
-        eventually(partial(is_let_in, site, f"{world.namespace}/engines"))
+        eventually(partial(is_admitted, site, f"{world.namespace}/engines"))
         name = instance_name("acme", f"{number + 2}" * 64)
         register(site, token, name, zone_group(world.namespace, "demo", "acme"))
         write(site, token, name, "aa", "bb")
@@ -262,7 +262,7 @@ def test_an_operator_speaks_for_no_other_namespace_than_its_account(
     rightful.kill()
     token = engine_token(control_plane, own.namespace, "operator")
     (tmp_path / "token").write_text(token)
-    site.manager.let_in({f"{own.namespace}/operator": {"admin": True, "namespace": own.namespace}})
+    site.manager.admit({f"{own.namespace}/operator": {"admin": True, "namespace": own.namespace}})
     for mistaken in (other.namespace, None):
         operator = start(mistaken, tmp_path / "token")
         whom = "all namespaces" if mistaken is None else f"the namespace {mistaken}"

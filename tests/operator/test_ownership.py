@@ -109,7 +109,7 @@ def test_a_pool_that_is_made_again_owns_it(ready: World, kube: Kube):
 
 
 @pytest.mark.parametrize("generation", [2**52 - 1, 2**52, 2**63])
-def test_what_was_granted_is_remembered_whatever_generation_somebody_has_written(
+def test_what_was_granted_is_remembered_whatever_generation_another_client_writes(
     world: World, kube: Kube, operator: Operator, generation: int
 ):
     world.add_pool()
@@ -136,7 +136,7 @@ def test_what_was_granted_is_remembered_whatever_generation_somebody_has_written
 
 
 @pytest.mark.parametrize("generation", [2**63, 2**62, 10**30])
-def test_a_generation_that_somebody_has_written_is_not_gone_on_with(ready: World, kube: Kube, generation: int):
+def test_a_generation_that_another_client_has_written_is_not_continued(ready: World, kube: Kube, generation: int):
     config = ready.config()
     assert config is not None
     edited = json.loads(kube.get(ready.config_path)["data"]["config.json"]) | {"generation": generation}
@@ -158,7 +158,7 @@ def test_nor_is_one_in_the_status(ready: World, kube: Kube):
     eventually(lambda: ready.pool()["status"]["configGeneration"] < 1000)
 
 
-def test_a_size_of_engines_that_somebody_has_written_into_the_status_is_not_believed(world: World, kube: Kube):
+def test_a_size_of_engines_that_another_client_writes_into_the_status_is_not_believed(world: World, kube: Kube):
     world.add_pool()
     world.add_zone("acme", reserved=500)
     world.await_condition("acme", "Accepted", "True")
@@ -169,7 +169,7 @@ def test_a_size_of_engines_that_somebody_has_written_into_the_status_is_not_beli
     world.await_condition("burst", "Accepted", "True")
 
 
-def test_a_config_map_of_somebody_else_is_left_alone_until_it_is_gone(world: World, kube: Kube):
+def test_a_foreign_config_map_is_left_alone_until_it_is_gone(world: World, kube: Kube):
     name = world.config_path.rpartition("/")[2]
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.json": "theirs"}}
     kube.call("POST", world.config_path.rpartition("/")[0], theirs)
@@ -232,7 +232,7 @@ def test_a_pool_that_a_finalizer_holds_after_its_end_says_so_and_so_do_its_zones
     ready.await_ready("staying")
 
 
-def test_a_transition_time_that_somebody_has_written_is_put_back(ready: World, kube: Kube):
+def test_a_transition_time_that_another_client_has_written_is_put_back(ready: World, kube: Kube):
     before = ready.zone("acme")["status"]["conditions"]
     edited = [condition | {"lastTransitionTime": "2000-01-01T00:00:00Z"} for condition in before]
     kube.merge(f"{ready.zone_path('acme')}/status", {"status": {"conditions": edited}})

@@ -22,7 +22,7 @@ from tests.operator.objects import entry, pool, zone
         pytest.param("2.s", 2.0, id="a whole number with a point"),
         pytest.param("100000us", 0.1, id="many microseconds"),
         pytest.param("100000μs", 0.1, id="a Greek letter"),
-        pytest.param("1.9ns", 1e-9, id="less than a nanosecond beside one"),
+        pytest.param("1.9ns", 1e-9, id="a nanosecond and a fraction"),
         pytest.param("1s500us", 1.0005, id="microseconds"),
     ],
 )

@@ -100,7 +100,7 @@ def test_what_a_zone_holds_shows_up(world: World):
     assert [row["held"] for row in status["engines"]] == [7, 5]
 
 
-def test_a_zone_that_does_not_fit_is_told_by_how_much(world: World):
+def test_a_zone_that_does_not_fit_reports_by_how_much(world: World):
     world.add_pool()
     world.add_engine(blocks=100)
     world.add_zone("acme", reserved="40%")
@@ -197,7 +197,7 @@ def test_a_pool_says_how_tenants_are_known_and_whether_engines_do_it(world: Worl
     eventually(lambda: says("True", "APIKeys"))
 
 
-def test_zones_that_an_engine_registered_by_itself_are_nobodys_status(world: World):
+def test_zones_that_an_engine_registered_automatically_have_no_status(world: World):
     world.add_pool(unknownTenants={"mode": "AutoRegister", "template": {"idle": {"forgetAfter": "24h"}}})
     world.add_zone("acme", tenant="customer-7", reserved="10%")
     engine = world.add_engine()
@@ -323,7 +323,7 @@ def test_what_others_write_survives_and_makes_no_work(world: World, operator: Op
     assert operator.health()["writes"] - before < 2 * turns, "acme's status is written again and again"
 
 
-def test_a_zone_that_waits_for_somebody_says_so_to_tools_that_wait(world: World):
+def test_a_waiting_zone_says_so_to_tools_that_wait(world: World):
     """`kstatus` takes Stalled for a failure, and any status other than Ready for progress."""
     world.add_pool()
     world.add_engine()
@@ -338,7 +338,7 @@ def test_a_zone_that_waits_for_somebody_says_so_to_tools_that_wait(world: World)
     assert "Stalled" not in conditions(world.zone("greedy"))
 
 
-def test_health_tells_the_age_of_the_last_reconcile(operator: Operator):
+def test_health_shows_the_age_of_the_last_reconcile(operator: Operator):
     assert operator.health()["secondsSinceReconcile"] < 180
 
 

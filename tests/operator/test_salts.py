@@ -37,7 +37,7 @@ OLDER = observed(None, engine="older")
         pytest.param([engine(id=ID), engine("engine-1", id=ID)], "", None, "", id="all have one key"),
         pytest.param([OLDER, engine(id=ID), silent("engine-1")], "", None, "", id="some do not say"),
         pytest.param([], "", None, "", id="no engine"),
-        pytest.param([engine(id=ID)], "forbidden", None, "", id="somebody else has made the Secret"),
+        pytest.param([engine(id=ID)], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param(
             [engine(id=ID), engine("engine-1", id=OTHER)],
             "",
@@ -73,7 +73,7 @@ OLDER = observed(None, engine="older")
             "secrets is forbidden",
             Reason.SECRET_NOT_MADE,
             "the Secret tenantzone-salt-demo can't be made: secrets is forbidden",
-            id="no right, and nobody has a key yet",
+            id="no right, and no engine has a key yet",
         ),
     ],
 )

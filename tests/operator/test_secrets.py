@@ -49,7 +49,7 @@ def reported(world: World, pod: str) -> str | None:
     return (found["metadata"].get("annotations") or {}).get(SECRETS_HASH_ANNOTATION)
 
 
-def await_told(world: World, other_than: str | None = None) -> str:
+def await_hash(world: World, other_than: str | None = None) -> str:
     def look() -> str:
         found = reported(world, "engine-0")
         assert found not in (None, other_than)
@@ -86,14 +86,14 @@ def test_a_key_that_is_revoked_in_a_secret_ends_at_once(world: World, tmp_path: 
     add_pod(world, "engine-0")
     give_zones(tmp_path, "acme", "burst")
     with kubelet(world, tmp_path):
-        before = await_told(world)
+        before = await_hash(world)
         eventually(lambda: (tmp_path / "keys" / "burst").read_text())
         app = frontend(tmp_path)
         assert call(app, body={"prompt": "a"}, key="burst-key").status_code == 200
 
         give_secret(world, acme="acme-key")
 
-        await_told(world, before)
+        await_hash(world, before)
         # Without a notification the stand-in would look after a minute.
         eventually(lambda: call(app, body={"prompt": "a"}, key="burst-key").status_code == 401, timeout=30)
         assert call(app, body={"prompt": "a"}, key="acme-key").status_code == 200

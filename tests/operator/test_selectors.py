@@ -22,7 +22,7 @@ PODS = {
 
 @pytest.fixture(scope="module")
 def pods_path(control_plane: Cluster, kube: Kube) -> Iterator[str]:
-    """The path of a namespace with a pod for each of these label sets."""
+    """The path of a namespace with a pod for each label set."""
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
     control_plane.create_namespace(NAMESPACE)
     for name, labels in PODS.items():

@@ -62,7 +62,7 @@ async def test_what_a_client_does_not_end_is_not_waited_for(
         assert await asyncio.to_thread(is_closed_within, port, begin, drop)
 
 
-async def test_many_slow_clients_keep_nobody_out(listener: tuple[Serve, str]) -> None:
+async def test_many_slow_clients_keep_no_other_out(listener: tuple[Serve, str]) -> None:
     serve, path = listener
     patient = HttpBounds(head_seconds=3600, connections=8)
 

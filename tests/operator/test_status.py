@@ -250,7 +250,7 @@ STRAY = registered("acme", state="Active", in_use=7, cached=4, evictions={"own":
 """An engine names such a zone after its tenant; here this is also the name of a TenantZone."""
 
 
-def test_a_zone_that_an_engine_registered_by_itself_is_not_the_one_of_the_same_name():
+def test_a_zone_that_an_engine_registered_automatically_is_not_the_declared_one_of_the_same_name():
     status = status_of(ACME, [observed(NEWEST, registered=(STRAY,), acme={"state": "Idle", "cached": 5})])
 
     totals = {key: status[key] for key in ("state", "held", "inUse", "evictions")}

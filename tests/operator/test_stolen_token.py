@@ -65,17 +65,17 @@ def test_of_a_pod_it_does_not_change(thief: Kube, pod_path: str, change: Any):
 
 @pytest.mark.parametrize("annotation", [CONFIG_HASH_ANNOTATION, SECRETS_HASH_ANNOTATION])
 def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_path: str, annotation: str):
-    def is_told(hash_: str) -> bool:
+    def may_annotate(hash_: str) -> bool:
         return patched(thief, pod_path + AS_MANAGER, {"metadata": {"annotations": {annotation: hash_}}}) == ""
 
-    assert is_told(HASH)
-    assert is_told("sha256:" + 64 * "f")
+    assert may_annotate(HASH)
+    assert may_annotate("sha256:" + 64 * "f")
     assert "the operator changes no" in patched(thief, pod_path, {"metadata": {"annotations": None}})
     kube.merge(pod_path, {"metadata": {"annotations": {annotation: "by hand", "theirs": "1"}}})
-    assert is_told(HASH)
+    assert may_annotate(HASH)
 
 
-def test_it_tells_a_pod_that_many_manage(thief: Kube, kube: Kube, namespace: str):
+def test_it_annotates_a_pod_that_many_manage(thief: Kube, kube: Kube, namespace: str):
     """With more than ten managers, the API server merges them into one, ``ancient-changes``."""
     path = f"{_CORE}/{namespace}/pods"
     kube.call("POST", path, pod_manifest("managed", {"app": "theirs"}))
@@ -105,7 +105,7 @@ def test_of_its_lease_it_changes_only_who_leads(thief: Kube, kube: Kube):
 
 def event(namespace: str, **fields: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": "told", "namespace": namespace} | fields.pop("metadata", {}),
+        "metadata": {"name": "recorded", "namespace": namespace} | fields.pop("metadata", {}),
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "tenantzone.io/tenantzone-operator",
         "reportingInstance": "any",
@@ -150,16 +150,16 @@ def test_it_changes_no_event_of_others(thief: Kube, kube: Kube, namespace: str):
 
     mine = {"reportingController": "tenantzone.io/tenantzone-operator"}
     series = {"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}
-    assert "in another's name" in patched(thief, f"{path}/told", series)
-    assert "field is immutable" in patched(thief, f"{path}/told", mine | series)
+    assert "in another's name" in patched(thief, f"{path}/recorded", series)
+    assert "field is immutable" in patched(thief, f"{path}/recorded", mine | series)
 
 
-def test_it_tells_of_our_kinds(thief: Kube, namespace: str):
+def test_it_reports_our_kinds(thief: Kube, namespace: str):
     path = f"{_EVENTS}/{namespace}/events"
 
     assert refusal(thief, "POST", path, event(namespace)) == ""
     series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
-    assert patched(thief, f"{path}/told", series) == ""
+    assert patched(thief, f"{path}/recorded", series) == ""
 
 
 def test_what_a_stolen_token_can_do(thief: Kube, kube: Kube, namespace: str):

@@ -108,12 +108,12 @@ def test_it_puts_back_what_others_took_off_a_pools_config(thief: Kube, kube: Kub
     assert patched(thief, path, {"metadata": METADATA}) == ""
 
 
-def test_one_of_which_nothing_is_ours_any_more_is_somebody_elses(thief: Kube, kube: Kube, namespace: str):
+def test_a_config_map_without_anything_of_ours_belongs_to_another_owner(thief: Kube, kube: Kube, namespace: str):
     path = f"{_CORE}/{namespace}/configmaps"
     assert refusal(thief, "POST", path + AS_MANAGER, CONFIG_MAP) == ""
     path += "/tenantzone-demo"
-    nobodys = {"labels": None, "ownerReferences": None, "managedFields": [{}]}
-    kube.merge(path, {"metadata": nobodys, "data": {"config.json": "theirs"}})
+    unowned = {"labels": None, "ownerReferences": None, "managedFields": [{}]}
+    kube.merge(path, {"metadata": unowned, "data": {"config.json": "theirs"}})
 
     assert "takes no ConfigMap of others" in patched(thief, path, {"metadata": METADATA})
 

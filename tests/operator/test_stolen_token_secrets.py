@@ -51,7 +51,7 @@ TOKEN = {"annotations": {"kubernetes.io/service-account.name": "default"}}
         pytest.param(SECRET | {"type": "example.com/other"}, _KIND, id="another type"),
         pytest.param(changed(name="tenantzone-admin-demo"), _ONLY, id="a salt key as an admin token"),
         pytest.param(changed() | {"data": {"token": "AA=="}}, _ONLY, id="an admin token as a salt key"),
-        pytest.param(ADMIN | {"data": {"acme": "AA=="}}, _ONLY, id="another key beside the token"),
+        pytest.param(ADMIN | {"data": {"acme": "AA=="}}, _ONLY, id="another key next to the token"),
         pytest.param(KEY, _ONLY, id="the operator's key in another namespace"),
         pytest.param(
             changed(**TOKEN) | {"type": "kubernetes.io/service-account-token"},

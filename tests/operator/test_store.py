@@ -34,7 +34,7 @@ def relist(store, version, *bodies):
         pass
 
 
-def test_a_listing_forgets_what_was_deleted_while_nobody_watched():
+def test_a_listing_forgets_what_was_deleted_between_watches():
     store = Store()
     store.zones.put(zone("gone"))
 
@@ -93,7 +93,7 @@ def test_nor_what_a_listing_has_shown_to_be_gone():
     assert names(store.zones) == ["acme"]
 
 
-def test_a_listing_takes_over_what_changed_while_nobody_watched():
+def test_a_listing_takes_over_what_changed_between_watches():
     store = Store()
     store.zones.put(zone("acme", generation=1, version=1))
 
@@ -122,7 +122,7 @@ def test_data_that_was_set_back_is_read_even_if_a_version_is_known():
 
 
 def test_what_was_known_before_data_was_set_back_is_there_until_all_is_listed_again():
-    """Otherwise every engine of a pool would meanwhile be told that it has no zones."""
+    """Otherwise every engine of a pool would meanwhile get a config without zones."""
     store = Store()
     relist(store, 100, zone("deleted", version=70), zone("kept", generation=5, version=40))
 

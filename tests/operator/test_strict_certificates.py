@@ -81,7 +81,7 @@ async def test_it_can_be_allowed(kubeconfig: Path):
 
 
 @pytest.mark.parametrize("is_lenient", [True, False])
-async def test_kopfs_client_is_told_the_same(kubeconfig: Path, is_lenient: bool):
+async def test_kopfs_client_gets_the_same_error(kubeconfig: Path, is_lenient: bool):
     found = await KopfLogin(Connection(str(kubeconfig), is_lenient)).log_in()
 
     assert bool(found.as_ssl_context().verify_flags & ssl.VERIFY_X509_STRICT) is not is_lenient

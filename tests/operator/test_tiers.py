@@ -143,7 +143,7 @@ def test_what_zones_reserve_of_a_tier_must_fit_oldest_first():
     )
 
 
-def test_each_tier_is_counted_by_itself():
+def test_each_tier_is_counted_separately():
     plan = planned(sharing("old", age=2, cpu="8Gi"), sharing("young", age=1, cpu=0, disk="100%"))
     assert accepted(plan) == {"old": True, "young": True}
 
@@ -179,7 +179,7 @@ def test_a_part_of_a_tier_that_is_gone_is_no_less_than_bytes_of_it():
 
 
 @pytest.mark.parametrize("tiers", [{"cpu": {"bytes": "2Gi"}}, {}], ids=["less", "none"])
-def test_nobody_loses_a_reservation_because_the_pool_has_less(tiers: dict[str, Any]):
+def test_no_zone_loses_a_reservation_because_the_pool_has_less(tiers: dict[str, Any]):
     zones = sharing("old", age=2, cpu="4Gi"), sharing("young", age=1, cpu="50%")
     first = planned(*zones)
     smaller = planned(*zones, sharing("late", cpu=GI), of=pool(tiers=tiers), in_force=first.config)
@@ -302,7 +302,7 @@ def test_an_engine_that_does_not_is_named_and_what_to_do(tiers: Any, zone_tiers:
     assert ready["status"] == "True", "a tier costs hits, and never the guarantee of blocks"
 
 
-def test_a_tier_that_begins_to_fail_is_told_although_nothing_of_the_zone_has_changed():
+def test_a_tier_that_begins_to_fail_is_reported_although_nothing_of_the_zone_has_changed():
     history, plan, statuses = History(), planned(ACME), ZoneStatuses()
     assert plan.config is not None
     history.record(plan.config, 1000)
@@ -312,7 +312,7 @@ def test_a_tier_that_begins_to_fail_is_told_although_nothing_of_the_zone_has_cha
         assert condition(dict(made["acme"]))["status"] == status
 
 
-def test_what_nobody_knows_is_unknown():
+def test_unknown_facts_are_shown_as_unknown():
     assert condition(status_of(ACME))["reason"] == "NoEngines"
     found = condition(status_of(ACME, silent("a"), engine(ACME, "b", tier(), zone_tiers=(reported(),))))
     assert (found["status"], found["reason"], found["message"]) == ("Unknown", "Pending", "waiting for a")

@@ -56,7 +56,7 @@ def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_poo
     assert whole["capacityBlocks"] == 100
 
 
-def test_an_engine_with_too_few_seats_degrades_the_zone_that_reserves_them_and_makes_nobody_wait():
+def test_an_engine_with_too_few_seats_degrades_the_zone_that_reserves_them_and_makes_no_other_wait():
     few = observed(BOTH, engine="few", seats=8, second={"awaited_seats": 12})
     first, second, whole = statuses(observed(BOTH), few)
 
@@ -66,7 +66,7 @@ def test_an_engine_with_too_few_seats_degrades_the_zone_that_reserves_them_and_m
     assert shown(whole) == FINE_POOL
 
 
-def test_nobody_waits_for_one_that_does_not_even_have_the_config():
+def test_no_zone_waits_for_an_engine_that_does_not_even_have_the_config():
     first, second, _ = statuses(observed(BOTH), observed(None, engine="small", blocks=60))
 
     assert shown(first)["Programmed"] == "Unknown Pending", "it is large enough for this one"
@@ -76,19 +76,19 @@ def test_nobody_waits_for_one_that_does_not_even_have_the_config():
 @pytest.mark.parametrize("claim", [1, 39])
 def test_one_that_claims_next_to_nothing_changes_nothing_of_the_others(claim):
     alone = statuses(observed(BOTH))
-    beside = statuses(observed(BOTH), observed(BOTH, engine="mallory", blocks=claim))
+    together = statuses(observed(BOTH), observed(BOTH, engine="mallory", blocks=claim))
 
-    for before, after in zip(alone[:2], beside[:2], strict=True):
+    for before, after in zip(alone[:2], together[:2], strict=True):
         assert shown(after)["Ready"] == "True Enforced"
         assert after["engines"][0] == before["engines"][0]
-    assert {field: beside[2][field] for field in ("capacityBlocks", "reservedBlocks", "zonesAccepted")} == {
+    assert {field: together[2][field] for field in ("capacityBlocks", "reservedBlocks", "zonesAccepted")} == {
         "capacityBlocks": 100,
         "reservedBlocks": 90,
         "zonesAccepted": 2,
     }
 
 
-def test_an_engine_of_the_release_before_refuses_what_it_is_too_small_for_and_nobody_waits_for_it():
+def test_an_engine_of_the_previous_release_refuses_what_it_is_too_small_for_and_no_zone_waits_for_it():
     refuses = observed(None, engine="small", blocks=60, error="zones: reservations add up to 90 blocks")
     first, second, whole = statuses(observed(BOTH), refuses)
 
@@ -229,7 +229,7 @@ def test_a_pool_is_planned_for_what_its_spec_or_half_of_its_engines_say(spec, cl
     assert planned_size(pool(**spec), claims, {"capacityBlocks": 77}) == expected
 
 
-def test_a_pool_of_which_nothing_is_known_is_planned_for_nothing():
+def test_an_unknown_pool_is_planned_for_nothing():
     assert planned_size(pool(), [None], {}) is None
     assert planned_size(None, [], {}) is None
 

@@ -129,7 +129,7 @@ async def test_what_engines_do_in_some_pools_keeps_no_zone_of_another_waiting(se
     await asyncio.gather(*news)
 
 
-async def test_what_somebody_waits_for_comes_first_and_the_rest_in_turn(server: ApiServer, api: Api):
+async def test_awaited_statuses_come_first_and_the_rest_in_turn(server: ApiServer, api: Api):
     server.may_answer.set()
     names = [f"zone-{number:02}" for number in range(ZONES)]
     for name in names[:-1]:
@@ -152,7 +152,7 @@ async def test_what_somebody_waits_for_comes_first_and_the_rest_in_turn(server: 
     assert set(server.asked) == set(names)
 
 
-async def test_a_write_that_hangs_keeps_nobody_waiting_and_is_made_once_at_a_time(server: ApiServer, api: Api):
+async def test_a_write_that_hangs_keeps_no_caller_waiting_and_is_made_once_at_a_time(server: ApiServer, api: Api):
     names = ["stuck", "honest-0", "honest-1"]
     for name in names:
         server.add(name, "pool", generation=2)
@@ -237,7 +237,7 @@ def zone(generation: int, programmed: str, seen: int = 1) -> Zone:
     return read_zone(body("acme", generation=generation, spec={"pool": "demo"}, status=status(seen, programmed)))
 
 
-def test_somebody_waits_for_a_change_until_the_engines_have_it():
+def test_a_change_is_awaited_until_the_engines_have_it():
     awaited = Awaited()
     assert awaited.sort([zone(1, "True")], 0.0) == ([], [zone(1, "True")])
 
@@ -249,13 +249,13 @@ def test_somebody_waits_for_a_change_until_the_engines_have_it():
     assert awaited.sort([changed], 5.0) == ([], [changed])
 
 
-def test_nobody_waits_for_ever():
+def test_no_change_is_awaited_for_ever():
     awaited, reported = Awaited(), zone(2, "Unknown", seen=2)
     assert awaited.sort([reported], 0.0) == ([reported], [])
     assert awaited.sort([reported], AWAITED_SECONDS + 1) == ([], [reported])
 
 
-def test_what_nobody_was_told_of_is_awaited_however_long_it_takes():
+def test_a_change_without_a_written_status_is_awaited_however_long_it_takes():
     awaited, untold = Awaited(), zone(2, "True", seen=1)
     assert awaited.sort([untold], 0.0) == ([untold], [])
     assert awaited.sort([untold], 10 * AWAITED_SECONDS) == ([untold], [])

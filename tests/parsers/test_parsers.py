@@ -118,7 +118,7 @@ def test_whatever_its_issuer_signs_a_token_has_a_tenant_or_is_refused(by_token: 
 
 @many
 @given(shown=texts(json.dumps({"alg": "RS256", "kid": "first"})), good=st.randoms(use_true_random=False))
-def test_what_nobody_signed_is_refused(by_token: TokenIdentity, shown: bytes, good: Any):
+def test_unsigned_configs_are_refused(by_token: TokenIdentity, shown: bytes, good: Any):
     signed = token().split(".")
     signed[good.randrange(3)] = shown.decode("latin-1")
     assert tenant_or_refusal(by_token, ".".join(signed)) == "401"

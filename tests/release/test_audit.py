@@ -74,7 +74,7 @@ def test_where_nothing_is_known_against_any_package_all_is_well(source: Source, 
     assert "some.txt: 2 packages looked up, 0 findings" in capfd.readouterr().err
 
 
-def test_what_is_known_is_told_with_what_mends_it(source: Source, lock: Path, capfd: Any):
+def test_what_is_known_is_shown_with_what_fixes_it(source: Source, lock: Path, capfd: Any):
     source.bugs["idna"] = [BUG]
     assert audit([lock], source.url) == 1
     assert "idna 3.6: PYSEC-2099-1, fixed in 3.7" in capfd.readouterr().err
@@ -82,9 +82,9 @@ def test_what_is_known_is_told_with_what_mends_it(source: Source, lock: Path, ca
 
 def test_a_source_that_is_not_there_is_no_good_news(lock: Path):
     (port,) = free_ports(1)
-    nobody = ("--vulnerability-service=osv", f"--osv-url=http://127.0.0.1:{port}/v1/query")
+    unreachable = ("--vulnerability-service=osv", f"--osv-url=http://127.0.0.1:{port}/v1/query")
     with pytest.raises(SourceError, match="Connection"):
-        ask(_pip_audit(), lock, nobody)
+        ask(_pip_audit(), lock, unreachable)
 
 
 def test_one_in_trouble_is_none_either(source: Source, lock: Path):
@@ -95,12 +95,12 @@ def test_one_in_trouble_is_none_either(source: Source, lock: Path):
 
 def test_where_no_source_answers_the_audit_fails_and_says_so(lock: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch):
     # The package index, which comes next, may be reachable or not.
-    monkeypatch.setattr("hack.audit.ask", _nobody)
+    monkeypatch.setattr("hack.audit.ask", _ignore)
     assert audit([lock], "http://127.0.0.1:1") == 2
     assert "FAILED: of some packages nothing is known" in capfd.readouterr().err
 
 
-def _nobody(*_: object) -> None:
+def _ignore(*_: object) -> None:
     raise SourceError("it is away")
 
 
@@ -123,7 +123,7 @@ def test_a_source_that_knows_no_package_at_all_is_none():
         read_answer(json.dumps({"dependencies": [SKIPPED]}))
 
 
-def test_a_package_of_which_nothing_is_known_is_named():
+def test_an_unknown_package_is_named():
     found = read_answer(json.dumps({"dependencies": [SKIPPED, FINE]}))
     assert (found.looked_up, found.unknown, found.vulnerable) == (1, ("torch: not found",), ())
 

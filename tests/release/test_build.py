@@ -51,7 +51,7 @@ def test_the_checksums_are_right(built: Path):
     assert done.stdout.count(": OK\n") == len(list(built.iterdir())) - 1
 
 
-def test_the_wheel_has_what_the_packages_read_beside_their_modules(built: Path):
+def test_the_wheel_has_what_the_packages_read_next_to_their_modules(built: Path):
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {

@@ -26,7 +26,7 @@ def setting(requests, *, blocks, seats=16):
     )
 
 
-def flood_beside_a_quiet_tenant(*, rounds=60):
+def flood_next_to_a_quiet_tenant(*, rounds=60):
     """A quiet tenant repeats the same 20 blocks every second; meanwhile another one never repeats a prompt."""
     requests = []
     for number in range(rounds):

@@ -15,11 +15,11 @@ from tenantzone_replay.held_out import Trial, trials_table, try_on
 from tenantzone_replay.measures import Target, TenantMeasures
 from tenantzone_replay.policies import changed, equal_zones, zone_names
 from tenantzone_replay.search import Candidate, narrowed, pareto, search, shares_of, stock
-from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
+from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
 CRD = Path(__file__).parents[2] / "crds/tenantzones.yaml"
-LOAD = flood_beside_a_quiet_tenant(rounds=6)
+LOAD = flood_next_to_a_quiet_tenant(rounds=6)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def test_what_is_advised_has_the_names_of_the_present_zones(measured):
     assert advised.zones[0].reserved == "40%"
 
 
-def test_a_search_is_beside_stock_with_the_same_memory(long_prompts_beside_short_ones):
-    found = stock(long_prompts_beside_short_ones, 80)
+def test_a_search_runs_next_to_stock_with_the_same_memory(long_prompts_next_to_short_ones):
+    found = stock(long_prompts_next_to_short_ones, 80)
     assert (found.policy, found.blocks) == ("stock", 80)
     assert found.worst == min(each.attainment for each in found.tenants.values())
 
@@ -142,7 +142,7 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
 
 
 @pytest.mark.parametrize(("wanted", "reported"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
-def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, reported):
+def test_what_was_wanted_is_reported_as_it_was_said(measured, wanted, reported):
     tried = [candidate(measured, 150, 1.0)]
     assert f"each tenant has {reported} its requests" in why(
         as_yaml(tried[0], tried, setting(LOAD, blocks=200), wanted, "p", measured)
@@ -185,7 +185,7 @@ def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
 
 
 @pytest.fixture(scope="module")
-def long_prompts_beside_short_ones():
+def long_prompts_next_to_short_ones():
     """A tenant that computes a third of the long prompt is late, and no short prompt is repeated."""
     requests = []
     for number in range(20):
@@ -196,26 +196,26 @@ def long_prompts_beside_short_ones():
     return replace(setting(requests, blocks=160), target=Target(first_token=0.012))
 
 
-def test_a_search_goes_on_with_what_each_tenant_used(long_prompts_beside_short_ones):
-    searched = search(long_prompts_beside_short_ones, 2, 7, [].append, 0.9)
+def test_a_search_goes_on_with_what_each_tenant_used(long_prompts_next_to_short_ones):
+    searched = search(long_prompts_next_to_short_ones, 2, 7, [].append, 0.9)
     reserved = [{zone.tenant: zone.reserved for zone in each.zones} for each in searched[-2:]]
     assert reserved[0] == {"quiet": "100%", "flood": "0%"}, "only one is asked again for what it holds"
     assert searched[-2].blocks == next(each.blocks for each in searched if each.worst >= 0.9)
     assert searched[-2].worst >= 0.9
 
 
-def test_equal_shares_are_tried_with_each_tier_whichever_is_named_first(long_prompts_beside_short_ones):
+def test_equal_shares_are_tried_with_each_tier_whichever_is_named_first(long_prompts_next_to_short_ones):
     def tried(*tiers):
-        found = search(long_prompts_beside_short_ones, 3, 7, [].append, 0.9, tiers, 1.0)
+        found = search(long_prompts_next_to_short_ones, 3, 7, [].append, 0.9, tiers, 1.0)
         return [(each.blocks, each.tier_blocks, each.zones, each.worst) for each in found]
 
     assert tried(0.0, 2.0) == tried(2.0, 0.0) == tried(2.0, 0.0, 2.0)
     assert {tier_blocks // blocks for blocks, tier_blocks, _, _ in tried(2.0, 0.0)[:14]} == {0, 2}
 
 
-def test_equal_shares_are_tried_with_less_of_each_tier(long_prompts_beside_short_ones):
-    searched = search(long_prompts_beside_short_ones, 0, 7, [].append, 0.9, (0.0, 2.0), 0.5)
-    smaller = narrowed(long_prompts_beside_short_ones, searched, 0.9, [].append, 0.5)
+def test_equal_shares_are_tried_with_less_of_each_tier(long_prompts_next_to_short_ones):
+    searched = search(long_prompts_next_to_short_ones, 0, 7, [].append, 0.9, (0.0, 2.0), 0.5)
+    smaller = narrowed(long_prompts_next_to_short_ones, searched, 0.9, [].append, 0.5)
     assert {round(each.tier_blocks / each.blocks) for each in smaller if each.is_equal} == {0, 2}
 
 
@@ -225,8 +225,8 @@ def test_what_falls_short_does_not_look_as_if_it_reached_the_target(measured):
     assert " 0%" in trials_table([Trial("a", 0.9, 0.9, 1001, 1000)], 0.9)
 
 
-def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_beside_short_ones):
-    at, reported = long_prompts_beside_short_ones, []
+def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_next_to_short_ones):
+    at, reported = long_prompts_next_to_short_ones, []
     searched = search(at, 2, 7, [].append, 0.9)
     smaller = narrowed(at, searched, 0.9, reported.append)
     assert reported == smaller
@@ -278,7 +278,7 @@ def test_held_out_loads_on_which_the_target_is_missed_are_named():
     assert "misses" not in trials_table(loads[1:], 0.9)
 
 
-def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
+def test_what_a_further_gib_brings_is_shown_from_size_to_size(measured):
     at = setting(LOAD, blocks=300)
     more = replace(measured, tenants={name: replace(each) for name, each in measured.tenants.items()})
     more.tenants["flood"].hit_tokens += 3600
@@ -295,8 +295,8 @@ def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
     assert "money" in header
 
 
-def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen(long_prompts_beside_short_ones):
-    at = long_prompts_beside_short_ones
+def test_advice_is_tried_against_equal_shares_on_loads_that_it_has_not_seen(long_prompts_next_to_short_ones):
+    at = long_prompts_next_to_short_ones
     reserved = {"quiet": "85%", "flood": "10%"}
     zones = [changed(zone, reserved=reserved[zone.tenant]) for zone in equal_zones(["quiet", "flood"], 80)]
     reported = []

@@ -80,14 +80,14 @@ def test_a_file_that_is_rotated_is_found_again(tmp_path):
     assert lengths(source.load()) == [1, 2]
 
 
-def test_a_file_is_found_again_beside_links_that_lead_nowhere(recording):
+def test_a_file_is_found_again_among_links_that_lead_nowhere(recording):
     assert lengths(recording.load()) == ALL
     rotate(recording.path)
     (recording.path / "round").symlink_to("round")
     assert lengths(recording.load()) == ALL
 
 
-def test_a_recording_of_which_the_oldest_file_goes_is_refused(recording):
+def test_a_recording_whose_oldest_file_goes_is_refused(recording):
     assert lengths(recording.load()) == ALL
     rotate(recording.path, oldest="removed")
     with pytest.raises(TraceError, match=rf"{FILES[-1]}: it was removed, packed or written anew"):
@@ -160,7 +160,7 @@ def test_a_trace_that_is_emptied_while_it_is_read_is_refused(tmp_path):
         list(load)
 
 
-def test_somebody_who_was_not_there_when_the_load_was_read_first_is_named():
+def test_a_tenant_that_was_absent_when_the_load_was_first_read_is_named():
     requests = [asked(0.0, "acme", [1]), asked(1.0, "acme", [2])]
     at = setting(requests, blocks=50)
     changed = dataclasses.replace(at, load=lambda: iter([*requests, asked(2.0, "newcomer", [3])]))

@@ -126,7 +126,7 @@ def test_services_are_ranked_by_what_they_free_in_a_pool(capsys):
     main(["rank", busy, *rare, "--blocks", "2000", "--attain", "0.9"])
     printed = capsys.readouterr().out
     services = [line.split()[0] for line in printed.splitlines()[1:4]]
-    assert set(services[:2]) == {"rare-3", "rare-4"}, "whoever hardly uses an engine gains most"
+    assert set(services[:2]) == {"rare-3", "rare-4"}, "tenants that hardly use an engine gain most"
     assert services[2] == "busy"
     before, after = map(int, re.search(r"^(\d+) engines of .* with zones, (\d+) do", printed, re.MULTILINE).groups())
     assert after < before
@@ -186,7 +186,7 @@ def test_requests_without_a_conversation_are_spread_over_engines(tmp_path, capsy
     assert re.search(r"^4 engines of .* with zones, [34] do", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_a_service_of_which_the_replayed_engine_serves_nothing_has_no_figures_of_the_pool(capsys):
+def test_a_service_without_traffic_on_the_replayed_engine_has_no_figures_of_the_pool(capsys):
     busy = "chats,seconds=10,chats=12,turns=1,system=16,said=3000,answer=16,tenant=busy"
     main(["rank", busy, "chats,requests=1,seed=3,tenant=rare", "--blocks", "800", "--ttft", "0.3"])
     printed = capsys.readouterr().out

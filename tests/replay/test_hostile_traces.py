@@ -169,7 +169,7 @@ def test_a_line_without_end_is_not_read_whole(tmp_path):
     assert peak() < 128 * MEBIBYTE
 
 
-def test_recordings_of_which_the_oldest_never_ends_are_refused(tmp_path, monkeypatch):
+def test_recordings_whose_oldest_never_ends_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tenantzone_replay.readers.recorded._MOST_UNDER_WAY", 100)
     lines = [RECORDED | {"time": float(each), "oldest": 0.0} for each in range(200)]
     with pytest.raises(TraceError, match="more than 100 requests were under way at once"):
@@ -203,7 +203,7 @@ def test_chats_without_end_are_refused(option):
 @pytest.mark.parametrize(
     "change", [{"step": float("nan")}, {"token": -1}, {"request": 1e300}, {"block_tokens": 0}, {"gpu_count": "many"}]
 )
-def test_an_engine_that_was_measured_by_nobody_is_refused(tmp_path, change):
+def test_an_engine_that_was_not_measured_is_refused(tmp_path, change):
     path = tmp_path / "engine.json"
     TRUE.write(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))

@@ -23,7 +23,7 @@ def test_uses_and_reuse_are_those_of_each_tenants_blocks():
     assert locality.concentration()[1] == (0.25, 0.5)
 
 
-def test_more_blocks_than_fit_are_told_of_by_a_sample():
+def test_more_blocks_than_fit_are_reported_by_a_sample():
     whole, sample = Locality(100_000), Locality(500)
     for locality in (whole, sample):
         for number in range(30_000):

@@ -10,7 +10,7 @@ from tenantzone_replay.policies import Policy, changed, equal_zones, part_of, po
 from tenantzone_replay.replay import replay
 from tenantzone_replay.tenants_at_work import TenantsAtWork
 from tenantzone_runtime.engine.engine_shape import EngineShape
-from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
+from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 
 DEMAND = {"quiet": 1, "flood": 2}
 
@@ -42,7 +42,7 @@ def test_priorities_are_those_of_the_zones_where_they_have_some():
 
 def test_what_has_priority_is_evicted_last_in_the_radix_policy():
     solo = (60 - 1) * 20 * BLOCK_TOKENS
-    requests = flood_beside_a_quiet_tenant()
+    requests = flood_next_to_a_quiet_tenant()
     assert result_of("priority", requests, blocks=200).tenants["quiet"].hit_tokens < 0.5 * solo
     assert result_of("radix-priority", requests, blocks=200).tenants["quiet"].hit_tokens >= 0.99 * solo
 
@@ -57,7 +57,7 @@ def test_random_lru_keeps_by_chance_what_lru_loses_in_a_loop():
 
 
 def test_a_tier_finds_again_what_the_engine_has_evicted():
-    requests = flood_beside_a_quiet_tenant(rounds=30)
+    requests = flood_next_to_a_quiet_tenant(rounds=30)
     last = [each for each in requests if each.tenant == "flood"][-60:]
     requests += [asked(40.0 + 0.1 * number, "flood", each.content) for number, each in enumerate(reversed(last))]
     without, small, large = (
@@ -96,7 +96,7 @@ def test_a_bucket_holds_back_who_asks_for_more_than_its_share_in_a_closed_loop_a
 
 @pytest.mark.parametrize("in_flight", [None, 4])
 def test_who_has_no_share_gets_nothing_through_a_bucket(in_flight):
-    requests = flood_beside_a_quiet_tenant(rounds=3)
+    requests = flood_next_to_a_quiet_tenant(rounds=3)
     zones = [
         changed(zone, reserved="100%" if zone.tenant == "quiet" else 0) for zone in equal_zones(["quiet", "flood"], 200)
     ]
@@ -114,7 +114,7 @@ def test_a_bucket_lets_through_what_is_less_than_a_block():
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_in_a_closed_loop_the_next_request_comes_when_one_ends(in_flight):
-    requests = flood_beside_a_quiet_tenant(rounds=8)
+    requests = flood_next_to_a_quiet_tenant(rounds=8)
     result = result_of("stock", requests, blocks=2000, in_flight=in_flight)
     assert sum(each.requests for each in result.tenants.values()) == len(requests)
     # Requests do not wait for the load's own times.
@@ -127,10 +127,10 @@ def test_what_the_engine_refuses_for_its_length_takes_nothing_out_of_a_bucket():
     short = [asked(1.0 + 0.1 * number, "flood", range(number, number + 2)) for number in range(20)]
     long = [asked(0.0, "flood", range(1000)) for _ in range(10)]
     bucket = policies(equal_zones(["flood", "quiet"], 200), 200, 500.0)["bucket"]
-    alone, beside = (replay(setting(requests, blocks=200), bucket) for requests in (short, [*long, *short]))
-    assert (beside.tenants["flood"].requests, beside.tenants["flood"].refused) == (20, 10)
-    assert beside.tenants["flood"].withheld_tokens == 0
-    assert beside.seconds == pytest.approx(alone.seconds)
+    alone, together = (replay(setting(requests, blocks=200), bucket) for requests in (short, [*long, *short]))
+    assert (together.tenants["flood"].requests, together.tenants["flood"].refused) == (20, 10)
+    assert together.tenants["flood"].withheld_tokens == 0
+    assert together.seconds == pytest.approx(alone.seconds)
 
 
 def test_requests_of_a_tenant_pass_its_bucket_in_their_order():

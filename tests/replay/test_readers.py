@@ -157,7 +157,7 @@ def test_kv_events_of_several_groups_are_those_of_one(tmp_path, kinds):
 
 
 @pytest.mark.parametrize(("later", "lengths"), [("full_attention", [1, 2]), ("mamba", [1])])
-def test_kv_events_are_of_whole_prompts_from_the_first_that_is_told_of_those(tmp_path, later, lengths):
+def test_kv_events_count_from_the_first_group_of_whole_prompts(tmp_path, later, lengths):
     stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16}
     requests = read(
         tmp_path / "events.jsonl",
@@ -187,9 +187,9 @@ def test_null_is_as_what_is_not_there(tmp_path, line):
     assert (plain.content, plain.content_tokens) == (null.content, null.content_tokens)
 
 
-@pytest.mark.parametrize("nobody", [None, -1.0])
-def test_a_chats_parents_may_be_written_as_pandas_does(tmp_path, nobody):
-    chats = [(7.0, nobody), (9.0, 7.0)]
+@pytest.mark.parametrize("no_parent", [None, -1.0])
+def test_a_chats_parents_may_be_written_as_pandas_does(tmp_path, no_parent):
+    chats = [(7.0, no_parent), (9.0, 7.0)]
     requests = read(
         tmp_path / "qwen.jsonl", *(ASKED | {"chat_id": chat, "parent_chat_id": parent} for chat, parent in chats)
     )

@@ -12,7 +12,7 @@ from tenantzone_replay.locality import Locality
 from tenantzone_replay.policies import NAMES, changed, equal_zones, policies
 from tenantzone_replay.replay import replay
 from tenantzone_replay.tables import tables
-from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
+from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 
 
 def results(requests, *names, blocks, zones=None, **more):
@@ -26,7 +26,7 @@ def results(requests, *names, blocks, zones=None, **more):
 @pytest.fixture(scope="module")
 def flooded():
     """By each policy, the quiet tenant next to a flood that turns the cache over."""
-    return dict(zip(NAMES, results(flood_beside_a_quiet_tenant(), *NAMES, blocks=200), strict=True))
+    return dict(zip(NAMES, results(flood_next_to_a_quiet_tenant(), *NAMES, blocks=200), strict=True))
 
 
 def test_all_requests_end_by_each_policy(flooded):
@@ -36,7 +36,7 @@ def test_all_requests_end_by_each_policy(flooded):
         assert 0 < result.utilization < 1
 
 
-def test_a_quiet_tenant_keeps_its_hits_beside_a_flood_where_a_floor_holds(flooded):
+def test_a_quiet_tenant_keeps_its_hits_next_to_a_flood_where_a_floor_holds(flooded):
     solo = (60 - 1) * 20 * BLOCK_TOKENS
     for name in ("partition", "zones", "zones-no-lending", "infinite"):
         assert flooded[name].tenants["quiet"].hit_tokens >= 0.99 * solo, name
@@ -52,7 +52,7 @@ def test_what_is_evicted_is_counted_by_reason(flooded):
     assert not flooded["infinite"].tenants["flood"].evicted
 
 
-def test_nobody_holds_more_than_its_partition(flooded):
+def test_no_zone_holds_more_than_its_partition(flooded):
     moments = flooded["partition"].moments
     assert 60 < max(moment.held["flood"] for moment in moments) <= 100
     assert max(moment.held["flood"] for moment in flooded["salted"].moments) > 150
@@ -157,7 +157,7 @@ def test_an_answer_that_is_cut_short_is_counted_and_not_in_time():
 
 
 def test_two_runs_of_one_load_are_the_same():
-    requests = flood_beside_a_quiet_tenant(rounds=10)
+    requests = flood_next_to_a_quiet_tenant(rounds=10)
     first, second = (dataclasses.replace(*results(requests, "zones", blocks=200), took_seconds=0.0) for _ in range(2))
     assert first.moments == second.moments
     assert first.steps == second.steps
@@ -165,7 +165,7 @@ def test_two_runs_of_one_load_are_the_same():
 
 
 def test_zones_of_a_pool_are_used_as_they_are():
-    requests = flood_beside_a_quiet_tenant(rounds=10)
+    requests = flood_next_to_a_quiet_tenant(rounds=10)
     bound = [changed(zone, limit=110, reserved=50) for zone in equal_zones(["quiet", "flood"], 200)]
     (result,) = results(requests, "zones", blocks=200, zones=bound)
     assert max(moment.held["flood"] for moment in result.moments) <= 110

@@ -252,7 +252,7 @@ def test_a_client_that_goes_is_no_error(capsys, caplog):
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_a_page_that_fails_is_told_in_the_log(caplog):
+def test_a_page_that_fails_is_logged(caplog):
     def fail() -> EngineReport:
         raise RuntimeError("no report")
 

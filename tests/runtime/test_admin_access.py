@@ -46,7 +46,7 @@ def bearer(token: str) -> dict[str, str]:
         bearer("\xe4" * 43),
     ],
 )
-def test_nothing_is_told_without_the_token(folder: Path, path: str, headers: dict[str, str]):
+def test_nothing_is_shown_without_the_token(folder: Path, path: str, headers: dict[str, str]):
     give(folder, NEW)
     with scraped(access=AdminAccess(folder)) as url:
         status, _, body = get(url + path, **headers)
@@ -58,13 +58,13 @@ def test_nothing_is_told_without_the_token(folder: Path, path: str, headers: dic
 
 @pytest.mark.parametrize("headers", [bearer(NEW), {"Authorization": f"bearer  {NEW} "}, {ADMIN_TOKEN_HEADER: NEW}])
 @pytest.mark.parametrize("path", ["/report", "/metrics"])
-def test_who_shows_the_token_is_told(folder: Path, path: str, headers: dict[str, str]):
+def test_a_caller_with_the_token_gets_an_answer(folder: Path, path: str, headers: dict[str, str]):
     give(folder, NEW)
     with scraped(access=AdminAccess(folder)) as url:
         assert get(url + path, **headers)[0] == 200
 
 
-def test_whoever_asks_for_the_health_is_told_it_and_nothing_of_tenants(folder: Path):
+def test_health_is_answered_to_any_caller_and_names_no_tenants(folder: Path):
     with scraped(access=AdminAccess(folder)) as url:
         assert get(f"{url}/healthz")[::2] == (200, b"ok\n")
 
@@ -88,15 +88,15 @@ def test_while_tokens_are_changed_two_are_in_force(folder: Path):
     give(folder, OLD)
     access = AdminAccess(folder)
 
-    def let_in() -> list[bool]:
+    def admitted() -> list[bool]:
         access.poll()
         return [not access.refusal(f"Bearer {token}", "") for token in (NEW, OLD)]
 
-    assert let_in() == [False, True]
+    assert admitted() == [False, True]
     give(folder, NEW, OLD)
-    assert let_in() == [True, True]
+    assert admitted() == [True, True]
     give(folder, NEW)
-    assert let_in() == [True, False]
+    assert admitted() == [True, False]
 
 
 @pytest.mark.parametrize("content", ["", "short", "a" * 31, "ä" * 40, f"{NEW}\n{OLD}\n{'x' * 43}", "a" * 257])

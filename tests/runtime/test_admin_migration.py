@@ -115,7 +115,7 @@ def dumped(order: MigrationOrder) -> bytes:
     return order.model_dump_json(by_alias=True).encode()
 
 
-def test_an_order_is_taken_and_told_of(port: int, mover: Mover):
+def test_an_order_is_taken_and_reported(port: int, mover: Mover):
     status, body = ask(port, "POST", "/migration", dumped(ORDER))
     assert (status, mover.orders) == (200, [ORDER])
     assert parse_migration(body).is_running
@@ -177,7 +177,7 @@ def test_before_its_pod_ends_an_engine_hands_down_each_zone_of_its_config(port: 
     assert capsys.readouterr().out.splitlines()[0] == "acme: Done, 3 chunks (0) moved in 0.0 s"
 
 
-def test_a_zone_of_which_something_is_left_is_not_handed_down(port: int, mover: Mover, tmp_path, capsys):
+def test_a_zone_with_something_left_is_not_handed_down(port: int, mover: Mover, tmp_path, capsys):
     mover.left = 10
     with pytest.raises(SystemExit, match="hand-down: 2 of 2 zones were not handed down"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
@@ -225,7 +225,7 @@ def test_a_zone_that_can_not_be_moved_holds_up_no_other(port: int, mover: Mover,
     assert capsys.readouterr().out.splitlines()[-1].startswith("burst: Done, 3 chunks")
 
 
-def test_what_somebody_moves_ends_for_an_engine_that_ends(port: int, mover: Mover, tmp_path):
+def test_a_move_of_another_caller_ends_for_an_engine_that_ends(port: int, mover: Mover, tmp_path):
     mover.moves = "burst"
     hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
     assert handed_down(mover) == ["acme", "acme", "burst"]
@@ -234,15 +234,13 @@ def test_what_somebody_moves_ends_for_an_engine_that_ends(port: int, mover: Move
 @pytest.mark.parametrize(
     "other", [("look", "Running"), ("look", "Done"), ("warm-up", "Done"), ("hand-down", "Stopped")]
 )
-def test_what_somebody_asks_for_in_its_place_does_not_pass_for_it(
-    port: int, mover: Mover, tmp_path, other: tuple[Work, State]
-):
+def test_another_order_in_its_place_does_not_pass_for_it(port: int, mover: Mover, tmp_path, other: tuple[Work, State]):
     mover.others = [other]
     hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
     assert handed_down(mover) == ["acme", "acme", "burst"]
 
 
-def test_what_somebody_asks_for_over_and_over_has_an_end(port: int, mover: Mover, tmp_path):
+def test_waiting_for_the_orders_of_others_has_an_end(port: int, mover: Mover, tmp_path):
     mover.others = [("look", "Done")] * 1000
     with pytest.raises(SystemExit, match="the time is over"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])

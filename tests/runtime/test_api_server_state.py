@@ -24,7 +24,7 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert read_states(tmp_path) == []
 
 
-def test_nobody_else_may_read_it(tmp_path: Path):
+def test_no_other_user_may_read_it(tmp_path: Path):
     before = os.umask(0o022)
     try:
         STATE.write(tmp_path)

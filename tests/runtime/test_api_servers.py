@@ -46,7 +46,7 @@ def test_without_any_nothing_is_said(tmp_path: Path):
     assert watched.reports is None
 
 
-def test_each_process_is_told_with_what_it_enforces(tmp_path: Path, other_process: int):
+def test_each_process_is_reported_with_what_it_enforces(tmp_path: Path, other_process: int):
     started = start_of(other_process)
     written(tmp_path, SAME)
     written(tmp_path, SAME, process=other_process, started=started, config_generation=1, config_hash="sha256:old")

@@ -39,7 +39,7 @@ def by(label, scraped, name):
     return found
 
 
-def test_a_scrape_tells_the_engine():
+def test_a_scrape_shows_the_engine():
     reported = scrape()
     engine = {"vllm_version": "0.32.0", "pod": "engine-0", "pool": "shared", "pool_namespace": "team"}
     assert value(reported, "engine_info", **engine) == 1
@@ -52,7 +52,7 @@ def test_a_scrape_tells_the_engine():
     assert value(reported, "engine_refused_requests_total", reason="too_long") == 0
 
 
-def test_a_scrape_tells_the_config():
+def test_a_scrape_shows_the_config():
     reported = scrape()
     assert value(reported, "config_generation") == 5
     assert value(reported, "config_last_reload_successful") == 1
@@ -62,7 +62,7 @@ def test_a_scrape_tells_the_config():
     assert value(reported, "config_reloads_total", result="rejected") == 2
 
 
-def test_a_scrape_tells_that_the_newest_config_was_refused():
+def test_a_scrape_shows_that_the_newest_config_was_refused():
     refused = ConfigStatus(applied_generation=5, rejected=Rejection(error="zones[0].weight: bad", unix_time=1.0))
     reported = scrape(config=refused)
     assert value(reported, "config_last_reload_successful") == 0
@@ -70,7 +70,7 @@ def test_a_scrape_tells_that_the_newest_config_was_refused():
     assert value(reported, "config_generation") == 5
 
 
-def test_a_scrape_tells_that_there_is_no_config():
+def test_a_scrape_shows_that_there_is_no_config():
     reported = scrape(config=ConfigStatus(), pool="", pool_namespace="", zones=())
     assert value(reported, "config_generation") == 0
     assert value(reported, "config_last_reload_successful") == 0
@@ -119,12 +119,12 @@ def test_each_metric_of_a_zone_is_looked_at_here():
     ("kind", "expected"),
     [("computed_first", 210), ("recomputed", 90), ("draft_rejected", 30), ("loaded", 16), ("hit", 320)],
 )
-def test_a_scrape_tells_how_each_zones_tokens_were_processed(kind, expected):
+def test_a_scrape_shows_how_each_zones_tokens_were_processed(kind, expected):
     assert of_acme(scrape(), "processed_tokens_total", kind=kind) == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE)
-def test_a_scrape_tells_each_zone(name, expected):
+def test_a_scrape_shows_each_zone(name, expected):
     assert of_acme(scrape(), name) == expected
 
 
@@ -155,16 +155,16 @@ def test_each_metric_of_a_tier_is_looked_at_here():
 
 
 @pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE_IN_A_TIER)
-def test_a_scrape_tells_each_zone_in_each_tier(name, expected):
+def test_a_scrape_shows_each_zone_in_each_tier(name, expected):
     assert of_acme(scrape(), f"tier_{name}", tier="disk") == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), OF_EACH_TIER)
-def test_a_scrape_tells_each_tier(name, expected):
+def test_a_scrape_shows_each_tier(name, expected):
     assert value(scrape(), f"tier_{name}", tier="disk") == expected
 
 
-def test_a_scrape_tells_what_became_of_chunks_and_leaves_out_what_has_not_happened_but_for_what_alerts_ask_for():
+def test_a_scrape_shows_the_fate_of_chunks_and_leaves_out_what_has_not_happened_except_for_alerts():
     reported = scrape()
     assert value(reported, "tier_refused_chunks_total", tier="disk", reason="room") == 4
     assert value(reported, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
@@ -179,7 +179,7 @@ def test_a_scrape_tells_what_became_of_chunks_and_leaves_out_what_has_not_happen
     assert by("reason", quiet, "zone_tier_lost_chunks_total") == {"corrupt": 0}
 
 
-def test_a_scrape_tells_that_a_tier_fails():
+def test_a_scrape_shows_that_a_tier_fails():
     failing = tier(problem="writes fail: no space left")
     assert value(scrape(tiers=(failing,)), "tier_failing", tier="disk") == 1
 
@@ -189,7 +189,7 @@ def test_an_engine_without_tiers_has_no_series_of_them():
     assert not [name for name, labels in reported if "tier" in dict(labels)]
 
 
-def test_a_scrape_tells_what_has_happened_by_its_labels_and_leaves_out_what_has_not():
+def test_a_scrape_shows_what_has_happened_by_its_labels_and_leaves_out_what_has_not():
     reported = scrape()
     assert by("state", reported, "zone_state") == {"Active": 1}
     assert by("reason", reported, "zone_evicted_blocks_total") == {"own": 7, "quiet": 2}
@@ -198,7 +198,7 @@ def test_a_scrape_tells_what_has_happened_by_its_labels_and_leaves_out_what_has_
     assert by("reason", reported, "zone_stalled_seconds_total") == {"reserved": 1.5}
 
 
-def test_whom_evictions_were_for_is_told_in_full_only_and_their_reasons_in_detail():
+def test_beneficiaries_of_evictions_are_shown_in_full_only_and_reasons_in_detail():
     lost = {("quiet", "same_priority"): 1, ("quiet", "lower_priority"): 2, ("ttl", "none"): 4}
     zones = (zone(counters=Counters(evictions=lost, requests={"stop": 3, "abort": 1})),)
     detailed = scrape("detailed", zones=zones)
@@ -209,14 +209,14 @@ def test_whom_evictions_were_for_is_told_in_full_only_and_their_reasons_in_detai
     assert of_acme(basic, "requests_total") == 4
 
 
-def test_a_detailed_scrape_tells_how_long_things_took_as_sum_and_count():
+def test_a_detailed_scrape_shows_durations_as_sum_and_count():
     reported = scrape("detailed")
     assert of_acme(reported, "queue_time_seconds_count") == 5
     assert of_acme(reported, "queue_time_seconds_sum") == pytest.approx(5000.76)
     assert not [name for name, _ in reported if name.endswith("_bucket")]
 
 
-def test_a_scrape_tells_what_becomes_of_latency_targets_and_not_what_nobody_knows():
+def test_a_scrape_shows_how_latency_targets_are_met_and_nothing_unknown():
     reported = scrape()
     assert of_acme(reported, "latency_target_seconds", target="tokenTime") == 0.05
     assert of_acme(reported, "latency_target_seconds", target="firstToken") == 0.5
@@ -227,7 +227,7 @@ def test_a_scrape_tells_what_becomes_of_latency_targets_and_not_what_nobody_know
     assert ("tenantzone_zone_latency_target_met", "firstToken") not in names
 
 
-def test_a_scrape_tells_how_well_steps_were_predicted():
+def test_a_scrape_shows_how_well_steps_were_predicted():
     reported = scrape()
     assert value(reported, "engine_predicted_steps_total") == 100
     assert value(reported, "engine_step_seconds_total") == 2.5
@@ -264,7 +264,7 @@ AWKWARD = 'a "quoted" back\\slash\nand a new line'
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("accept", "parse"), [("text/plain", parse_text), (OPENMETRICS, parse_openmetrics)])
-def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(accept, parse, level):
+def test_both_text_formats_show_every_family_as_it_is_declared_and_any_name(accept, parse, level):
     with scraped(lambda: figures(pool=AWKWARD), level=level) as url:
         text = get(f"{url}/metrics", Accept=accept)[2].decode()
     reported = {family.name: family for family in parse(text)}

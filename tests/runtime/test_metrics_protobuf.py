@@ -90,7 +90,7 @@ def labels_of(metric):
     return frozenset((label.name, label.value) for label in metric.label)
 
 
-def test_it_tells_what_the_text_format_tells():
+def test_it_has_what_the_text_format_has():
     with scraped() as url:
         status, content_type, body = get(f"{url}/metrics", Accept=PROTOBUF_TYPE)
         text = series(get(f"{url}/metrics")[2].decode())

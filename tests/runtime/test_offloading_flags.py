@@ -65,7 +65,7 @@ def test_only_the_connector_of_the_zones_is_theirs():
     assert is_ours(ours)
     for other in (
         "{}", "no JSON", "[]", '{"kv_connector": "OffloadingConnector"}',
-        json.dumps({"kv_connector": CONNECTOR, "kv_connector_module_path": "somebody.elses"}),
+        json.dumps({"kv_connector": CONNECTOR, "kv_connector_module_path": "another.module"}),
         SimpleNamespace(kv_connector="NixlConnector", kv_connector_module_path=None),
     ):  # fmt: skip
         assert not is_ours(other)

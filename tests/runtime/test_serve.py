@@ -102,9 +102,9 @@ def test_our_flags_are_not_given_twice():
 
 
 def test_the_middleware_of_the_previous_release_counts_as_ours():
-    former = ["--middleware", "tenantzone_runtime.door.middleware.TenantMiddleware"]
-    assert with_flags(["model", *former]) == ["model", *former, *OURS[:2]]
-    assert resolve_name(former[1]) is resolve_name(OURS[3]), "a class by two names"
+    previous = ["--middleware", "tenantzone_runtime.door.middleware.TenantMiddleware"]
+    assert with_flags(["model", *previous]) == ["model", *previous, *OURS[:2]]
+    assert resolve_name(previous[1]) is resolve_name(OURS[3]), "a class by two names"
 
 
 @pytest.mark.parametrize(

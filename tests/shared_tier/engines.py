@@ -47,7 +47,7 @@ def standing_still(manager):
         timer.cancel()
         timer.join()
         manager.resume()
-    assert not has_hung.is_set(), "somebody has waited for the manager"
+    assert not has_hung.is_set(), "a call has waited for the manager"
 
 
 def group(pool, tenant="", **terms):
@@ -140,7 +140,7 @@ class Engine:
         until = time.monotonic() + HANG
         for index, key in enumerate(query.keys):
             while (finding := self.tier.find(tenant, query, key)) is Finding.WAIT:
-                assert time.monotonic() < until, "nobody answers"
+                assert time.monotonic() < until, "no answer comes"
                 time.sleep(0.001)
             if finding is Finding.MISS:
                 return index
@@ -193,7 +193,7 @@ class Engine:
 
 @contextmanager
 def engines_of(url, *tenants):
-    """Makes engines over one manager, with a zone for each of these tenants."""
+    """Makes engines over one manager, with a zone for each tenant."""
     made = []
 
     def make(*others, **options):

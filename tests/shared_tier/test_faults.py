@@ -103,7 +103,7 @@ def test_questions_that_no_thread_is_free_to_ask_are_waited_for_no_more_after_so
     mine.wait(lambda: not mine.tier.problem)
 
 
-def test_an_answer_that_nobody_waited_for_makes_no_manager_well(engine, monkeypatch):
+def test_an_answer_without_a_waiting_caller_makes_no_manager_well(engine, monkeypatch):
     mine = engine(settings=BUDGET)
     asking, goes_on, noted = mine.tier._asking, threading.Event(), []
     answered = asking._answered
@@ -150,7 +150,7 @@ def test_an_index_that_was_lost_is_an_empty_cache(engine, shared):
     assert mine.load("acme", KEYS) == contents(KEYS)
 
 
-def test_a_pool_without_a_group_is_told(own_manager):
+def test_a_pool_without_a_group_is_reported(own_manager):
     own_manager.share(group("other"))
     mine = Engine(own_manager.url, "acme")
     assert mine.store("acme", KEYS) == []
@@ -162,14 +162,14 @@ def test_a_pool_without_a_group_is_told(own_manager):
     mine.stop()
 
 
-def test_a_token_that_is_nobodys_opens_nothing(engine):
+def test_an_unknown_token_opens_nothing(engine):
     mine = engine(token="guessed")
     assert mine.store("acme", KEYS) == []
     assert mine.found("acme", KEYS) == 0
     assert "token" in mine.tier.problem
 
 
-def test_a_token_that_no_header_can_have_is_told(engine):
+def test_a_token_that_no_header_can_have_is_reported(engine):
     mine = engine(token="two\nlines")
     assert mine.found("acme", KEYS) == 0
     assert "can't be shown" in mine.tier.problem
@@ -239,7 +239,7 @@ def test_whatever_answers_in_its_place_costs_a_hit(answer, text):
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_zone_that_goes_while_nobody_answers_is_gone_later(engine, shared):
+def test_a_zone_that_goes_while_no_answer_comes_is_gone_later(engine, shared):
     mine, other = engine(), engine()
     assert mine.store("acme", KEYS) == KEYS
     shared.kill()

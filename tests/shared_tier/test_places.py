@@ -130,7 +130,7 @@ def test_a_pipe_in_place_of_a_file_holds_up_no_thread(tmp_path, is_slot):
     thread = Thread(target=_reported, args=(found, reported := []), daemon=True)
     thread.start()
     thread.join(60)
-    assert len(reported) == 2, "it waits for whoever is to write into the pipe"
+    assert len(reported) == 2, "it waits for a writer of the pipe"
     assert all(isinstance(each, OSError) or each is False for each in reported)
 
 

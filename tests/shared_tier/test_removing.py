@@ -117,7 +117,7 @@ def test_of_a_zone_that_never_kept_anything_there_is_no_receipt(engine):
     assert not mine.tier.take_receipts()
 
 
-def test_what_nobody_used_for_so_long_goes(engine, manager):
+def test_chunks_unused_for_a_time_go(engine, manager):
     acme, keys = tenant(), prompt("a", 2)
     mine = engine(zones=[declare(acme, ttl=0.5)])
     mine.store(acme, keys)
@@ -144,4 +144,4 @@ def test_a_question_that_is_too_old_is_asked_again(engine, manager):
     mine.wait(lambda: time.monotonic() >= query.until)
     asked = query.asked
     assert mine.hits(acme, query) == 2
-    assert query.asked > asked, "what was told may be another block's by now"
+    assert query.asked > asked, "the reported location may be another block's by now"

@@ -122,7 +122,7 @@ def test_a_server_that_sends_more_than_it_says_makes_no_buffer_longer(s3, monkey
     assert content == b"a" * 48 + b"b" * 16, "the thread's next object is to have its size, too"
 
 
-def test_an_object_of_which_no_length_is_told_is_none_of_ours(s3, monkeypatch):
+def test_an_object_without_a_known_length_is_none_of_ours(s3, monkeypatch):
     assert _answer(_SaysNothing, s3, monkeypatch, 64) == (False, bytearray(64))
 
 

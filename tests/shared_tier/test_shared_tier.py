@@ -64,7 +64,7 @@ def test_another_tenant_finds_nothing_even_with_the_same_keys(engine):
 
 
 @pytest.mark.parametrize("part", ["weights_revision", "dtype", "salt_key_id", "engine_version"])
-def test_an_engine_of_which_bytes_mean_something_else_finds_nothing(engine, part):
+def test_an_engine_whose_bytes_mean_something_else_finds_nothing(engine, part):
     acme, keys = tenant(), prompt("a", 3)
     engine(zones=[declare(acme)]).store(acme, keys)
     assert engine(zones=[declare(acme)], **{part: "another"}).found(acme, keys) == 0
@@ -157,7 +157,7 @@ def test_a_zone_with_a_group_of_its_own_is_not_touched_by_a_flood(own_manager):
     mine.stop()
 
 
-def test_what_is_held_is_told(engine):
+def test_what_is_held_is_reported(engine):
     acme, keys = tenant(), prompt("a", 4)
     first, second = engine(zones=[declare(acme)]), engine(zones=[declare(acme)])
     first.store(acme, keys)
@@ -171,7 +171,7 @@ def test_what_follows_a_chunk_that_is_missing_is_not_stored(engine):
     assert mine.store(acme, keys, first=2) == []
     assert mine.counts(acme).refused_writes == {"closed": 2}
     (gap,) = mine.tier.take_gaps()
-    assert (gap.first, gap.end) == (0, 4), "whoever has the beginning may store all of it"
+    assert (gap.first, gap.end) == (0, 4), "an engine that has the beginning may store all of it"
 
 
 def test_runs_of_one_prompt_are_written_one_after_the_other(engine):
@@ -188,7 +188,7 @@ def test_runs_of_one_prompt_are_written_one_after_the_other(engine):
     assert not mine.tier.take_gaps()
 
 
-def test_what_may_be_wrong_is_found_by_nobody(engine):
+def test_what_may_be_wrong_is_never_found(engine):
     acme, keys = tenant(), prompt("a", 3)
     mine = engine(zones=[declare(acme)])
     mine.store(acme, keys)

@@ -79,7 +79,7 @@ def test_a_storage_that_is_slow_costs_hits_and_touches_no_memory_after_that(engi
     assert mine.counts("acme").read == 0
 
 
-def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
+def test_no_call_waits_twice_for_a_storage_that_hangs(engine):
     storages = HeldStorages()
     mine = engine(settings=LATE, storages=storages)
     assert mine.store("acme", KEYS) == KEYS
@@ -101,7 +101,7 @@ def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
     mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
 
 
-def test_what_nobody_waits_for_any_more_is_not_read(engine):
+def test_chunks_without_a_waiting_request_are_not_read(engine):
     storages = HeldStorages()
     mine = engine(settings=replace(LATE, readers=1), storages=storages)
     assert mine.store("acme", KEYS) == KEYS
@@ -178,7 +178,7 @@ def test_what_is_given_up_before_it_is_written_says_nothing_of_its_storage(engin
     assert "writes of storage files fail" in mine.tier.problem, "five failed in a row"
 
 
-def test_what_could_not_be_written_is_found_by_nobody(engine, shared):
+def test_what_could_not_be_written_is_never_found(engine, shared):
     storages = HeldStorages()
     mine = engine(storages=storages)
     storages.error = OSError(28, "no space left")
@@ -201,7 +201,7 @@ def test_what_was_given_up_is_not_counted_as_refused_too(engine):
     assert (counts.late, counts.refused_writes) == (4, {})
 
 
-def test_what_is_gone_of_a_prompt_is_told_at_once(engine, shared):
+def test_what_is_gone_of_a_prompt_is_reported_at_once(engine, shared):
     """The tenant's next query waits behind it."""
     mine = engine()
     mine.store("acme", KEYS)
@@ -250,7 +250,7 @@ def test_who_only_asks_what_there_is_does_not_try_it(engine):
     assert not mine.tier.problem
 
 
-def test_of_two_who_were_told_of_it_in_one_step_one_tries_it(engine):
+def test_of_two_that_learned_of_it_in_one_step_one_tries_it(engine):
     storages = HeldStorages()
     mine = engine(storages=storages)
     mine.store("acme", KEYS)
@@ -306,7 +306,7 @@ def test_a_storage_that_hangs_in_writes_is_left_alone(engine):
     mine.wait(lambda: mine.tier.is_at_rest)
 
 
-def test_a_storage_that_hangs_is_noticed_though_nobody_waits_for_it_any_more(engine):
+def test_a_storage_that_hangs_is_noticed_though_no_call_waits_for_it_any_more(engine):
     """As when the engine is reset, or it began to hang just before a job was given up."""
     storages = HeldStorages()
     mine = engine(storages=storages, settings=replace(LATE, store_seconds=0.3))
@@ -341,7 +341,7 @@ def test_a_removal_that_takes_long_makes_no_question_late(engine):
     goes_on.set()
 
 
-def test_what_is_known_to_be_gone_is_told_before_the_next_question(engine, shared):
+def test_what_is_known_to_be_gone_is_reported_before_the_next_question(engine, shared):
     mine = engine()
     mine.store("acme", KEYS)
     query, other, third = Query(KEYS), Query(prompt("b", 2)), Query(KEYS)
@@ -359,7 +359,7 @@ def test_what_is_known_to_be_gone_is_told_before_the_next_question(engine, share
     assert mine.hits("acme", third) == 0
 
 
-def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):
+def test_a_folder_that_is_not_mounted_is_reported(engine, shared, tmp_path):
     mine = engine()
     mine.store("acme", KEYS)
     shared.storage.rename(tmp_path / "elsewhere")

@@ -23,7 +23,7 @@ def loading(has_idle=True, **due):
 
 
 def tried(made, chunks, now):
-    """The storages that are tried for a hit of these chunks."""
+    """The storages that are tried for a hit of the chunks."""
     query = Query(())
     query.found = {bytes([number]): locations for number, locations in enumerate(chunks)}
     made.try_with(query, list(query.found), now)
@@ -44,7 +44,7 @@ def test_it_is_tried_with_one_hit_and_not_with_two():
     assert made.may_load_all(ZONE, [[A], [B]], 0, 70.0)
 
 
-def test_none_is_tried_beside_one_that_is_well():
+def test_none_is_tried_next_to_one_that_is_well():
     made = loading(a=10.0)
     assert tried(made, [[A, B], [B]], 10.0) == set()
     assert made.may_load_all(ZONE, [[A]], 0, 10.0)

@@ -34,7 +34,7 @@ def also_to_the_other(engine, manager, keys):
     manager.ask("EnableStorage", name="files")
 
 
-def test_one_that_hangs_in_reads_keeps_nobody_from_the_other(engine):
+def test_one_that_hangs_in_reads_keeps_no_engine_from_the_other(engine):
     storages = HeldStorages("/storage/")
     mine = engine(storages=storages)
     long = prompt("long", 12)
@@ -49,7 +49,7 @@ def test_one_that_hangs_in_reads_keeps_nobody_from_the_other(engine):
     assert len(mine.end(number).moved) == 12
 
 
-def test_one_that_hangs_in_writes_keeps_nobody_from_the_other(engine):
+def test_one_that_hangs_in_writes_keeps_no_engine_from_the_other(engine):
     storages = HeldStorages("/storage/")
     mine = engine(storages=storages)
     storages.goes_on.clear()

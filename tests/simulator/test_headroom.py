@@ -36,7 +36,7 @@ def step(engine):
     engine.now += engine.compute()
 
 
-def test_nobodys_cache_goes_for_a_request_that_must_wait_for_headroom(engine):
+def test_no_cache_goes_for_a_request_that_must_wait_for_headroom(engine):
     busy, waiting = engine.ledger.zones.values()
     assert (busy.in_use, len(busy.cached), engine.free_blocks) == (4, 3, 3)
     submit(engine, 2, "waiting", 4, 1)

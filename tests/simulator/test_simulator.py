@@ -83,7 +83,7 @@ def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
         run(dataclasses.replace(CROWDED, seed=2, full_check_every=CROWDED.requests))
 
 
-def test_nobody_yielding_to_a_zone_within_its_reservation_is_noticed(monkeypatch):
+def test_preempting_nothing_for_a_zone_within_its_reservation_is_noticed(monkeypatch):
     monkeypatch.setattr(preemption, "choose_victim", lambda running, beneficiary, *, entitled: None)
     with pytest.raises(Violation, match=r"I2: zone tenant-\d+ was denied \d+ blocks within its reservation twice"):
         run(RECLAIMING)
@@ -124,13 +124,13 @@ def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
         run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, max_running=4)))
 
 
-def test_a_zone_that_is_woken_by_nobody_is_noticed(monkeypatch):
+def test_a_zone_that_nothing_wakes_is_noticed(monkeypatch):
     monkeypatch.setattr(BackoffSet, "first", lambda self, free, place, is_running: None)
     with pytest.raises(Violation, match=r"backed off: zone tenant-\d+ could be admitted"):
         run(PLAN)
 
 
-def test_an_engine_that_admits_nobody_is_noticed(monkeypatch):
+def test_an_engine_that_admits_no_request_is_noticed(monkeypatch):
     monkeypatch.setattr(Arbiter, "next_front", lambda self: None)
     monkeypatch.setattr(Inspection, "after_schedule", lambda self, engine: None)
     with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):

@@ -150,11 +150,11 @@ class History:
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
             if zone.quiet and not claim.quiet:
-                assert not self.engine.is_open or not self.engine.running, "lends what somebody could use"
+                assert not self.engine.is_open or not self.engine.running, "lends what a request could use"
                 self._saw("lends what it does not use")
                 self.world.lend_unused(claim)
             elif claim.quiet and not zone.quiet:
-                assert zone in self.engine.queues, "nobody asks for what it lends"
+                assert zone in self.engine.queues, "no request asks for what it lends"
                 claim.quiet = claim.lends_unused = False
 
     def give_back_due(self, evictions, borrower=None):
@@ -165,7 +165,7 @@ class History:
         for zone, blocks in evictions:
             claim = self.world.claims[zone.spec.tenant]
             kept = claim.reserved if borrower is None else claim.floor_against(borrower.priority)
-            assert len(blocks) <= claim.above(kept), "I7: what it keeps of its reservation is nobody's loan"
+            assert len(blocks) <= claim.above(kept), "I7: what it keeps of its reservation is not on loan"
             if len(blocks) > claim.above(claim.reserved):
                 assert claim is not borrower
                 self._saw("evicted: lent for longer than what was due")
@@ -222,7 +222,7 @@ class History:
         for other, (held, floor, quiet) in before.items():
             if other is not claim and other.held < held:
                 assert other.held >= min(held, floor), "I7: cut below what it keeps"
-                assert quiet or entitled or growing, "an active zone pays for somebody's admission"
+                assert quiet or entitled or growing, "an active zone pays for another zone's admission"
         assert self.free >= count, "what may be taken can be taken"
         blocks = sorted(self.world.free)[:count]
         self.ledger.take(zone, blocks)

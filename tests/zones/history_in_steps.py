@@ -98,7 +98,7 @@ class HistoryInSteps(History):
             self._compute(request, granted)
         self.look_who_lends()
         if self.engine.free_seats and self.tokens.left != 0:
-            self.check_nobody_is_passed_over()
+            self.check_no_zone_is_passed_over()
 
     def _takeable(self, request, *, growing=False):
         """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.
@@ -135,7 +135,7 @@ class HistoryInSteps(History):
     def _fronts(self):
         return [queue[0] for queue in self.engine.queues.values()]
 
-    def check_nobody_is_passed_over(self):
+    def check_no_zone_is_passed_over(self):
         """If a seat stays free, no waiting request could be admitted, except one that was just sent back."""
         for front in self._fronts():
             if self._is_at_seat_limit(front.claim):
@@ -269,8 +269,8 @@ class HistoryInSteps(History):
             assert victim is [work for work in running if work.zone is beneficiary][-1]
             assert any(not self.world.is_entitled(claim, count) for count in lacking)
             return
-        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for nobody"
-        assert len(victim.claim.in_use) > victim.claim.reserved, "within its reservation nobody yields to another"
+        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for no zone"
+        assert len(victim.claim.in_use) > victim.claim.reserved, "a zone within its reservation is preempted"
         yielding = [
             (work.claim.priority, -index, work)
             for index, work in enumerate(running)
@@ -286,7 +286,7 @@ class HistoryInSteps(History):
             return self.world.own_seats(claim, self.engine.seats)
 
         fronts = [front for front in self._fronts() if front.claim is beneficiary]
-        assert fronts, "a seat for nobody"
+        assert fronts, "a seat for no request"
         assert self.engine.free_seats < len(self.engine.waiting), "a seat is free for each"
         assert not self._is_at_seat_limit(beneficiary), "it may not have another seat"
         present = held.keys() | {front.claim for front in self._fronts()}

@@ -86,8 +86,8 @@ class StepTokensWatched:
     def may_leave_waiting(self, front):
         """Whether a request may wait although tokens are left, because latency targets withhold them from all."""
         # No zone can use the tokens of a request that generated and was preempted for its seat, nor less than a chunk.
-        are_nobodys = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
-        return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)
+        are_unusable = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
+        return front.zone.wait_reason == "tokens" and bool(self._counts or are_unusable)
 
     def note_useless(self):
         """Note that tokens were granted that could not be used: blocks are missing, or prompts are cached."""
@@ -110,8 +110,8 @@ class StepTokensWatched:
             return
         if not self._counts:
             self._nothing_is_left_over({zone for zone in self._engine.queues if zone.wait_reason == "tokens"})
-        self._nobody_is_ahead({work.zone for work in self._withheld if self._engine.is_in_prompt(work)})
-        self._nobody_is_starved()
+        self._no_zone_is_ahead({work.zone for work in self._withheld if self._engine.is_in_prompt(work)})
+        self._no_zone_is_starved()
         if self._load.decodes or self._load.prompt_tokens:
             self._history.arbiter.times.observe(self._load, seconds_of(self._load))
 
@@ -123,7 +123,7 @@ class StepTokensWatched:
             assert not waiting, "tokens are left over"
             assert not self._withheld, "tokens are left over"
 
-    def _nobody_is_ahead(self, busy):
+    def _no_zone_is_ahead(self, busy):
         if self._counts or self._useless:
             busy = set()
         known, self._apart = self._apart, {}
@@ -139,7 +139,7 @@ class StepTokensWatched:
         """Forgets the leads: the zones' weights have changed."""
         self._apart.clear()
 
-    def _nobody_is_starved(self):
+    def _no_zone_is_starved(self):
         known, self._sat_out = self._sat_out, {}
         for work in self._engine.running:
             subject = work.zone if self._engine.is_in_prompt(work) else work

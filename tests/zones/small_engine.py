@@ -219,7 +219,7 @@ class SmallEngine(WithoutTiers):
         wanted = self._fitting(work, budget) if self.is_in_prompt(work) else min(budget, 1)
         count = self.arbiter.tokens_for(work, wanted, lambda most: self._fitting(work, most)) if wanted else 0
         assert 0 <= count <= wanted
-        assert count or work in self.running, "whoever is next gets some"
+        assert count or work in self.running, "the next request gets some"
         if count:
             self.computed[work] = count
             work.computed += count
@@ -251,5 +251,5 @@ class SmallEngine(WithoutTiers):
 
 
 def preemptions(core):
-    """The trail's preemptions: of which zone, why, and for which zone."""
+    """The trail's preemptions: the zone, the reason, and the zone that benefits."""
     return [(note.zone, note.reason, note.beneficiary) for note in core.events("preempted")]

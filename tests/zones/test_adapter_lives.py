@@ -32,7 +32,7 @@ class Stream:
     waited: int = 0
     """Consecutive steps in which none of them ran."""
     waited_past_others: int = 0
-    """The last of these steps in which a zone without seats of its own used a slot alone."""
+    """The most recent consecutive steps in which a zone without seats of its own used a slot alone."""
 
 
 class Life:

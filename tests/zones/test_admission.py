@@ -18,15 +18,15 @@ def zones(core, admission):
     return zones
 
 
-def anybody(zone):
+def every_zone(zone):
     return True
 
 
-def nobody(zone):
+def no_zone(zone):
     return False
 
 
-def next_of(core, admission, is_admissible=anybody, *, may_call=True, is_running=True):
+def next_of(core, admission, is_admissible=every_zone, *, may_call=True, is_running=True):
     return admission.next(is_admissible, lambda: may_call, core.free, is_running=is_running)
 
 
@@ -165,7 +165,7 @@ def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(core, admissi
 
 
 def test_who_is_not_admissible_stands_aside_until_the_step_ends(core, admission, zones):
-    assert next_of(core, admission, nobody) is None
+    assert next_of(core, admission, no_zone) is None
     assert next_of(core, admission) is None
     admission.end_step()
     assert next_of(core, admission) is zones[0]

@@ -21,7 +21,7 @@ def test_what_fits_is_admitted_and_the_rest_waits_with_a_reason(core, engine):
     assert burst.wait_reason is None
 
 
-def test_who_was_denied_blocks_and_has_no_place_for_its_adapter_by_now_delays_nobody_behind_it(core, engine):
+def test_a_denied_request_without_a_place_for_its_adapter_delays_no_other_behind_it(core, engine):
     acme, busy = core.zone("acme"), core.zone("busy")
     engine.adapter_slots = 1
     engine.run(busy, 60)
@@ -32,7 +32,7 @@ def test_who_was_denied_blocks_and_has_no_place_for_its_adapter_by_now_delays_no
     assert engine.step() == ([], [behind])
 
 
-def test_a_zone_whose_next_request_does_not_fit_delays_nobody(core, engine):
+def test_a_zone_whose_next_request_does_not_fit_delays_no_other(core, engine):
     big, small = core.zone("big"), core.zone("small")
     engine.run(core.zone("busy"), 60)
     engine.wait(big, 50)
@@ -40,7 +40,7 @@ def test_a_zone_whose_next_request_does_not_fit_delays_nobody(core, engine):
     assert engine.step() == ([], [fits])
 
 
-def test_without_a_seat_nobody_is_next_and_nothing_is_evicted_for_anybody(core):
+def test_without_a_seat_no_zone_is_next_and_nothing_is_evicted_for_any(core):
     engine = SmallEngine(core, seats=1)
     core.zone("lead", cached=80)
     engine.run(core.zone("busy"), 10)
@@ -76,7 +76,7 @@ def test_others_caches_are_evicted_for_who_is_denied_if_that_is_enough(core, eng
 
 
 @pytest.mark.parametrize(("cached", "evicted"), [(90, 26), (25, 0)])
-def test_others_caches_are_evicted_if_that_is_enough_beside_what_is_kept_for_siblings(core, engine, cached, evicted):
+def test_others_caches_are_evicted_if_that_is_enough_with_what_is_kept_for_siblings(core, engine, cached, evicted):
     """For example a running sibling that has no tokens in this step."""
     acme = core.zone("acme", reserved=30)
     core.zone("lead", cached=cached, in_use=90 - cached)
@@ -87,11 +87,11 @@ def test_others_caches_are_evicted_if_that_is_enough_beside_what_is_kept_for_sib
     assert sum(event.blocks for event in core.events("evicted")) == evicted
 
 
-def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(core):
+def test_headroom_is_needed_next_to_others_and_not_by_an_entitled_zone(core):
     engine = SmallEngine(core, headroom=10)
     burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     alone = engine.wait(burst, 45)
-    assert engine.step()[1] == [alone], "nobody else runs"
+    assert engine.step()[1] == [alone], "nothing else runs"
     entitled = engine.wait(acme, 50)
     assert engine.step()[1] == [entitled]
     borrows = engine.wait(burst, 3)
@@ -122,7 +122,7 @@ def test_an_entitled_request_gets_its_blocks_in_the_first_step_from_who_borrows(
     assert preemptions(core) == [("burst", "reclaim", "acme")]
 
 
-def test_nobody_yields_to_who_is_entitled_where_blocks_are_to_be_had(core, engine):
+def test_no_request_yields_to_an_entitled_one_where_blocks_can_be_had(core, engine):
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     engine.run(burst, 60)
     core.hold(burst, cached=40)
@@ -131,7 +131,7 @@ def test_nobody_yields_to_who_is_entitled_where_blocks_are_to_be_had(core, engin
     assert (engine.preempted, burst.counters.evicted) == ([], {"reclaim": 40})
 
 
-def test_within_its_reservation_nobody_yields(core, engine):
+def test_within_its_reservation_no_request_yields(core, engine):
     acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=60)
     engine.run(calm, 60)
     engine.run(acme, 30)
@@ -159,7 +159,7 @@ def test_two_claims_on_one_borrower_are_both_kept(core, engine):
 # Running requests
 
 
-def test_a_running_request_that_gets_no_blocks_loses_its_own_turn_and_nobody_elses(core, engine):
+def test_a_running_request_that_gets_no_blocks_loses_only_its_own_turn(core, engine):
     capped, free = core.zone("capped", limit=10), core.zone("free")
     first = engine.run(capped, 10, asks=1)
     second = engine.run(free, 10, asks=1)
@@ -178,7 +178,7 @@ def test_before_the_next_step_its_zones_youngest_yields_to_it(core, engine):
     assert preemptions(core) == [("capped", "own", "capped")]
 
 
-def test_who_is_the_youngest_itself_waits_again_and_keeps_nobody_from_its_blocks(core, engine):
+def test_the_youngest_request_waits_again_and_keeps_no_other_from_its_blocks(core, engine):
     capped = core.zone("capped", limit=10)
     engine.run(capped, 5)
     young = engine.run(capped, 5, asks=1)
@@ -188,7 +188,7 @@ def test_who_is_the_youngest_itself_waits_again_and_keeps_nobody_from_its_blocks
     assert (young.count, capped.in_use) == (6, 5)
 
 
-def test_within_its_reservation_a_running_request_takes_back_what_others_borrow(core, engine):
+def test_within_its_reservation_a_running_request_reclaims_what_others_borrow(core, engine):
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     claim = engine.run(acme, 30, asks=10)
     borrower = engine.run(burst, 70)
@@ -197,7 +197,7 @@ def test_within_its_reservation_a_running_request_takes_back_what_others_borrow(
     assert (len(claim.blocks), engine.preempted) == (40, [borrower])
 
 
-def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(core, engine):
+def test_predicted_needs_are_met_before_the_step_and_lose_no_turn(core, engine):
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     claim = engine.run(acme, 30, asks=10)
     engine.run(burst, 70)
@@ -229,7 +229,7 @@ def test_a_request_in_flight_grows_to_its_peak_past_a_lowered_limit_and_what_com
 # Loans past their grace
 
 
-def test_past_its_grace_a_loan_is_taken_back_and_no_more_requests_yield_than_it_takes(core, engine):
+def test_past_its_grace_a_loan_is_reclaimed_and_no_more_requests_yield_than_it_takes(core, engine):
     lender = core.zone("lender", reserved=50, quiet=True, max_loan=60.0, grace=30.0)
     burst = core.zone("burst")
     works = [engine.run(burst, 20) for _ in range(4)]
@@ -259,7 +259,7 @@ def test_in_its_grace_time_an_overdue_zones_running_request_grows_and_its_waitin
 # Pauses
 
 
-def test_while_the_engine_is_paused_nobody_yields_and_nobody_is_next(core, engine):
+def test_while_the_engine_is_paused_no_request_yields_and_no_zone_is_next(core, engine):
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     engine.run(burst, 100)
     engine.wait(acme, 40)
@@ -300,7 +300,7 @@ def test_while_the_engine_is_paused_what_runs_may_use_what_waiting_zones_reserve
 # Nothing runs
 
 
-def test_if_nothing_runs_and_nobody_fits_what_is_not_used_is_lent_until_its_owner_comes(core, engine):
+def test_if_nothing_runs_and_nothing_fits_unused_blocks_are_lent_until_their_owner_comes(core, engine):
     one, other = core.zone("one", reserved=50), core.zone("other", reserved=50)
     big = [engine.wait(one, 60), engine.wait(other, 60)]
     assert engine.step()[1] == [big[0]]
@@ -326,7 +326,7 @@ def test_what_is_never_lent_stays(core, engine):
     assert engine.step() == ([], [])
 
 
-def test_where_lending_everything_has_helped_nobody_it_is_not_tried_again_before_something_changes(core, engine):
+def test_where_lending_everything_has_helped_no_zone_it_is_not_tried_again_before_something_changes(core, engine):
     acme = core.zone("acme", reserved=50, lendable=0)
     engine.wait(core.zone("burst"), 51)
     engine.step()

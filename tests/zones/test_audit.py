@@ -15,7 +15,7 @@ from tests.zones.core import Core, declare
 from tests.zones.registered import anybody, arrive
 
 
-def test_what_happens_often_is_added_up_and_told_once():
+def test_what_happens_often_is_added_up_and_reported_once():
     trail = Trail()
     for _ in range(3):
         trail.granted("acme", 5, above_reservation=2, held=12)
@@ -47,7 +47,7 @@ def test_events_come_in_their_order_before_what_was_added_up():
     assert trail.collect() == [Lifecycle("acme", "removed")]
 
 
-def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
+def test_of_many_changes_of_state_the_last_is_reported_and_only_if_it_is_new():
     trail = Trail()
     trail.state("acme", "active")
     trail.state("acme", "idle")
@@ -61,7 +61,7 @@ def test_of_many_changes_of_state_the_last_is_told_and_only_if_it_is_new():
     assert trail.collect() == [Lifecycle("acme", "active")]
 
 
-def test_a_zone_that_left_has_no_state_and_a_new_one_of_that_name_tells_its_own():
+def test_a_zone_that_left_has_no_state_and_a_new_one_of_that_name_reports_its_own():
     trail = Trail()
     trail.state("acme", "idle")
     trail.collect()
@@ -86,7 +86,7 @@ def test_the_life_of_a_zone_in_the_words_of_the_trail():
     assert [note.change for note in core.events("lifecycle")] == ["declared", "changed", "leaving", "removed"]
 
 
-def test_the_life_of_a_zone_for_a_tenant_that_nobody_declared_in_the_words_of_the_trail():
+def test_the_life_of_a_zone_for_an_undeclared_tenant_in_the_words_of_the_trail():
     core = Core()
     core.apply(**anybody(forget_after=5.0))
     arrive(core, "guest")
@@ -95,7 +95,7 @@ def test_the_life_of_a_zone_for_a_tenant_that_nobody_declared_in_the_words_of_th
     assert [note.change for note in core.events("lifecycle")] == ["registered", "changed", "forgotten"]
 
 
-def test_a_config_in_force_is_told_with_its_generation_and_hash():
+def test_a_config_in_force_is_reported_with_its_generation_and_hash():
     core = Core()
     core.apply(declare("acme"), declare("burst"))
     (event,) = core.events("config_applied")
@@ -103,7 +103,7 @@ def test_a_config_in_force_is_told_with_its_generation_and_hash():
     assert (event.generation, event.zones, event.hash.startswith("sha256:")) == (1, 2, True)
 
 
-def test_evictions_are_told_with_who_needed_the_blocks():
+def test_evictions_are_reported_with_who_needed_the_blocks():
     core = Core()
     acme = core.zone("acme", cached=10)
     core.ledger.evict(acme, 3, "reclaim", core.zone("burst"))
@@ -182,7 +182,7 @@ def test_loans_are_billed_to_the_pair():
     assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 200.0)
 
 
-def test_the_bill_of_a_zone_that_leaves_is_told_before_it_is_gone():
+def test_the_bill_of_a_zone_that_leaves_is_reported_before_it_is_gone():
     core = Core()
     core.apply(declare("acme"))
     core.hold(core.ledger.zones["acme"], cached=10)

@@ -1,4 +1,4 @@
-"""When a zone is looked at again: after a denial, its next request costs nothing until something changes for it."""
+"""When a zone is tried again: after a refusal, its next request costs nothing until something changes for it."""
 
 from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine
@@ -29,7 +29,7 @@ def test_it_is_looked_at_when_enough_blocks_are_free_and_not_before(core, engine
     assert looks(engine) == ({"burst"}, ["burst"])
 
 
-def test_who_has_its_share_is_looked_at_when_enough_is_nobodys_promise_and_not_before(core, engine):
+def test_a_zone_with_its_share_is_looked_at_when_enough_is_unpromised_and_not_before(core, engine):
     busy, burst = core.zone("busy", weight=99), core.zone("burst")
     works = [engine.run(busy, 10) for _ in range(8)]
     engine.run(burst, 10)
@@ -164,7 +164,7 @@ def test_bars_of_zones_that_went_on_do_not_pile_up(core, engine):
     assert not backoff._new
 
 
-def test_bars_of_priorities_of_which_nobody_waits_any_more_do_not_pile_up(core, engine):
+def test_bars_of_priorities_without_waiting_requests_do_not_pile_up(core, engine):
     engine.run(core.zone("busy"), 95)
     for priority in range(300):
         zone = core.zone(f"tenant-{priority}", priority=priority)

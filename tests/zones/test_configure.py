@@ -127,7 +127,7 @@ def test_reservations_that_fill_an_engine_to_the_last_block_fit_and_who_comes_af
     assert reserved(core) == {"acme": (59, 0), "burst": (41, 0)}
 
 
-def test_what_a_declared_zone_awaits_is_given_by_configs_and_not_when_room_comes_by_itself(core):
+def test_what_a_declared_zone_awaits_is_given_by_configs_and_not_when_room_comes(core):
     core.apply(declare("acme", reserved=60), declare("burst", reserved=41), **anybody(GOLD))
     arrive(core, "gold-0")
     assert reserved(core) == {"acme": (60, 0), "burst": (0, 41), "gold-0": (30, 0)}
@@ -233,7 +233,7 @@ def test_a_zone_without_a_promise_is_declared_again_as_well(core):
     assert core.tenancy.zone_for("acme", 1.0) is acme
 
 
-def test_a_removal_that_is_told_twice_is_one_removal(core):
+def test_a_removal_that_is_reported_twice_is_one_removal(core):
     core.apply(declare("acme", reserved=60))
     acme = core.ledger.zones["acme"]
     core.tenancy.request_arrived(acme, 0.0)

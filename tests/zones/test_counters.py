@@ -30,7 +30,7 @@ def test_an_eviction_for_the_zone_itself_counts_as_its_own(core):
     assert acme.counters.evictions == {("limit", "self"): 10, ("own", "self"): 10}
 
 
-def test_an_eviction_for_nobody_in_particular_has_no_beneficiary(core):
+def test_an_eviction_without_a_beneficiary_names_none(core):
     acme = core.zone("acme", cached=100)
     evict_to_watermark(core.ledger, 10)
     assert acme.counters.evictions == {("watermark", "none"): 10}

@@ -103,7 +103,7 @@ def test_a_zone_whose_image_did_not_fit_for_long_does_not_fill_many_steps_later(
 
 
 @given(st.integers(0, 5000), st.lists(st.tuples(WEIGHTS, st.integers(0, 2000)), min_size=1, max_size=6))
-def test_nobody_gets_more_than_it_has_work_for_and_nothing_is_left_while_somebody_has(budget, demands):
+def test_no_zone_gets_more_than_it_has_work_for_and_nothing_is_left_while_a_zone_has_work(budget, demands):
     wanted = dict(zip(zones([weight for weight, _ in demands]), (tokens for _, tokens in demands), strict=True))
     granted = DeficitRoundRobin().share(budget, wanted)
     assert all(granted[zone] <= tokens for zone, tokens in wanted.items())

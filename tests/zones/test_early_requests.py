@@ -54,7 +54,7 @@ def test_it_goes_with_the_last_of_its_requests(core):
     assert core.tenancy._timers.of(early) is None
 
 
-def test_what_it_uses_is_told_to_nobody(core):
+def test_what_it_uses_is_not_reported(core):
     core.early(in_use=10)
     acme = core.zone("acme", in_use=10)
     core.now = 5.0

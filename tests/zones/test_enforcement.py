@@ -98,7 +98,7 @@ def test_what_a_tenant_that_comes_back_caches_beyond_a_lower_limit_goes_with_the
     changes = Coming(core, **anybody(GOLD, limit=4)).make(at_once=2)
     next(changes)
     assert arrive(core, "acme") is acme
-    assert (acme.spec.quota.limit, len(acme.cached)) == (4, 8), "whoever registers it can return no blocks"
+    assert (acme.spec.quota.limit, len(acme.cached)) == (4, 8), "the caller that registers it can return no blocks"
     assert core.settle_evictions(list(changes)) == [("acme", 2), ("acme", 2)]
     assert (len(acme.cached), acme.counters.evicted) == (4, {"removed": 2, "limit": 4})
     core.check()

@@ -18,7 +18,7 @@ def paid(core, zone, count):
     return [(note.zone, note.blocks, note.reason) for note in core.events("evicted")]
 
 
-def test_nobody_pays_while_blocks_are_free(core):
+def test_no_zone_pays_while_blocks_are_free(core):
     burst = core.zone("burst", cached=50)
     core.zone("calm", cached=20, quiet=True)
     assert paid(core, burst, 30) == []
@@ -32,7 +32,7 @@ def test_exactly_one_block_too_few_is_paid_for(core):
     assert paid(core, burst, 1) == [("burst", 1, "own")]
 
 
-def test_what_is_cached_above_reservations_goes_by_when_it_was_let_go_whoever_caches_it(core):
+def test_what_is_cached_above_reservations_goes_by_when_it_was_let_go_whichever_zone_caches_it(core):
     burst = core.zone("burst", cached=20, used=2.0)
     core.zone("calm", cached=10, quiet=True, used=1.0)
     core.hold(burst, cached=10)
@@ -240,7 +240,7 @@ def test_a_request_from_before_zones_borrows_as_priority_0(core):
     assert paid(core, core.early(), 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
 
 
-def test_the_watermark_takes_for_nobody_what_is_above_reservations_from_the_quiet_first(core):
+def test_the_watermark_takes_what_is_above_reservations_from_the_quiet_first_without_a_beneficiary(core):
     core.zone("calm", reserved=15, lendable=15, cached=20, quiet=True, priority=9)
     core.zone("busy", reserved=70, cached=80)
     evicted = evict_to_watermark(core.ledger, 50)

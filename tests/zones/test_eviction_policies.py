@@ -27,7 +27,7 @@ def fresh(order, block_ids=()):
 
 
 @each_order
-def test_blocks_that_nobody_hits_go_in_the_order_in_which_they_came(order):
+def test_blocks_without_hits_go_in_the_order_in_which_they_came(order):
     blocks = fresh(order)
     assert blocks.keep([3, 1]) == 2
     assert blocks.keep([2]) == 1
@@ -45,7 +45,7 @@ def test_a_block_in_use_can_not_be_evicted(order):
 
 
 @each_order
-@pytest.mark.parametrize("foreign", [2, 3], ids=["another zone's", "nobody's"])
+@pytest.mark.parametrize("foreign", [2, 3], ids=["another zone's", "no zone's"])
 def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, foreign):
     links = Links(BLOCKS)
     blocks, others = order(links, [0, 1]), order(links, [2])
@@ -186,7 +186,7 @@ def test_a_reload_changes_the_policy_and_keeps_the_blocks_in_their_order(before,
     core.check()
 
 
-def test_a_policy_that_nobody_registered_is_refused_by_name_and_nothing_changes():
+def test_an_unregistered_policy_is_refused_by_name_and_nothing_changes():
     core = Core()
     core.apply(declare("acme", reserved=10))
     with pytest.raises(ConfigError, match=r"zones\[1\].evictionPolicy: this engine knows LRU, .*, not Random"):

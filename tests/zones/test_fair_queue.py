@@ -33,7 +33,7 @@ def waiting(queue, *accounts):
     return accounts
 
 
-def test_nobody_is_served_where_nobody_waits(queue):
+def test_no_zone_is_served_where_no_request_waits(queue):
     assert queue.next(everybody) is None
 
 
@@ -88,7 +88,7 @@ def test_who_had_more_than_the_others_does_not_lose_its_debt_by_leaving(queue):
     assert serve(queue, 5) == [patient] * 5
 
 
-def test_a_request_that_cannot_be_admitted_delays_nobody(queue):
+def test_a_request_that_cannot_be_admitted_delays_no_other(queue):
     blocked, other = waiting(queue, Account(), Account(service=10_000.0))
     assert queue.next(lambda account: account is not blocked) is other
     assert queue.next(lambda account: account is not blocked) is other
@@ -157,7 +157,7 @@ def test_places_that_are_given_up_go_when_there_are_twice_as_many_as_are_in_use(
     assert most == 2 * 201
 
 
-def test_tidying_up_changes_nobodys_turn():
+def test_tidying_up_changes_no_turn():
     tidy, untidy = FairQueue(), FairQueue()
     untidy._max_places = 1e9
     queues = [(queue, [Account() for _ in range(20)]) for queue in (tidy, untidy)]
@@ -226,7 +226,7 @@ def test_who_left_while_it_was_held_is_not_released_into_the_queue(queue):
     assert queue.next(everybody) is None
 
 
-def test_whoever_calls_those_that_are_held_is_told_who_is_first_and_calls_them_into_their_places(queue):
+def test_the_call_to_held_accounts_gets_the_first_in_line_and_calls_them_into_their_places(queue):
     first, called, last = waiting(queue, Account(service=1.0), Account(service=2.0), Account(service=3.0))
     queue.hold(called)
     reported = []

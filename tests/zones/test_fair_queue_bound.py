@@ -25,12 +25,12 @@ def loads(draw):
     return accounts
 
 
-def simulate(load, pool, *, somebody_is_blocked):
+def simulate(load, pool, *, one_is_blocked):
     """An engine that holds ``pool`` tokens. Yields the waiting accounts and the service of all after each step."""
     accounts = [Account(weight=weight) for weight, _ in load]
     blocked = Account()
     queue = FairQueue()
-    if somebody_is_blocked:
+    if one_is_blocked:
         queue.enter(blocked)
     waiting = [[] for _ in load]
     running: list[tuple] = []
@@ -60,12 +60,12 @@ def simulate(load, pool, *, somebody_is_blocked):
 
 
 @given(loads(), st.integers(LONGEST_PROMPT + LONGEST_ANSWER, 200), st.booleans())
-def test_the_bound_holds_between_any_two_that_are_backlogged(load, pool, somebody_is_blocked):
+def test_the_bound_holds_between_any_two_that_are_backlogged(load, pool, one_is_blocked):
     """Over every interval in which two accounts always wait, neither gets ahead by more than the bound."""
     bound = 2 * max(INPUT * LONGEST_PROMPT, OUTPUT * pool)
     least: dict[tuple, float] = {}
     most: dict[tuple, float] = {}
-    for backlogged, service in simulate(load, pool, somebody_is_blocked=somebody_is_blocked):
+    for backlogged, service in simulate(load, pool, one_is_blocked=one_is_blocked):
         for pair in itertools.combinations(range(len(load)), 2):
             one, other = pair
             if not (backlogged[one] and backlogged[other]):

@@ -62,7 +62,7 @@ def test_each_field_of_a_spec_is_read_by_what_enforces_it(spec: type):
     read = {field for name, field in READ if name in CALLED[spec]}
     unread = [field.name for field in fields(spec) if field.name not in read]
 
-    assert unread == [], "declared, read by the operator, handed to the core, and then nobody looks at it"
+    assert unread == [], "declared, read by the operator, handed to the core, and not used there"
 
 
 NOT_DRAWN = {

@@ -28,7 +28,7 @@ def test_a_large_cache_goes_bit_by_bit_and_others_have_their_turn_in_between(cor
     assert {zone.state for zone in core.ledger.zones.values()} == {"Evicted"}
 
 
-def test_a_cache_that_goes_in_just_so_many_bits_is_looked_at_once_more(core):
+def test_a_cache_that_divides_evenly_into_parts_is_looked_at_once_more(core):
     core.apply(**anybody(forget_after=10.0, evict_after=5.0))
     guest = arrive(core, "guest", now=0.0)
     core.hold(guest, cached=20)
@@ -47,7 +47,7 @@ def test_a_request_that_comes_between_two_parts_keeps_what_is_left(core):
     assert (large.held, large.state) == (15, "Active")
 
 
-def test_of_many_that_have_changed_so_many_are_looked_at_without_a_pause_as_cost_as_much(core):
+def test_of_many_that_have_changed_only_a_batch_of_bounded_cost_is_looked_at_without_a_pause(core):
     lender = core.zone("lender", reserved=60, quiet=True)
     for number in range(7):
         core.zone(f"borrower-{number}", cached=10)
@@ -66,13 +66,13 @@ def test_below_the_watermark_what_is_missing_is_evicted_to_the_last_block(core, 
     assert core.upkeep(1.0) == evicted
 
 
-def test_up_to_the_high_watermark_so_many_blocks_go_at_once(core):
+def test_up_to_the_high_watermark_that_many_blocks_go_at_once(core):
     core.apply(declare("acme"), watermarks=Watermarks(low=0.1, high=0.3))
     core.hold(core.ledger.zones["acme"], cached=95)
     assert [evicted for evicted in parts(core, 1.0, at_once=10) if evicted] == 2 * [[("acme", 10)]] + [[("acme", 5)]]
 
 
-def test_what_is_beyond_a_lower_limit_goes_so_many_blocks_at_once(core):
+def test_what_is_beyond_a_lower_limit_goes_in_batches(core):
     acme = core.zone("acme", limit=50, in_use=20, cached=51)
     bits = [len(trim_to_limit(core.ledger, acme, at_once=10)) for _ in range(4)]
     assert bits == [10, 10, 1, 0]

@@ -35,7 +35,7 @@ def test_what_a_waiting_request_was_promised_no_running_one_takes_before_it(core
     assert (len(grows.blocks), engine.preempted) == (59, [borrower])
 
 
-def test_no_more_is_kept_for_a_waiting_request_than_it_needs_beside_what_others_of_its_zone_use(core, engine):
+def test_no_more_is_kept_for_a_waiting_request_than_it_needs_in_addition_to_its_zones_use(core, engine):
     acme, calm, burst = core.zone("acme", reserved=60), core.zone("calm", reserved=40), core.zone("burst")
     engine.run(acme, 10)
     engine.run(calm, 20, asks=20)
@@ -60,7 +60,7 @@ def test_nothing_is_kept_for_a_request_that_can_not_be_admitted_yet_for_another_
     assert engine.queues == {acme: [compiles]}
 
 
-def test_where_blocks_abound_nobodys_prefix_is_looked_up(core, engine):
+def test_where_blocks_abound_no_prefix_is_looked_up(core, engine):
     works = [engine.wait(core.zone("acme", reserved=40), 40), engine.wait(core.zone("calm", reserved=60), 60)]
     assert engine.step() == ([], works)
     assert engine.looked_up == []
@@ -116,7 +116,7 @@ def test_who_was_sent_back_to_wait_keeps_no_blocks_from_those_that_go_on_in_the_
 # After a pause, in which reservations were lent
 
 
-def test_what_an_owner_takes_back_after_a_pause_goes_to_nobody_else_in_that_step(core, engine):
+def test_what_an_owner_reclaims_after_a_pause_goes_to_no_other_in_that_step(core, engine):
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     old, young = engine.run(burst, 50), engine.run(burst, 50)
     work = engine.wait(acme, 40)
@@ -141,7 +141,7 @@ def test_all_owners_get_what_they_were_promised_in_the_first_step_after_a_pause(
     assert engine.preempted == [borrower]
 
 
-def test_what_is_foreseen_for_requests_of_one_zone_is_kept_once(core, engine):
+def test_predicted_needs_of_requests_of_one_zone_are_kept_once(core, engine):
     acme, burst = core.zone("acme", reserved=60), core.zone("burst")
     core.zone("asleep", reserved=40)
     engine.predicted = [engine.run(acme, 1, asks=1) for _ in range(12)]
@@ -175,7 +175,7 @@ def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(c
     assert engine.step() == ([borrower], [work])
 
 
-def test_nobody_yields_to_who_was_sent_back_in_the_same_step(core, engine):
+def test_no_request_yields_to_one_that_was_sent_back_in_the_same_step(core, engine):
     """Preempting other requests can't free what its zone's running request was sent back for."""
     acme, burst = core.zone("acme", reserved=20), core.zone("burst")
     old, young = engine.run(acme, 16, asks=1), engine.run(acme, 4)
@@ -211,7 +211,7 @@ def test_a_running_request_within_its_reservation_goes_on_whatever_its_zones_fro
     assert (len(running.blocks), engine.queues[acme], engine.preempted) == (3, [front], [])
 
 
-def test_what_a_front_may_not_need_is_kept_for_it_only_while_nobody_else_needs_it(core, engine):
+def test_what_a_front_may_not_need_is_kept_for_it_only_while_no_other_needs_it(core, engine):
     """It finds half of its blocks in use by others of its zone."""
     acme, lead, burst = core.zone("acme", reserved=50), core.zone("lead", reserved=40), core.zone("burst")
     engine.run(acme, 5)

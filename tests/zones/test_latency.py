@@ -149,7 +149,7 @@ def test_the_percentile_is_that_of_all_times_within_a_hundredth(times):
     assert reported in candidates[0]
 
 
-def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
+def test_a_reason_stays_until_another_one_is_reported_far_more_often(core, times):
     acme = core.zone("acme", latency=TARGETS)
     latency = Latency(core.tenancy, times)
     number, reported = random.Random(1), []

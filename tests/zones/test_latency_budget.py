@@ -105,7 +105,7 @@ def test_zones_whose_targets_leave_each_other_nothing_begin_one_after_the_other(
     raise AssertionError([work.computed for work in works])
 
 
-def test_who_waits_for_tokens_holds_up_nobody_whose_blocks_have_come(core):
+def test_a_request_that_waits_for_tokens_holds_up_no_other_whose_blocks_have_come(core):
     acme, gold, slow = core.zone("acme", latency=token_time(0.0115)), core.zone("gold"), core.zone("slow")
     engine = SmallEngine(core, step_tokens=1000)
     held = engine.run(core.zone("holder"), 900)
@@ -126,7 +126,7 @@ def test_who_waits_for_tokens_holds_up_nobody_whose_blocks_have_come(core):
     assert work.computed, "it has waited for tokens as long as the other has"
 
 
-def test_before_steps_are_known_nobody_is_bounded(core):
+def test_before_steps_are_known_no_zone_is_bounded(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
     engine = SmallEngine(core, step_tokens=1000)
     engine.run(flood, 10, tokens=50_000)
@@ -210,7 +210,7 @@ def test_cached_prompts_count_as_what_is_left_of_them(core):
     assert engine.arbiter.latency.alone[acme].prefill_seconds < 20 * 200 * PER_TOKEN
 
 
-def test_own_prompts_that_do_not_fit_are_told_from_what_is_planned(core):
+def test_own_prompts_that_do_not_fit_are_distinguished_from_planned_ones(core):
     acme, flood = core.zone("acme", latency=token_time(0.03)), core.zone("flood")
     engine = learned(core)
     engine.run(acme, 1)
@@ -338,7 +338,7 @@ def test_a_target_is_not_kept_for_a_zone_that_pauses_for_longer_than_it_ever_doe
     assert of(engine, flood) == 1000
 
 
-def test_where_even_decodes_are_too_many_they_sit_out_steps_in_turn(core):
+def test_where_even_decodes_are_too_many_they_are_skipped_in_turn(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.03))
     engine = learned(core)
     decodes = [engine.run(flood, 1) for _ in range(60)]
@@ -350,7 +350,7 @@ def test_where_even_decodes_are_too_many_they_sit_out_steps_in_turn(core):
     assert max(work.computed for work in decodes) <= 2
 
 
-def test_a_target_that_its_own_requests_miss_by_far_holds_up_nobody(core):
+def test_a_target_that_its_own_requests_miss_by_far_holds_up_no_other_zone(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.03))
     engine = learned(core)
     decodes = [engine.run(flood, 1) for _ in range(30)]
@@ -360,7 +360,7 @@ def test_a_target_that_its_own_requests_miss_by_far_holds_up_nobody(core):
     assert all(work.computed == 1 for work in decodes)
 
 
-def test_a_target_that_nobody_needs_any_more_costs_nothing(core):
+def test_a_target_that_is_no_longer_needed_costs_nothing(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05), after=60.0)
     engine = learned(core)
     engine.run(flood, 10, tokens=50_000)
@@ -483,7 +483,7 @@ def test_prompts_without_end_of_a_zone_with_a_target_do_not_starve_others(core, 
     assert work.computed >= 2 * 64
 
 
-def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
+def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_no_other(core):
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(BASE / 2))
     engine = learned(core)
     engine.run(acme, 1, tokens=10**6)
@@ -495,7 +495,7 @@ def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
 @pytest.mark.parametrize("why", ["has_no_room", "stands_still"])
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("decodes", [0, 3])
-def test_a_prompt_that_can_not_go_on_holds_up_nobody(core, why, runs, decodes):
+def test_a_prompt_that_can_not_go_on_holds_up_no_other_request(core, why, runs, decodes):
     """The zone with the room may be the one that would be held up."""
     flood, gold = core.zone("flood"), core.zone("gold")
     acme = core.zone("acme", latency=LatencyTargets(first_token_seconds=0.001))
@@ -515,7 +515,7 @@ def test_a_prompt_that_can_not_go_on_holds_up_nobody(core, why, runs, decodes):
 
 
 @pytest.mark.parametrize("why", ["has_no_room", "stands_still"])
-def test_who_is_overdue_and_can_not_go_on_holds_up_nobody_who_is_overdue_too(core, why):
+def test_an_overdue_zone_that_can_not_go_on_holds_up_no_other_overdue_zone(core, why):
     flood, gold = core.zone("flood"), core.zone("gold")
     acme = core.zone("acme", latency=token_time(0.0115))
     engine = learned(core)
@@ -546,7 +546,7 @@ def test_nothing_is_kept_of_zones_that_are_gone():
     assert len(budget._own) <= 3
 
 
-def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):
+def test_requests_of_one_zone_with_a_target_are_skipped_for_another_in_turn(core):
     fast, slow = core.zone("fast", latency=token_time(0.0125)), core.zone("slow", latency=token_time(0.06))
     engine = learned(core)
     engine.run(fast, 1)

@@ -302,7 +302,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             assert all(self.ledger.owner[block] is request.zone for block in request.blocks)
 
     @invariant()
-    def nobody_caches_beyond_its_limit(self):
+    def no_zone_caches_beyond_its_limit(self):
         for zone in self.ledger.zones.values():
             assert zone.held <= max(zone.spec.quota.limit, zone.in_use)
 

@@ -57,7 +57,7 @@ def test_low_borrows_from_equal_before_it_borrows_where_anybody_may(core):
     assert loans(core) == [("equal", "borrower", 20), ("open", "borrower", 10)]
 
 
-def test_high_borrowers_leave_the_lenders_that_only_they_may_use_to_nobody(core):
+def test_high_borrowers_borrow_first_from_lenders_that_only_they_may_use(core):
     core.zone("open", reserved=20, priority=1, borrowers=ANY, quiet=True)
     core.zone("strict", reserved=20, priority=1, quiet=True)
     core.zone("low", cached=50)
@@ -86,7 +86,7 @@ def test_what_a_lender_has_lent_to_several_it_does_not_lend_again(core):
     assert loans(core) == [("open", "one", 10), ("open", "other", 10), ("strict", "other", 15)]
 
 
-def test_nobody_lends_what_it_locks_while_another_offers(core):
+def test_no_zone_lends_what_it_locks_while_another_offers(core):
     core.zone("locked", reserved=30, lendable=0, quiet=True, priority=-1)
     core.zone("offers", reserved=30, quiet=True)
     core.zone("borrower", cached=60)
@@ -170,7 +170,7 @@ def test_block_seconds_count_what_stood_in_the_book_and_outlive_the_loan(core):
     assert core.events("loan_usage") == [LoanUsage("lender", "borrower", 0.0, 260.0)]
 
 
-def test_a_loan_that_stood_for_no_time_has_nothing_to_tell(core):
+def test_a_loan_that_stood_for_no_time_has_nothing_to_report(core):
     core.zone("lender", reserved=50, quiet=True)
     borrower = core.zone("borrower", cached=70)
     loans(core)
@@ -198,7 +198,7 @@ def test_the_next_loan_of_two_counts_from_its_own_beginning(core):
     assert core.events("loan_usage") == [LoanUsage("lender", "borrower", 5.0, 20.0)]
 
 
-def test_loans_of_two_that_come_and_go_before_anybody_is_told_are_told_once(core):
+def test_two_loans_that_come_and_go_between_reports_are_reported_once(core):
     core.zone("lender", reserved=50, quiet=True)
     borrower = core.zone("borrower")
     stand(core, borrower, begin=1.0, end=3.0)
@@ -206,7 +206,7 @@ def test_loans_of_two_that_come_and_go_before_anybody_is_told_are_told_once(core
     assert core.events("loan_usage") == [LoanUsage("lender", "borrower", 1.0, 60.0)]
 
 
-def test_a_loan_that_goes_on_from_one_that_nobody_was_told_of_is_told_with_it(core):
+def test_a_loan_that_continues_an_unreported_one_is_reported_with_it(core):
     core.zone("lender", reserved=50, quiet=True)
     borrower = core.zone("borrower")
     stand(core, borrower, begin=1.0, end=3.0)

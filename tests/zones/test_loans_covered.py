@@ -21,7 +21,7 @@ def lent(core):
     return {(loan.lender.spec.tenant, loan.borrower.spec.tenant): loan.blocks for loan in core.tenancy.loans}
 
 
-def nobody(zone):
+def no_zone(zone):
     """Takes over no loan."""
     return False
 
@@ -48,7 +48,7 @@ def caches(core):
 def test_the_quiet_give_first_then_the_lowest_priority_and_the_least_recently_active(core, owed):
     borrower = core.zone("borrower", in_use=5, cached=5)
     caches(core)
-    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100, nobody)
+    evicted = cover_loans(core.ledger, borrower, owed, lambda zone: 100, no_zone)
     left, expected = owed, []
     for name in ("quiet-gold-2", "active-low-3", "active-early-4", "active-late-5", "active-gold-6"):
         if blocks := min(left, int(name[-1])):
@@ -63,23 +63,23 @@ def test_each_gives_no_more_than_goes_to_the_borrower(core):
     core.zone("none", cached=20)
     core.zone("half", cached=20)
     share = {"one": 1, "none": 0, "half": 10}
-    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant], nobody)
+    evicted = cover_loans(core.ledger, borrower, 15, lambda zone: share[zone.spec.tenant], no_zone)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("one", 1), ("half", 10)]
 
 
-def test_what_goes_is_told_as_due_and_for_whom(core):
+def test_what_goes_is_reported_as_due_and_for_whom(core):
     borrower = core.zone("borrower", in_use=10, priority=1)
     cache = core.zone("cache", cached=20)
-    cover_loans(core.ledger, borrower, 7, lambda zone: 100, nobody)
+    cover_loans(core.ledger, borrower, 7, lambda zone: 100, no_zone)
     (reported,) = core.events("evicted")
     assert (reported.zone, reported.blocks, reported.reason, reported.beneficiary) == ("cache", 7, "due", "borrower")
     assert cache.counters.evictions == {("due", "higher_priority"): 7}
 
 
-def test_who_owes_nothing_costs_nobody_a_block(core):
+def test_a_zone_that_owes_nothing_costs_no_zone_a_block(core):
     core.zone("cache", priority=1, cached=50)
-    nobody = core.zone("nobody")
-    assert core.tenancy.cover_loans(nobody) == []
+    debtless = core.zone("debtless")
+    assert core.tenancy.cover_loans(debtless) == []
     core.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=10.0)
     borrower = core.zone("borrower", in_use=20)
     core.upkeep(0.0)
@@ -129,7 +129,7 @@ def stands_on(core, *, first, second):
     return borrower, cache
 
 
-def test_what_stands_on_nobodys_reservation_and_on_those_that_the_borrower_can_have_goes(core):
+def test_what_stands_on_no_reservation_and_on_those_that_the_borrower_can_have_goes(core):
     borrower, cache = stands_on(core, first={}, second={})
     assert covered(core, borrower) == [("cache", 25)]
     assert lent(core) == {("lender", "borrower"): 15, ("first", "borrower"): 10, ("second", "borrower"): 10}
@@ -150,7 +150,7 @@ def test_a_cache_that_ends_first_a_loan_that_is_of_no_use_to_the_borrower_keeps_
     assert lent(core) == {("lender", "borrower"): 35, ("first", "cache"): 10, ("second", "cache"): 10}
 
 
-def test_what_stands_on_a_lender_of_whom_the_borrower_has_some_already_goes_too(core):
+def test_what_stands_on_a_lender_from_which_the_borrower_has_some_already_goes_too(core):
     core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
     core.zone("first", reserved=30, quiet=True)
     core.zone("busy", reserved=45, in_use=45)
@@ -199,7 +199,7 @@ def crowds(draw):
     """All blocks are held: one zone borrows past its grace; others lend to caching zones without a time limit."""
     core = Core(100)
     core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
-    nobodys = draw(st.integers(0, 10))
+    unreserved = draw(st.integers(0, 10))
     for number in range(2):
         reserved = draw(st.integers(0, 20))
         core.zone(
@@ -211,7 +211,7 @@ def crowds(draw):
             cached=draw(st.integers(0, reserved)),
             borrowers=draw(st.sampled_from(["SameOrHigherPriority", "AnyPriority"])),
         )
-    busy = 100 - nobodys - core.ledger.totals.promised
+    busy = 100 - unreserved - core.ledger.totals.promised
     core.zone("busy", reserved=busy, in_use=busy)
     borrower = core.zone("borrower", in_use=20)
     for number in range(2):
@@ -225,7 +225,7 @@ def crowds(draw):
 
 
 @given(crowds())
-def test_nobodys_cache_goes_in_vain(crowd):
+def test_no_cache_goes_in_vain(crowd):
     core, borrower = crowd
     assume(core.tenancy.past_grace() == [borrower])
     owed = sum(loan.blocks for loan in core.tenancy.loans if loan.is_past_grace(core.now))
@@ -257,7 +257,7 @@ def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(co
     assert covered(core, borrower) == [("cache", 5)]
 
 
-def beside_what_is_lent_and_cached(core, **terms):
+def with_lent_and_cached_blocks(core, **terms):
     """A borrower with five blocks past their grace, and a zone that caches all 30 blocks of its reservation.
 
     That zone lends 20 of them without a time limit, unless ``terms`` say otherwise.
@@ -271,7 +271,7 @@ def beside_what_is_lent_and_cached(core, **terms):
 
 
 def test_what_a_quiet_zone_lends_and_caches_goes_before_requests_yield(core):
-    lender, borrower = beside_what_is_lent_and_cached(core)
+    lender, borrower = with_lent_and_cached_blocks(core)
     assert covered(core, borrower) == [("lender", 5)]
     assert lent(core) == {("lender", "borrower"): 5}
     assert (core.tenancy.past_grace(), borrower.overdue, lender.held, core.free) == ([], 0, 25, 20)
@@ -288,8 +288,8 @@ def test_what_a_quiet_zone_lends_and_caches_goes_before_requests_yield(core):
         pytest.param({"max_loan": 0.0}, 0, id="lends for no time"),
     ],
 )
-def test_no_more_of_a_reservation_goes_than_is_lent_to_the_borrower(core, terms, goes):
-    lender, borrower = beside_what_is_lent_and_cached(core, **terms)
+def test_only_as_much_of_a_reservation_goes_as_is_lent_to_the_borrower(core, terms, goes):
+    lender, borrower = with_lent_and_cached_blocks(core, **terms)
     assert sum(blocks for _, blocks in covered(core, borrower)) == goes
     assert borrower.overdue == 5 - goes
     assert lender.held == 30 - goes
@@ -320,7 +320,7 @@ def test_what_a_lender_caches_above_what_it_lends_goes_with_it(core):
 
 
 def test_a_request_goes_on_with_what_a_quiet_zone_lends_and_caches(core):
-    _, borrower = beside_what_is_lent_and_cached(core)
+    _, borrower = with_lent_and_cached_blocks(core)
     engine = SmallEngine(core)
     core.release(borrower, dropped=55)
     core.upkeep(1.0)

@@ -19,7 +19,7 @@ def test_a_loan_without_a_time_is_never_due(core):
     assert core.tenancy.loans.due() == []
 
 
-def test_at_the_due_time_what_is_only_cached_comes_back_by_itself(core):
+def test_at_the_due_time_blocks_that_are_only_cached_come_back_without_a_request(core):
     core.zone("lender", reserved=50, quiet=True, max_loan=60.0)
     borrower = core.zone("borrower", cached=70)
     assert core.upkeep(0.0) == []
@@ -115,7 +115,7 @@ def test_it_takes_over_what_it_offers_and_to_whom(core):
     assert borrower.overdue == 10
 
 
-def test_nobody_takes_a_loan_over_for_no_time_at_all(core):
+def test_no_zone_takes_a_loan_over_for_no_time_at_all(core):
     core.zone("first", reserved=30, quiet=True, max_loan=10.0, active=1.0)
     core.zone("second", reserved=30, quiet=True, max_loan=0.0, active=2.0)
     core.zone("borrower", in_use=60, active=3.0)

@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.parts import ALL, slices, zones_for
 
 
 @pytest.mark.parametrize(("blocks", "zones"), [(0, 1), (1, 1), (99, 1), (100, 2), (5000, 100)])
-def test_so_many_zones_are_looked_at_as_evicting_the_blocks_would_cost_and_one_at_least(blocks, zones):
+def test_as_many_zones_are_looked_at_as_evicting_the_blocks_would_cost_and_at_least_one(blocks, zones):
     assert zones_for(blocks) == zones
 
 
@@ -14,6 +14,6 @@ def test_so_many_zones_are_looked_at_as_evicting_the_blocks_would_cost_and_one_a
     ("at_once", "expected"),
     [(1, ["a", "b", "c", "d", "e"]), (2, ["ab", "cd", "e"]), (5, ["abcde"]), (ALL, ["abcde"])],
 )
-def test_slices_are_all_items_in_their_order_so_many_at_a_time(at_once, expected):
+def test_slices_are_all_items_in_their_order_in_batches(at_once, expected):
     assert list(slices("abcde", at_once)) == expected
     assert list(slices("", at_once)) == []

@@ -37,7 +37,7 @@ def test_for_an_entitled_zone_the_lowest_priority_yields_and_of_that_the_younges
     assert victim([lead, gold, lead, gold], acme, 10) == 2
 
 
-def test_of_equal_priority_the_youngest_yields_whoever_it_belongs_to(core):
+def test_of_equal_priority_the_youngest_yields_whatever_its_zone(core):
     acme = core.zone("acme", reserved=40)
     one, other = core.zone("one", in_use=30), core.zone("other", in_use=30)
     assert victim([one, other, one], acme, 10) == 2

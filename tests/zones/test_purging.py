@@ -68,7 +68,7 @@ def _config(*zones):
     return make_config(9, PoolConfig(namespace="n", name="p"), zones)
 
 
-def test_what_a_purge_evicts_is_scrubbed_before_somebody_else_gets_it_and_counted():
+def test_what_a_purge_evicts_is_scrubbed_before_another_gets_it_and_counted():
     core = Core()
     purge(core, "", scrub="OnTransfer")
     acme = core.ledger.zones["acme"]

@@ -36,7 +36,7 @@ def test_a_queue_that_is_full_is_so_for_a_part_of_what_serving_it_takes():
     bounds, queue = QueueBounds(requests=2), Queue()
     for _ in range(2):
         queue.enter(10, 0.0)
-    assert queue.closed_seconds(bounds, 0.0) == 0.0, "nobody knows yet how fast it is"
+    assert queue.closed_seconds(bounds, 0.0) == 0.0, "its speed is not known yet"
     assert queue.closed_seconds(bounds, 100.0) == MAX_CLOSED_SECONDS
     fast = Queue()
     for number in range(1000):
@@ -61,7 +61,7 @@ def test_without_bounds_anything_may_wait():
     assert filled(10_000).has_room(QueueBounds(), 10**6)
 
 
-def test_where_nobody_waits_a_request_of_any_length_may():
+def test_without_waiting_requests_a_request_of_any_length_may():
     assert Queue().has_room(QueueBounds(requests=1, tokens=10), 1000)
     assert not filled(1).has_room(QueueBounds(requests=5, tokens=1000), 1000)
 
@@ -82,7 +82,7 @@ def test_who_ends_before_it_is_scheduled_makes_room_and_counts_as_no_service():
     per_second=st.floats(0.5, 50),
     bounds=st.sampled_from([QueueBounds(requests=1), QueueBounds(tokens=1), QueueBounds(1, 1)]),
 )
-def test_it_is_told_when_all_that_waits_will_have_been_served(waiting, per_second, bounds):
+def test_the_retry_time_is_when_all_that_waits_will_have_been_served(waiting, per_second, bounds):
     queue = filled(waiting)
     now = serve(queue, every=1 / per_second, seconds=5 * WINDOW_SECONDS)
     expected = waiting / per_second
@@ -94,7 +94,7 @@ def test_it_is_told_when_all_that_waits_will_have_been_served(waiting, per_secon
         assert 0.75 * expected - 1 <= reported <= max(MIN_RETRY_SECONDS, 1.15 * expected + 1)
 
 
-def test_who_asks_for_long_prompts_is_told_the_time_that_those_take():
+def test_a_client_with_long_prompts_is_given_the_time_that_those_take():
     queue = filled(10)
     now = serve(queue, every=0.01, seconds=30)
     assert queue.retry_after(QueueBounds(tokens=1000), now) == MIN_RETRY_SECONDS
@@ -104,7 +104,7 @@ def test_who_asks_for_long_prompts_is_told_the_time_that_those_take():
     assert queue.retry_after(QueueBounds(requests=10), now) == MIN_RETRY_SECONDS
 
 
-def test_time_in_which_nobody_waits_makes_a_zone_no_slower():
+def test_time_without_waiting_requests_makes_a_zone_no_slower():
     bounds = QueueBounds(requests=10)
     queue = filled(10)
     now = serve(queue, every=0.5, seconds=30)
@@ -117,7 +117,7 @@ def test_time_in_which_nobody_waits_makes_a_zone_no_slower():
     assert queue.retry_after(bounds, now) == reported
 
 
-def test_a_burst_on_a_queue_that_nothing_is_known_of_is_told_to_come_soon_and_later_if_nothing_moves():
+def test_a_burst_on_an_unmeasured_queue_is_asked_to_retry_soon_and_later_if_nothing_moves():
     queue, bounds = filled(100), QueueBounds(requests=100)
     reported = [queue.retry_after(bounds, now) for now in (0.0, 0.05, 0.2, 5.0)]
     assert reported[0] == MIN_RETRY_SECONDS
@@ -146,7 +146,7 @@ def test_whatever_happens_no_more_waits_than_may_and_the_answer_is_a_time_that_c
                 queue.enter(size, now)
                 waiting.append(size)
             else:
-                assert waiting, "nobody is turned away from an empty queue"
+                assert waiting, "an empty queue turns no request away"
         elif waiting:
             queue.leave(waiting.pop(0), now, is_served=what == "served")
         assert (queue.requests, queue.tokens) == (len(waiting), sum(waiting))

@@ -85,7 +85,7 @@ def test_takeable(mine, others, expected):
             {"priority": 0, "reserved": 60},
             {"priority": 1, "cached": 100},
             60,
-            id="within its own reservation a zone does not borrow: nobody's priority keeps it off",
+            id="within its own reservation a zone does not borrow: no priority keeps it off",
         ),
         pytest.param(None, {"priority": 0}, 100, id="a request from before the first zone borrows as priority 0"),
         pytest.param(None, {"priority": 1}, 60, id="and so not from priority 1"),
@@ -96,7 +96,7 @@ def test_who_may_borrow(mine, lender, expected):
     assert takeable(mine, [{"reserved": 40, "quiet": True, **lender}]) == expected
 
 
-def test_higher_priorities_are_told_apart():
+def test_higher_priorities_are_distinguished():
     """Each lender keeps its reservation from zones of lower priority only."""
     lenders = [{"reserved": 10 * (priority + 1), "priority": priority, "quiet": True} for priority in range(4)]
     assert [takeable({"priority": priority}, lenders) for priority in (-1, 0, 1, 2, 3, 4)] == [0, 10, 30, 60, 100, 100]

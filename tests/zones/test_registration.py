@@ -54,7 +54,7 @@ def test_a_level_gives_a_tenant_all_but_the_times_which_are_the_templates():
         pytest.param("bronze", "third", id="the other"),
     ],
 )
-def test_of_which_level_a_tenant_is(tenant, expected):
+def test_the_level_of_a_tenant(tenant, expected):
     levels = (
         level("first", tenants=["gold-*"]),
         level("second", tenants=["gold-7", "gold"]),
@@ -127,7 +127,7 @@ def test_who_awaits_less_than_the_one_before_gets_what_the_other_can_not_have(co
     assert reserved(core) == {"huge-1": (0, 50), "gold-1": (30, 0)}
 
 
-def test_a_zone_that_leaves_without_a_reservation_gives_nobody_one(core):
+def test_a_zone_that_leaves_without_a_reservation_gives_none_to_others(core):
     core.apply(declare("acme", reserved=75), **anybody(GOLD, forget_after=100.0))
     arrive(core, "guest", 0.0)
     gold = arrive(core, "gold-1", 50.0)
@@ -246,7 +246,7 @@ def do(core, step):
 
 
 @given(st.lists(steps, min_size=1, max_size=40))
-def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
+def test_whichever_zone_comes_and_whatever_is_declared_what_is_promised_fits(history):
     core = Core(CAPACITY)
     core.apply(**anybody(GOLD, SMALL))
     for step in history:
@@ -259,7 +259,7 @@ def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
             assert not (amount and awaited), "whole or not at all"
             assert not 0 < awaited <= room, f"{tenant} awaits what would fit"
         if isinstance(step, str):
-            assert had.items() <= reserved(core).items(), "somebody lost a reservation to a newcomer"
+            assert had.items() <= reserved(core).items(), "a zone lost a reservation to a newcomer"
 
 
 def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(core):

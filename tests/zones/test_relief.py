@@ -99,7 +99,7 @@ def test_what_the_denied_zone_caches_itself_is_no_relief(core):
     assert relieved(core, burst, 40) == [("lead", 10)]
 
 
-def test_who_uses_blocks_is_relieved_up_to_its_share_of_what_nobody_reserved(core):
+def test_a_zone_that_uses_blocks_is_relieved_up_to_its_share_of_unreserved_blocks(core):
     acme = core.zone("acme", reserved=10, in_use=10, weight=2)
     core.zone("gold", reserved=30, weight=1)
     core.zone("lead", cached=60, weight=3)

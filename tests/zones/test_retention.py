@@ -14,7 +14,7 @@ def acme_with(core, **fields):
 
 
 @each_policy
-def test_a_block_goes_when_nobody_has_used_it_for_the_ttl_whatever_the_policy_would_have_go_first(policy):
+def test_a_block_unused_for_the_ttl_goes_whatever_the_policy_would_evict_first(policy):
     core = Core()
     acme = acme_with(core, ttl=10.0, eviction_policy=policy)
     core.tenancy.request_arrived(acme, 0.0)
@@ -111,7 +111,7 @@ def test_a_zone_that_stores_nothing_any_more_loses_what_it_cached():
     assert acme.in_use == 1
 
 
-def test_what_expires_is_scrubbed_before_somebody_else_gets_it():
+def test_what_expires_is_scrubbed_before_another_gets_it():
     core = Core()
     acme = acme_with(core, ttl=10.0, scrub="OnTransfer")
     blocks = core.hold(acme, cached=2)

@@ -65,7 +65,7 @@ def test_what_it_has_beyond_its_blocks_it_is_not_entitled_to_in_seats(core):
     assert len(engine.preempted) == 2
 
 
-def test_a_seat_that_is_kept_goes_to_nobody_whose_turn_it_would_be(core):
+def test_a_seat_that_is_kept_goes_to_no_zone_whose_turn_it_would_be(core):
     burst, other, acme = core.zone("burst"), core.zone("other"), core.zone("acme", reserved=50)
     engine = full(core, burst, seats=4)
     acme.account.charge(1e6)
@@ -91,7 +91,7 @@ def test_who_has_its_own_gives_up_none_and_the_lowest_priority_goes_first(core):
     assert [work.zone for work in engine.preempted] == [low, low, low, high]
 
 
-def test_nobody_gives_up_a_seat_for_a_request_that_can_not_have_its_blocks(core):
+def test_no_zone_gives_up_a_seat_for_a_request_that_can_not_have_its_blocks(core):
     burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     engine = full(core, burst, seats=4)
     engine.run(burst, 40)
@@ -103,7 +103,7 @@ def test_nobody_gives_up_a_seat_for_a_request_that_can_not_have_its_blocks(core)
     assert engine.preempted == []
 
 
-def test_nobody_gives_up_a_seat_for_a_request_that_waits_for_something_else(core):
+def test_no_zone_gives_up_a_seat_for_a_request_that_waits_for_something_else(core):
     burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     engine = full(core, burst, seats=4)
     engine.wait(acme, 1, waits_for_else=True)
@@ -219,7 +219,7 @@ def test_seats_that_are_reserved_by_name_need_no_blocks(core):
     assert len(engine.preempted) == 2
 
 
-def test_the_share_that_comes_with_blocks_is_of_what_nobody_reserves_by_name(core):
+def test_the_share_that_comes_with_blocks_is_of_what_is_not_reserved_by_name(core):
     burst = core.zone("burst")
     acme, gold = core.zone("acme", reserved=50), core.zone("gold", seats=SeatQuota(reserved=4))
     engine = full(core, burst, seats=8)
@@ -242,16 +242,16 @@ def test_no_more_run_at_once_than_the_zones_limit_however_many_seats_are_free(co
     acme, other = core.zone("acme", seats=SeatQuota(limit=2)), core.zone("other")
     engine = SmallEngine(core, seats=8)
     works = [engine.wait(acme, 1) for _ in range(4)]
-    beside = engine.wait(other, 1)
+    another = engine.wait(other, 1)
 
     _, admitted = engine.step()
-    assert set(map(id, admitted)) == set(map(id, [*works[:2], beside]))
+    assert set(map(id, admitted)) == set(map(id, [*works[:2], another]))
     assert engine.step() == ([], [])
     engine.end(works[0])
     assert engine.step() == ([], [works[2]])
 
 
-def test_nobody_gives_up_a_seat_for_a_request_whose_image_has_no_room(core):
+def test_no_zone_gives_up_a_seat_for_a_request_whose_image_has_no_room(core):
     """Its seat went to others each time, and was taken from one of them in every other step."""
     burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
     engine = full(core, burst, seats=4)
@@ -263,7 +263,7 @@ def test_nobody_gives_up_a_seat_for_a_request_whose_image_has_no_room(core):
     assert engine.step() == ([], [work])
 
 
-def test_nobody_yields_blocks_or_seats_for_who_is_at_its_limit(core):
+def test_no_request_yields_blocks_or_seats_for_a_zone_at_its_limit(core):
     burst = core.zone("burst")
     acme = core.zone("acme", reserved=50, seats=SeatQuota(reserved=1, limit=1))
     engine = SmallEngine(core, seats=4)
@@ -291,7 +291,7 @@ def test_a_limit_that_is_lowered_lets_run_what_runs(core):
     assert engine.step() == ([], [waiting])
 
 
-def test_a_limit_that_goes_lets_in_who_waits(core):
+def test_a_limit_that_goes_admits_waiting_requests(core):
     core.apply(declare("acme", seats={"limit": "25%"}))
     engine = SmallEngine(core, seats=4)
     acme = core.tenancy.zone_for("acme", 0.0)
@@ -350,7 +350,7 @@ def test_who_waits_for_something_else_takes_no_seat_of_a_limit(core):
     assert engine.step() == ([], [grammar])
 
 
-def test_nobody_gives_up_a_seat_for_a_request_that_finds_no_tokens(core):
+def test_no_zone_gives_up_a_seat_for_a_request_that_finds_no_tokens(core):
     acme, burst = core.zone("acme", seats=1), core.zone("burst", weight=1000)
     engine = SmallEngine(core, seats=4, step_tokens=1000)
     for _ in range(3):

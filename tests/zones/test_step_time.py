@@ -86,7 +86,7 @@ def test_a_step_that_took_no_time_teaches_nothing():
     assert times.predict(StepLoad(0, 1, 1.0)) is None
 
 
-def test_it_can_tell_of_steps_twice_as_large_as_those_that_it_has_seen():
+def test_it_can_predict_steps_twice_as_large_as_those_that_it_has_seen():
     times = StepTimes()
     assert times.reach(0.5) == 256
     times.observe(StepLoad(1000, 3, 100.0), 0.1)

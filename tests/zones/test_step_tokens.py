@@ -436,7 +436,7 @@ class AsksForTokensFirst(LoadingEngine):
         return not has_tokens or super()._go_on(work)
 
 
-def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
+def with_another_that_waits_for_a_load(core, engine, *, weight=9):
     """A prompt that gets no blocks until its zone's load has ended, and another tenant's. Returns the first."""
     acme, flood, calm = core.zone("acme", limit=10, weight=weight), core.zone("flood"), core.zone("calm")
     held_back = engine.run(acme, 4, tokens=50_000, asks=5, stands_still=True)
@@ -452,7 +452,7 @@ def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
 def test_a_prompt_whose_blocks_wait_for_a_load_takes_no_share_from_who_can_go_on(core, engine_type, weight):
     """That is known before the step. Otherwise its zone would have all but a tenth of every other step, in vain."""
     engine = engine_type(core, step_tokens=1001)
-    held_back = beside_one_that_waits_for_a_load(core, engine, weight=weight)
+    held_back = with_another_that_waits_for_a_load(core, engine, weight=weight)
     for _ in range(8):
         engine.step()
         assert computed(engine) == {"calm": 1, "flood": 1000}
@@ -468,7 +468,7 @@ def test_a_prompt_that_lacks_blocks_for_all_of_its_next_part_has_a_share_for_wha
             return 100 if blocks < work.count else super().tokens_within(work, blocks)
 
     engine = EngineWithSomeBlocks(core, step_tokens=1001)
-    held_back = beside_one_that_waits_for_a_load(core, engine)
+    held_back = with_another_that_waits_for_a_load(core, engine)
     engine.arbiter.begin_step()
     assert engine.arbiter.tokens_for(held_back, 1000) == 100
     assert engine.arbiter.tokens_for(engine.running[-1], 1000) == 900

@@ -220,7 +220,7 @@ def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(core):
     ]
 
 
-def test_nobody_yields_for_a_loan_before_what_is_cached_of_it_was_taken_back(core):
+def test_no_request_yields_for_a_loan_before_its_cached_blocks_were_reclaimed(core):
     core.zone("lender", reserved=50, quiet=True, max_loan=10.0, grace=0.0)
     borrower = core.zone("borrower", in_use=50, cached=20)
     core.upkeep(0.0)

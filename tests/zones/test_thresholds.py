@@ -72,7 +72,7 @@ def test_who_may_have_others_caches_waits_for_just_the_blocks_that_are_missing(c
 
 
 @given(crowds())
-def test_who_may_have_only_what_is_nobodys_promise_waits_for_that_or_for_a_greater_share(crowd):
+def test_a_zone_limited_to_unpromised_blocks_waits_for_those_or_for_a_greater_share(crowd):
     core, zone, count = crowd
     totals = core.ledger.totals
     assume(not totals.may_have_relief(zone, count, 0))
@@ -133,7 +133,7 @@ def test_all_that_miss_headroom_wait_in_one_line_and_all_that_wait_for_a_share_i
     assert len(backoff._thresholds) == 1
 
 
-def test_many_that_went_on_are_forgotten_and_nobody_who_waits_is(core, backoff):
+def test_many_that_went_on_are_forgotten_and_no_waiting_zone_is(core, backoff):
     waiting = [core.zone(f"waits-{number}", in_use=1) for number in range(100)]
     for number, zone in enumerate(waiting):
         zone.account.service = float(number * 37 % 100)
@@ -169,7 +169,7 @@ def test_few_that_went_on_are_not_worth_a_look(core, backoff):
     assert entries(backoff) == MIN_STALE
 
 
-def test_a_line_above_what_is_reached_is_tidied_and_nobody_in_it_is_looked_at(core, backoff):
+def test_a_line_above_the_reached_one_is_tidied_without_looking_at_its_members(core, backoff):
     near, far = core.zone("near"), core.zone("far")
     backoff.back_off(near, 10, 0, 100)
     backoff.back_off(far, 20, 0, 100)

@@ -138,7 +138,7 @@ def test_the_end_of_a_prompt_does_not_push_out_its_beginning():
     assert list(acme.cached) == [third, second, first]
 
 
-def test_a_newcomer_gets_its_share_of_what_nobody_reserved():
+def test_a_newcomer_gets_its_share_of_unreserved_blocks():
     chunks = Chunks(acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")
     chunks.keep(acme, 100)
@@ -159,7 +159,7 @@ def test_a_chunk_in_transfer_is_never_evicted(way):
     assert all(chunks.tier.ledger.owner[chunk] is acme for chunk in pinned)
 
 
-def test_each_zone_has_only_so_many_stores_in_flight():
+def test_the_stores_in_flight_of_each_zone_are_bounded():
     chunks = Chunks(bounds=TransferBounds(stores=8, loads=ALL), acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")
     begun = chunks.begin(acme, 20)
@@ -170,7 +170,7 @@ def test_each_zone_has_only_so_many_stores_in_flight():
     assert len(chunks.begin(acme, 20)) == 3
 
 
-def test_each_zone_has_only_so_many_loads_in_flight():
+def test_the_loads_in_flight_of_each_zone_are_bounded():
     chunks = Chunks(bounds=TransferBounds(stores=ALL, loads=8), acme={})
     acme = chunks.active("acme")
     stored = chunks.keep(acme, 20)
@@ -219,7 +219,7 @@ def test_a_zone_finds_its_own_chunks_and_no_others():
     assert not chunks.tier.has_stored(late, chunk)
 
 
-def test_what_nobody_uses_for_its_ttl_goes():
+def test_chunks_unused_for_their_ttl_go():
     chunks = Chunks(acme={"ttl_seconds": 10})
     acme = chunks.active("acme")
     old = chunks.keep(acme, 2)
@@ -282,7 +282,7 @@ def test_before_any_zone_is_declared_the_whole_tier_is_everybodys():
     tier.store(early, list(range(100)))
     assert tier.stored(range(100)) == []
     config = make_config(1, PoolConfig(namespace="n", name="p"), [declare("acme")])
-    assert sorted(tier.apply(config, 1.0)) == list(range(100)), "it is nobody's from then on"
+    assert sorted(tier.apply(config, 1.0)) == list(range(100)), "it belongs to no zone from then on"
     assert tier.zone_for(None, 1.0) is None
 
 
@@ -314,7 +314,7 @@ def test_a_zone_that_is_not_offloaded_stores_nothing_and_keeps_nothing():
     assert sorted(chunks.reload(declare("acme", offload="Never"))) == stored
     assert chunks.tier.stored(storing) == storing
     assert chunks.begin(acme, 5) == []
-    assert chunks.tier.counts_of(acme).writes_refused == 0, "nobody refused it: it was not to be"
+    assert chunks.tier.counts_of(acme).writes_refused == 0, "it was not refused: it was not wanted"
     chunks.reload(declare("acme", offload="Prompt"))
     assert len(chunks.keep(acme, 5)) == 5
 
@@ -420,7 +420,7 @@ def test_a_chunk_that_is_lost_is_found_no_more():
     acme = chunks.active("acme")
     chunk, other = chunks.keep(acme, 2)
     assert chunks.tier.lose(acme, chunk) == [chunk]
-    assert chunks.tier.lose(acme, chunk) == [], "nobody has it any more"
+    assert chunks.tier.lose(acme, chunk) == [], "no zone has it any more"
     assert not chunks.tier.has_stored(acme, chunk)
     assert chunks.tier.has_stored(acme, other)
     chunks.tier.check()

@@ -62,7 +62,7 @@ def test_what_is_in_transfer_goes_when_that_ends():
     read, other, lost = hit(chunks, acme, 3)
     chunks.tier.load(acme, [read])
     assert chunks.tier.lose(acme, lost) == [lost, other]
-    assert not chunks.tier.has_stored(acme, read), "nobody begins to load it any more"
+    assert not chunks.tier.has_stored(acme, read), "no new load of it begins"
     assert chunks.tier.loaded([read]) == [read]
     chunks.tier.check()
 
@@ -81,7 +81,7 @@ def test_what_requests_count_on_stays_though_the_hit_is_gone_that_it_was_of():
     chunks.tier.check()
 
 
-def test_a_hit_of_which_anothers_chunk_would_be_a_part_is_none():
+def test_a_hit_with_anothers_chunk_is_none():
     chunks = Chunks(acme={}, late={})
     acme, late = chunks.active("acme"), chunks.active("late")
     own, foreign = chunks.keep(acme, 2), chunks.keep(late, 1)
@@ -89,7 +89,7 @@ def test_a_hit_of_which_anothers_chunk_would_be_a_part_is_none():
     assert late.held == 1, "it is not this zone's to give up"
 
 
-def test_what_nobody_used_for_so_long_takes_the_rest_along():
+def test_chunks_unused_for_a_time_take_the_rest_along():
     chunks = Chunks(acme={"ttl_seconds": 10.0})
     acme = chunks.active("acme")
     old, new = hit(chunks, acme, 3)[0], chunks.keep(acme, 1)
@@ -109,7 +109,7 @@ def test_a_lower_limit_leaves_whole_hits():
     assert list(acme.cached) == kept
 
 
-def test_a_purge_tells_of_all_that_goes_for_it():
+def test_a_purge_reports_all_that_goes_for_it():
     chunks = Chunks(acme={})
     acme = chunks.active("acme")
     for count in (6, 4):

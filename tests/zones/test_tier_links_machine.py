@@ -62,8 +62,8 @@ class LinkedLives(RuleBasedStateMachine):
         common = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
         own = data.draw(st.lists(st.sampled_from(loose), unique=True)) if loose else []
         self.loose[tenant] = []
-        nobodys = [chunk_id for chunk_id in loose if chunk_id not in self.others[tenant]]
-        self.given_up(self.tier.link(zone, nobodys, [[*common, *own]]))
+        unowned = [chunk_id for chunk_id in loose if chunk_id not in self.others[tenant]]
+        self.given_up(self.tier.link(zone, unowned, [[*common, *own]]))
 
     @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
     def another_finds_some(self, data, tenant):
@@ -74,8 +74,8 @@ class LinkedLives(RuleBasedStateMachine):
     @rule(tenant=st.sampled_from(TENANTS))
     def another_goes_away(self, tenant):
         counted, self.others[tenant] = self.others[tenant], set()
-        nobodys = [chunk_id for chunk_id in counted if chunk_id not in self.loose[tenant]]
-        self.given_up(self.tier.link(self.zones[tenant], nobodys, []))
+        unowned = [chunk_id for chunk_id in counted if chunk_id not in self.loose[tenant]]
+        self.given_up(self.tier.link(self.zones[tenant], unowned, []))
 
     @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
     def load(self, data, tenant):

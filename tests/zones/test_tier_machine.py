@@ -192,7 +192,7 @@ class TierLives(RuleBasedStateMachine):
             assert all(count <= BOUNDS.loads for count in self.tier.loading.values())
 
     @invariant()
-    def nobody_holds_more_than_its_limit_but_for_what_is_in_transfer(self):
+    def no_zone_holds_more_than_its_limit_except_for_transfers(self):
         if hasattr(self, "tier"):
             for zone in self.tier.ledger.zones.values():
                 assert zone.held <= max(zone.spec.quota.limit, zone.in_use)

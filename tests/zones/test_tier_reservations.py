@@ -22,7 +22,7 @@ def held(chunks, *tenants):
 
 @pytest.mark.parametrize("lendable", ["100%", "50%", "0%"])
 @pytest.mark.parametrize("others", [("flood",), ("flood", "other")])
-def test_what_a_quiet_zone_holds_within_its_reservation_stays_whoever_stores(lendable, others):
+def test_what_a_quiet_zone_holds_within_its_reservation_stays_whichever_zone_stores(lendable, others):
     flooding = {tenant: {} for tenant in others}
     acme = declare("acme", lendable=lendable)
     chunks = Chunks(acme, *map(declare, others), acme={"reserved": 60}, **flooding)

@@ -51,7 +51,7 @@ def new_life(seed, *, drafts):
 
 
 @pytest.mark.parametrize("seed", range(LIVES))
-def test_prompts_are_computed_beside_any_number_of_drafts(seed):
+def test_prompts_are_computed_next_to_any_number_of_drafts(seed):
     chance, engine, (flood, *others) = new_life(seed, drafts=2 + seed % 7)
     for _ in range(engine.step_tokens // 2):
         engine.run(flood, 1)

@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.audit import (
 from tenantzone_runtime.zones.trail import Trail
 
 
-def test_what_two_zones_lend_and_repay_is_added_up_and_what_was_overdue_is_told_apart():
+def test_what_two_zones_lend_and_repay_is_added_up_and_overdue_blocks_are_separate():
     trail = Trail()
     trail.lent("acme", "burst", 5, 60.0)
     trail.repaid("acme", "burst", 2, 1.0, overdue=False)
@@ -33,7 +33,7 @@ def test_what_two_zones_lend_and_repay_is_added_up_and_what_was_overdue_is_told_
     assert trail.collect() == []
 
 
-def test_what_a_loan_came_to_is_told_once_or_goes_on_with_the_next_one():
+def test_what_a_loan_came_to_is_reported_once_or_goes_on_with_the_next_one():
     trail = Trail()
     over = LoanUsage("acme", "burst", 1.0, 40.0)
     trail.loan_over(over)
@@ -90,7 +90,7 @@ def test_evictions_are_kept_by_zone_reason_and_beneficiary_and_what_is_more_is_c
 
 
 @pytest.mark.parametrize("kind", range(len(of_each_kind(0))))
-def test_of_each_kind_so_many_are_kept_and_what_is_more_is_counted(kind):
+def test_of_each_kind_a_bounded_number_is_kept_and_the_rest_is_counted(kind):
     trail = Trail(max_of_a_kind=3)
     for number in range(5):
         note, _, _ = of_each_kind(number)[kind]

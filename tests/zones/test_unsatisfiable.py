@@ -124,7 +124,7 @@ def test_when_another_leaves_that_waits_behind_it_its_time_goes_on(core, engine,
     assert engine.queues == {burst: [last]}
 
 
-def test_when_the_only_one_of_its_zone_leaves_nobody_fails_and_who_comes_then_has_its_own_time(core, engine, burst):
+def test_when_the_only_one_of_its_zone_leaves_no_other_fails_and_the_next_has_its_own_time(core, engine, burst):
     engine.leave(engine.wait(burst, 51))
     first = engine.wait(burst, 51)
     assert step_at(core, engine, 0.0) == []

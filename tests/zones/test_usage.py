@@ -15,7 +15,7 @@ def reported(core):
     return [(usage.zone, usage.block_seconds) for usage in core.tenancy.usage() if isinstance(usage, Usage)]
 
 
-def test_a_zone_tells_its_usage_when_it_has_changed():
+def test_a_zone_reports_its_usage_when_it_has_changed():
     core = Core()
     acme, _, _ = core.zone("acme"), core.zone("silent"), core.zone("holds", cached=10)
     core.now = 5.0
@@ -35,7 +35,7 @@ def test_each_number_of_a_zones_usage_counts_as_a_change():
         assert reported(core) == []
 
 
-def test_a_zone_that_leaves_tells_what_was_not_told_yet():
+def test_a_zone_that_leaves_reports_what_was_not_reported_yet():
     core = Core()
     core.apply(declare("acme"), declare("burst"), declare("silent"))
     core.hold(core.ledger.zones["acme"], cached=10)
@@ -47,7 +47,7 @@ def test_a_zone_that_leaves_tells_what_was_not_told_yet():
     assert [(usage.zone, usage.block_seconds) for usage in core.events("usage")] == [("acme", 90.0)]
 
 
-def test_a_loan_tells_its_block_seconds_when_there_are_more():
+def test_a_loan_reports_its_block_seconds_when_there_are_more():
     core = Core()
     core.zone("lender", reserved=50, quiet=True)
     core.zone("borrower", in_use=70)
@@ -59,7 +59,7 @@ def test_a_loan_tells_its_block_seconds_when_there_are_more():
     assert core.tenancy.usage()[-1] == LoanUsage("lender", "borrower", 0.0, 220.0)
 
 
-def test_a_slice_looks_at_so_many_zones_or_loans():
+def test_a_slice_looks_at_a_bounded_number_of_zones_or_loans():
     core = Core()
     for number in range(5):
         core.zone(f"lender-{number}", reserved=10, quiet=True)
@@ -88,10 +88,10 @@ def test_between_two_slices_zones_and_loans_may_come_and_go():
     rest = list(chain.from_iterable(slices))
     assert [(event.kind, event.block_seconds) for event in first] == [("usage", 70 * 61.0)]
     assert rest == []
-    assert [event.block_seconds for event in core.events("usage")] == [62.0], "told when it left"
+    assert [event.block_seconds for event in core.events("usage")] == [62.0], "reported when it left"
 
 
-def test_a_loan_that_ends_between_two_slices_is_told_by_the_trail_alone():
+def test_a_loan_that_ends_between_two_slices_is_reported_by_the_trail_alone():
     core = Core()
     core.zone("one", reserved=20, quiet=True)
     core.zone("other", reserved=20, quiet=True)
@@ -121,7 +121,7 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-def test_what_is_told_of_pairs_is_what_zones_lent_and_borrowed_whenever_it_is_collected(acts):
+def test_reports_of_pairs_are_what_zones_lent_and_borrowed_whenever_they_are_collected(acts):
     """Uses whole seconds, so that sums of floating-point numbers are exact."""
     core, lent = Core(), LentInAll()
     tenants = [f"tenant-{number}" for number in range(4)]

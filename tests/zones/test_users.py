@@ -130,7 +130,7 @@ def test_each_account_of_a_user_is_charged_alike(steps):
             reached = max(reached, accounts[name][first])
 
 
-def test_nobody_is_next_where_nobody_waits():
+def test_no_zone_is_next_where_no_request_waits():
     with pytest.raises(IndexError):
         Users().next()
 

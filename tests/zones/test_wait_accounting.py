@@ -140,7 +140,7 @@ class TestSeats:
         assert self.stalled(core, other) == {"seats": 3.0}
         assert self.stalled(core, burst) == {}, "who runs does not wait"
 
-    def test_while_seats_are_free_nobody_waits_for_one(self, core, engine):
+    def test_while_seats_are_free_no_request_waits_for_one(self, core, engine):
         acme = core.zone("acme")
         engine.wait(acme, 1)
         self.steps(core, engine, 3)
@@ -171,7 +171,7 @@ class TestSeats:
         assert engine.step() == ([], [waiting])
         assert self.stalled(core, acme) == {"seat_limit": 2.0}
 
-    def test_while_the_engine_takes_on_no_request_nobody_waits_for_a_seat(self, core, engine):
+    def test_while_the_engine_takes_on_no_request_none_waits_for_a_seat(self, core, engine):
         burst, other = core.zone("burst"), core.zone("other")
         for _ in range(2):
             engine.run(burst, 1)

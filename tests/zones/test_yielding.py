@@ -132,7 +132,7 @@ def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_
     assert (len(short.blocks), engine.preempted) == (5, [])
 
 
-def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_keeps_waiting(core):
+def test_no_zone_gives_up_a_seat_again_and_again_for_one_kept_waiting_by_its_own_zone(core):
     """As long as the load was in progress, burst's request was sent back in every other step."""
     engine = LoadingEngine(core, seats=4)
     acme, burst = core.zone("acme", limit=10, seats=SeatQuota(reserved=3)), core.zone("burst")
@@ -143,13 +143,13 @@ def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_kee
     work = engine.wait(acme, 1)
     for _ in range(6):
         assert engine.step()[0] == [held_back]
-    assert len(engine.preempted) == 1, "before the first step nobody knows"
+    assert len(engine.preempted) == 1, "before the first step this is unknown"
     assert len(engine.running) == 3
     core.apply(declare("acme", limit=20, seats=SeatShare(reserved=3)), declare("burst"))
     assert work in engine.step()[1]
 
 
-def test_nobody_yields_to_whom_one_of_its_own_zone_keeps_waiting(core):
+def test_no_request_yields_to_one_kept_waiting_by_its_own_zone(core):
     """No request could use its blocks while the load is in progress."""
     engine = LoadingEngine(core)
     acme, burst = core.zone("acme", reserved=20, limit=20), core.zone("burst")
@@ -180,7 +180,7 @@ def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core,
     assert engine.preempted == [work]
 
 
-def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):
+def test_where_nothing_runs_and_blocks_are_coming_no_zone_is_lent_what_others_wait_for(core):
     """Otherwise requests that share most of their blocks would begin in turns, and their zone would let go of none."""
     engine = DeferringEngine(core)
     gold, burst = core.zone("gold", reserved=40), core.zone("burst")
@@ -193,7 +193,7 @@ def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wai
     assert engine.step() == ([], [entitled, sharing])
 
 
-def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):
+def test_a_request_that_can_not_go_on_and_for_which_none_can_yield_lets_go_of_its_own_blocks(core, engine):
     """Others could wait for them for ever. No running request uses burst's blocks, so none is left to preempt."""
     acme = core.zone("acme", reserved=40)
     work = engine.run(acme, 30, asks=10)
@@ -204,7 +204,7 @@ def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_bloc
     assert preemptions(core) == [("acme", "own", "acme")]
 
 
-def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_together(core, engine):
+def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_predicted_together(core, engine):
     capped = core.zone("capped", limit=17)
     works = [engine.run(capped, 5, asks=1), engine.run(capped, 5, asks=2), engine.run(capped, 5)]
     engine.predicted = works[:2]
@@ -213,7 +213,7 @@ def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_
     assert [len(work.blocks) for work in works] == [6, 7, 0]
 
 
-def test_what_requests_of_other_zones_will_ask_for_is_foreseen_apart(core, engine):
+def test_what_requests_of_other_zones_will_ask_for_is_predicted_apart(core, engine):
     zones = core.zone("one", limit=12), core.zone("other", limit=12)
     works = [engine.run(zone, 5, asks=asks) for asks in (2, 0) for zone in zones]
     engine.predicted = works[:2]
@@ -325,7 +325,7 @@ def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_
     assert engine.step() == ([], [work])
 
 
-def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(core, engine):
+def test_what_a_request_that_was_sent_back_asked_for_is_not_predicted_any_more(core, engine):
     capped = core.zone("capped", limit=40)
     young = engine.run(capped, 2, asks=20, rank=2)
     old, middle = engine.run(capped, 10, asks=10), engine.run(capped, 5, rank=1)
@@ -364,7 +364,7 @@ def test_who_has_no_seat_gets_its_blocks_when_what_it_waited_for_besides_is_ther
     assert engine.preempted == [borrower]
 
 
-def test_nobody_yields_to_who_was_denied_by_the_engine_and_waits_for_something_else_since(core):
+def test_no_request_yields_to_one_that_was_denied_and_waits_for_something_else_since(core):
     engine = SmallEngine(core, seats=5)
     acme, burst = core.zone("acme", reserved=50), core.zone("burst")
     work = engine.wait(acme, 40)
@@ -380,7 +380,7 @@ def test_nobody_yields_to_who_was_denied_by_the_engine_and_waits_for_something_e
 
 
 @pytest.mark.parametrize("headroom", [0, 1])
-def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(core, headroom):
+def test_no_request_yields_to_one_that_can_not_be_admitted_yet_for_another_reason(core, headroom):
     engine = SmallEngine(core, headroom=headroom)
     acme = core.zone("acme", reserved=40)
     engine.run(core.zone("burst"), 100)
@@ -418,7 +418,7 @@ def test_of_zones_that_lack_blocks_and_have_no_seat_some_are_looked_at_before_ea
     assert short == [24, 8, 0, 0]
 
 
-def test_what_is_foreseen_beyond_the_reservation_adds_up(core, engine):
+def test_predicted_needs_beyond_the_reservation_add_up(core, engine):
     core.zone("lead", reserved=40)
     burst = core.zone("burst")
     works = [engine.run(burst, 16, asks=5) for _ in range(3)]
@@ -459,7 +459,7 @@ def test_the_last_block_which_is_kept_for_two_is_there_for_one_of_them(core, eng
     assert core.free == 0
 
 
-def test_nobody_loses_a_turn_for_more_than_who_waits_needs(core, engine):
+def test_no_zone_loses_a_turn_for_more_than_a_waiting_one_needs(core, engine):
     zones = [core.zone(name, reserved=20) for name in ("acme", "calm", "lead")]
     works = [engine.run(zone, 5, asks=asks) for zone, asks in zip(zones, (0, 1, 5), strict=True)]
     core.hold(core.zone("burst"), in_use=75)

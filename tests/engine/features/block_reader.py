@@ -3,7 +3,7 @@
 
 class BlockReader:
     def read_blocks(self, blocks: list[int], total: int) -> list[list[float]]:
-        """Reads everything that the device holds in each of these blocks: all layers, keys and values.
+        """Reads everything that the device holds in each block: all layers, keys and values.
 
         ``total``: the number of blocks of the cache, which identifies the axis of the blocks.
         """

@@ -19,7 +19,7 @@ _salts = itertools.count()
 
 def alone(engine: RealEngine) -> dict[str, list[int]]:
     """The engine's answer to each prompt if it has nothing else to do."""
-    return {name: generated(engine.client("nobody"), PROMPTS[name], LENGTHS[name]) for name in PROMPTS}
+    return {name: generated(engine.client("unknown"), PROMPTS[name], LENGTHS[name]) for name in PROMPTS}
 
 
 def vllm_metric(engine: RealEngine, name: str, label: str = "") -> Counter[str]:

@@ -90,7 +90,7 @@ def test_a_salt_that_a_gateway_has_stamped_is_the_frontends_own(engine):
     stamped = {"cache_salt": tenant_salt(engine.salt_key, "acme")}
     assert cached_tokens(acme, prompt) == 0
     assert cached_tokens(acme, prompt, extra=stamped) == 4 * BLOCK_TOKENS
-    assert cached_tokens(burst, prompt, extra=stamped) == 0, "nobody gains by another's salt"
+    assert cached_tokens(burst, prompt, extra=stamped) == 0, "no tenant gains from another's salt"
 
 
 def test_under_a_new_salt_key_each_cache_is_empty_and_then_goes_on(engine):

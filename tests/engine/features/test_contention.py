@@ -11,7 +11,7 @@ from tests.engine.features.contention import LENGTHS, PROMPTS
 
 
 @pytest.mark.shows("one tenant's request that does not fit")
-def test_a_tenant_whose_request_does_not_fit_delays_nobody_else(engine, stock):
+def test_a_tenant_whose_request_does_not_fit_delays_no_other(engine, stock):
     engine.declare(zone("acme"), zone("burst"))
     passed, small = contention.small_one_passes_one_that_does_not_fit(engine)
     assert (stock.small_one_passed, passed) == (False, True)

@@ -34,7 +34,7 @@ def with_picture(driver, tenant, picture):
 
 
 @pytest.mark.shows("multimodal models")
-def test_hashes_tell_pictures_apart_inside_a_tenant_and_between_tenants(driver):
+def test_hashes_distinguish_pictures_inside_a_tenant_and_between_tenants(driver):
     same, again, other, foreign = (
         with_picture(driver, *what).block_hashes
         for what in (("acme", "cat"), ("acme", "cat"), ("acme", "dog"), ("burst", "cat"))

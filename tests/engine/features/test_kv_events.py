@@ -8,7 +8,7 @@ from tests.engine.features.kv_events import hashes, salts, subscribed
 
 
 @pytest.mark.shows("KV events")
-def test_events_tell_tenants_apart_by_digests_and_name_none(engine):
+def test_events_distinguish_tenants_by_digests_and_name_none(engine):
     engine.declare(zone("acme"), zone("burst"))
     prompt = text(5)
     with subscribed(engine) as events:

@@ -147,7 +147,7 @@ def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tm
     assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Or start vLLM without" in str(refusal.value)
 
 
-def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
+def test_a_pipeline_with_asynchronous_scheduling_is_accepted(tmp_path):
     config = vllm_config(tmp_path)
     with_a_pipeline(config)
     config.scheduler_config.async_scheduling = True
@@ -156,7 +156,7 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_second_rank_of_a_dense_model_is_refused_and_one_that_has_no_others_is_let_in(tmp_path, rank):
+def test_the_second_rank_of_a_dense_model_is_refused_and_one_that_has_no_others_is_accepted(tmp_path, rank):
     config = vllm_config(tmp_path)
     config.parallel_config.data_parallel_size = 2
     config.parallel_config.data_parallel_index = rank
@@ -168,14 +168,14 @@ def test_the_second_rank_of_a_dense_model_is_refused_and_one_that_has_no_others_
             check_supported(config, caches(10))
 
 
-def test_a_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
+def test_a_rank_with_an_api_server_of_its_own_is_accepted(tmp_path):
     config = vllm_config(tmp_path)
     with_several_engines(config)
     config.parallel_config.data_parallel_external_lb = True
     check_supported(config, caches(10))
 
 
-def test_all_that_a_configuration_tells_is_tried_here():
+def test_all_that_a_configuration_reveals_is_tried_here():
     assert CONFIGURED.keys() == (
         USES.keys() | MODELS.keys() | GROUPS_IN_TIERS.keys() | {KINDS_IN_TIERS, DRAFTS_AND_STATES_ON_CPUS}
     )
@@ -213,7 +213,7 @@ def test_tiers_of_a_model_with_states_alone_or_other_groups_are_refused(tmp_path
     ids="+".join,
 )
 @pytest.mark.shows("tiers of several groups")
-def test_tiers_of_windows_and_states_beside_full_attention_are_let_in(tmp_path, kinds):
+def test_tiers_of_windows_and_states_with_full_attention_are_accepted(tmp_path, kinds):
     config = vllm_config(tmp_path)
     with_tiers(config)
     below = {"disk_folder": "/disk", "manager_url": "http://manager"}
@@ -329,7 +329,7 @@ def test_drafts_for_a_model_with_states_are_refused_on_cpus_only(tmp_path):
 
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
 @pytest.mark.shows("several kinds of layers")
-def test_hybrid_models_are_let_in(tmp_path, kinds):
+def test_hybrid_models_are_accepted(tmp_path, kinds):
     config = vllm_config(tmp_path)
     check_supported(config, caches(10, 64, kinds, config))
 
@@ -357,7 +357,7 @@ def test_routes_are_refused_with_a_reason(method, path, reason):
 
 
 @pytest.mark.parametrize("name", get_args(PrefixCachingHashAlgo))
-def test_each_hash_of_vllms_is_let_in_if_it_is_sha_256(tmp_path, name):
+def test_each_hash_of_vllms_is_accepted_if_it_is_sha_256(tmp_path, name):
     config = vllm_config(tmp_path)
     config.cache_config.prefix_caching_hash_algo = name
     if name in ("sha256", "sha256_cbor"):
@@ -368,5 +368,5 @@ def test_each_hash_of_vllms_is_let_in_if_it_is_sha_256(tmp_path, name):
             check_supported(config, caches(10))
 
 
-def test_vllms_own_default_is_let_in():
+def test_vllms_own_default_is_accepted():
     assert CacheConfig.prefix_caching_hash_algo == "sha256"

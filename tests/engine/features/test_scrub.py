@@ -33,13 +33,13 @@ def share_of_zeros(content: list[float]) -> float:
 
 
 @pytest.mark.parametrize("scrub", ["OnTransfer", "Never"])
-def test_the_former_tenants_blocks_were_full(memory, scrub):
+def test_the_previous_tenants_blocks_were_full(memory, scrub):
     assert len(memory[scrub]["before"]) >= 5
     assert all(share_of_zeros(content) < 0.01 for content in memory[scrub]["before"])
 
 
 @pytest.mark.shows("`scrub: OnTransfer`")
-def test_a_transferred_block_holds_zeros_beside_the_new_tenants_token(memory):
+def test_a_transferred_block_holds_zeros_next_to_the_new_tenants_token(memory):
     story = memory["OnTransfer"]
     for before, after in zip(story["before"], story["after"], strict=True):
         assert share_of_zeros(after) == pytest.approx(1 - 1 / BLOCK_TOKENS, abs=0.001)

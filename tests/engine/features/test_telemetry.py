@@ -118,7 +118,7 @@ def seal_key(engine: RealEngine) -> str:
     return key
 
 
-def test_vllms_metrics_tell_what_the_frontend_refuses(engine):
+def test_vllms_metrics_show_what_the_frontend_refuses(engine):
     def refused() -> dict[str, float]:
         page = httpx.get(f"http://{engine.address}:{API_PORT}/metrics", timeout=60).text
         return {

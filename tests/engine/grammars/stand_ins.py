@@ -27,7 +27,7 @@ class Grammar(AnyToken):
 
 
 class Slow(Grammar):
-    """A grammar whose mask keeps a processor busy until it is told to stop."""
+    """A grammar whose mask keeps a processor busy until the test stops it."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)

@@ -34,7 +34,7 @@ def go_ahead(manager):
         begun.set()
         assert go_ahead.wait(60)
 
-    manager.executor.submit(wait, request_of("somebody", "first"))
+    manager.executor.submit(wait, request_of("other", "first"))
     assert begun.wait(60)
     return go_ahead
 
@@ -70,9 +70,9 @@ def test_what_takes_hours_holds_up_its_own_tenant_alone():
 
 def test_what_shows_no_seal_or_a_foreign_one_shares_one_turn(manager, go_ahead):
     forged = [request_of("burst", f"forged {number}", salt="another") for number in range(2)]
-    nobody = [request_of("", f"nobody {number}", sealed=odd) for number, odd in enumerate(("", 5))]
-    requests = [*forged, *nobody, request_of("acme", "acme")]
-    assert order_of(manager, go_ahead, requests) == ["forged 0", "acme", "forged 1", "nobody 0", "nobody 1"]
+    unsealed = [request_of("", f"unsealed {number}", sealed=odd) for number, odd in enumerate(("", 5))]
+    requests = [*forged, *unsealed, request_of("acme", "acme")]
+    assert order_of(manager, go_ahead, requests) == ["forged 0", "acme", "forged 1", "unsealed 0", "unsealed 1"]
 
 
 def test_a_grammar_that_fails_says_so_and_the_next_is_compiled(manager):

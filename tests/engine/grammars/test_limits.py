@@ -36,7 +36,7 @@ def test_drafted_tokens_count_with_the_masks_of_their_step(driver: Driver):
     assert validate(stays, [7]) == [7]
 
 
-def test_what_slows_each_step_a_little_ends_in_time_and_nobody_else(driver: Driver):
+def test_what_slows_each_step_a_little_ends_in_time_and_no_other_request(driver: Driver):
     debts = driver.scheduler._masks._debts = GrammarDebts(limit_seconds=0.25, paid_per_second=0.0)
     ended = [send(driver, "acme", grammar, max_tokens=50) for grammar in (Dear(3, seconds=0.15), Grammar(2))]
     stays, plain = send(driver, "gold", Grammar(1), max_tokens=8), driver.send("acme", prompt(1), max_tokens=8)

@@ -34,7 +34,7 @@ def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, sl
         on_several_threads(driver)
     first, ended, last = send(driver, "gold", Grammar(1)), send(driver, "acme", slow), send(driver, "gold", Grammar(2))
     masks = step(driver)
-    assert not slow.over.is_set(), "nobody waits until it is made"
+    assert not slow.over.is_set(), "no request waits until it is made"
     assert masks == {first.request_id: [1], ended.request_id: [-1], last.request_id: [2]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)
@@ -63,7 +63,7 @@ def test_while_it_is_still_made_its_tenant_gets_no_other_grammar(driver: Driver,
     assert step(driver) == {again.request_id: [3]}
 
 
-def test_what_it_makes_in_the_end_is_nobodys_mask(driver: Driver, slow: Slow):
+def test_what_it_makes_in_the_end_is_no_requests_mask(driver: Driver, slow: Slow):
     send(driver, "acme", slow)
     stays = send(driver, "gold", Grammar(1))
     step(driver)
@@ -91,7 +91,7 @@ def test_however_many_a_tenant_has_it_keeps_one_thread(driver: Driver):
             grammar.over.set()
 
 
-def test_two_tenants_that_do_so_are_told_apart(driver: Driver, slow: Slow):
+def test_two_tenants_that_do_so_are_distinguished(driver: Driver, slow: Slow):
     other = Slow(8)
     try:
         ended = [send(driver, "acme", slow), send(driver, "gold", other)]
@@ -132,7 +132,7 @@ def test_a_form_by_which_no_token_may_come_is_its_clients_mistake(driver: Driver
     driver.check()
 
 
-def test_an_engine_that_is_short_of_processors_ends_nobody(driver: Driver):
+def test_an_engine_that_is_short_of_processors_ends_no_request(driver: Driver):
     late = send(driver, "acme", Waiting(7))
     assert step(driver) == {late.request_id: [7]}
     assert not driver.finished

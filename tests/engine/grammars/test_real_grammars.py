@@ -35,7 +35,7 @@ def tokenizer():
 
 
 def rules(number: int) -> str:
-    """A grammar of `number` rules, each of which may be empty."""
+    """A grammar of `number` rules that may all be empty."""
     each = (f'r{rule} ::= "" | "a" r{rule} | [$a-z0-9] r{(rule + 1) % number}' for rule in range(number))
     return "\n".join(["root ::= " + " ".join(f"r{rule}" for rule in range(number)), *each])
 
@@ -66,7 +66,7 @@ def dear(driver: Driver) -> str:
     raise AssertionError("no grammar is dear on this machine")
 
 
-def test_one_that_slows_each_step_a_little_ends_in_time_and_nobody_elses_does(driver: Driver):
+def test_one_that_slows_each_step_a_little_ends_in_time_and_no_other_does(driver: Driver):
     masks = driver.scheduler._masks
     # None of them takes too long in one step, however slow the machine is.
     masks._limit_seconds = masks._tenant_limit_seconds = 60.0

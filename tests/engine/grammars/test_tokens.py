@@ -13,7 +13,7 @@ from tests.frontend.harness import eventually
 
 
 class SlowToTakeIn(Grammar):
-    """A grammar that keeps a processor busy for each chosen or drafted token until it is told to stop."""
+    """A grammar that keeps a processor busy for each chosen or drafted token until the test stops it."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
@@ -61,7 +61,7 @@ def test_to_take_in_a_token_holds_up_no_step_either(driver: Driver):
         ended, stays = send(driver, "acme", slow, max_tokens=5), send(driver, "gold", Grammar(1), max_tokens=3)
         assert step(driver) == {ended.request_id: [3], stays.request_id: [1]}
         assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
-        assert not slow.over.is_set(), "nobody waits until it is taken in"
+        assert not slow.over.is_set(), "no request waits until it is taken in"
         assert driver.finished == {ended.request_id: "error"}
         assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
         later = send(driver, "acme", Grammar(2))
@@ -86,7 +86,7 @@ def test_nor_does_it_hold_one_up_to_look_at_drafted_tokens(driver: Driver):
         slow.over.set()
 
 
-def test_tokens_are_taken_in_beside_the_step_before_the_next_mask_and_drafts_come_after_them(driver: Driver):
+def test_tokens_are_taken_in_during_the_step_before_the_next_mask_and_drafts_come_after_them(driver: Driver):
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)
     step(driver)
@@ -116,7 +116,7 @@ def test_what_vllm_asks_while_it_makes_masks_is_answered_there(driver: Driver):
     assert manager.validate_tokens(request, [7, 8]) == [7]
 
 
-def test_drafts_that_a_step_left_taken_in_are_taken_back_before_the_next_one(driver: Driver):
+def test_drafts_that_a_step_left_taken_in_are_undone_before_the_next_one(driver: Driver):
     grammar = Noting(3)
     request = send(driver, "acme", grammar, max_tokens=4)
     step(driver)

@@ -76,7 +76,7 @@ IN_TIERS_TOGETHER = [kinds for kinds in KINDS if {"full"} < set(kinds) <= {"full
 
 
 def _tiers_for(kinds: tuple[str, ...], drafting: tuple[str, int] | None) -> st.SearchStrategy[TierFlags | None]:
-    """Tier flags that go with layers of these kinds."""
+    """Tier flags that go with the kinds of layers."""
     if not kinds:
         return st.none() | tiers
     if keep_groups_in_tiers() and kinds in IN_TIERS_TOGETHER and drafting is None:
@@ -130,7 +130,7 @@ def flags(draw: st.DrawFn) -> Flags:
 
 
 def _goes(kinds: tuple[str, ...], chunked: bool, prefix_caching: bool) -> bool:
-    """Whether vLLM supports layers of these kinds in such an engine."""
+    """Whether vLLM supports the kinds of layers in such an engine."""
     states = [kind for kind in kinds if kind.startswith("mamba")]
     if not prefix_caching:
         return all(kind == "mamba none" for kind in states)

@@ -158,7 +158,7 @@ class Invariants:
             assert not after.used.get(request), "a refused request gets blocks"
         self._images_are_computed_whole(output)
         self._seats_are_not_exceeded(before, after)
-        self._nobody_new_passes_a_limit(before, after)
+        self._no_new_request_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
         self._adapter_slots.check(before, after)
         self._encoder_room.after(after, output)
@@ -214,7 +214,7 @@ class Invariants:
         at_least = block - 1 + scheduler.num_prefill_lookahead
         return min(scheduler.max_num_scheduled_tokens, in_all) - sum(scheduled.values()) - at_least
 
-    def _nobody_new_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
+    def _no_new_request_passes_a_limit(self, before: Snapshot, after: Snapshot) -> None:
         for zone in self._scheduler.block_pool.ledger.zones.values():
             limit = zone.spec.quota.limit
             if zone.in_use <= limit:
@@ -239,8 +239,8 @@ class Invariants:
                 continue
             loser = None if event.zone is None else zones.get(event.zone)
             if isinstance(event, Preempted) and event.reason == "own" and loser in before.in_use:
-                assert not before.has_room_for(loser), "a request yields to its own zone, which has what it asks for"
-                assert not before.has_but_a_grace(loser), "a request yields to a loan before its grace is over"
+                assert not before.has_room_for(loser), "a request is preempted for its own zone, which has room"
+                assert not before.has_but_a_grace(loser), "a request is preempted for a loan before its grace is over"
             gainer = None if event.beneficiary is None else zones.get(event.beneficiary)
             if loser is gainer:
                 continue
@@ -267,7 +267,7 @@ class Invariants:
             # Zones without their own seats share one.
             most = max(1, before.own_seats[gainer])
             assert before.seats_of(gainer) + event.requests <= most, (
-                "a seat is given up for nobody who is entitled to it"
+                "a seat is given up for a zone that is not entitled to it"
             )
 
     def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:

@@ -162,7 +162,7 @@ def _nothing_is_left(engine: Engine) -> None:
         assert not caches.req_to_blocks
         assert not caches.num_cached_block
     encodings = scheduler.encoder_cache_manager
-    assert encodings.freeable.keys() == encodings.cached.keys(), "an image is in use by nobody"
+    assert encodings.freeable.keys() == encodings.cached.keys(), "an image is in use although no request is left"
     assert not encodings._doomed
     assert not _remembered_by(scheduler), "something of ours refers to requests that have ended"
 

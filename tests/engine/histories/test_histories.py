@@ -160,7 +160,7 @@ def example_with_groups_in_tiers(life: Life) -> Callable[[Callable], Callable]:
 @example_with_groups_in_tiers(REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS)
 @settings(COMMON, max_examples=LIVES)
 @pytest.mark.shows(
-    "all of these at random",
+    "random combinations of features",
     "speculative decoding (`--speculative-config`)",
     "pipeline parallelism (`-pp`)",
     "`--no-scheduler-reserve-full-isl`",

@@ -123,7 +123,7 @@ _DEAR: Mapping[str, tuple[Any, ...]] = {
         [{"role": "user", "content": [{"type": "text", "text": "hello"}] * 900}],
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}],
         [{"role": "user", "content": "x" * 300_000}],
-        [{"role": "nobody", "content": None}],
+        [{"role": "unknown", "content": None}],
     ),
     "input": ("hello", [_MESSAGE] * 300, [{}] * 3000, "x" * 300_000, [{"type": "reasoning", "id": "r", "summary": []}]),
     "cache_salt": ("mine", "", 5),

@@ -45,7 +45,7 @@ def _wrong_with(reply: Reply) -> str:
     shown = f"{reply.status} {reply.body[:_SHOWN_BYTES]!r}"
     if has_failed(reply) or ((reply.status or 0) >= 500 and reply.status != 503):
         return f"the server failed: {shown}"
-    return f"the answer tells of the server's insides: {shown}" if names_internals(reply) else ""
+    return f"the answer names the server's internals: {shown}" if names_internals(reply) else ""
 
 
 async def send_each(host: str, port: int, sendings: Iterator[Sending], seen: Seen) -> None:

@@ -23,7 +23,7 @@ MODEL = "tiny"
 ZONES = ("acme", "burst", "tight")
 """Tenants with a zone."""
 KEYS: Mapping[str, Mapping[str, str]] = {
-    **{tenant: {"Authorization": f"Bearer key-of-{tenant}"} for tenant in (*ZONES, "stranger", "nobody")},
+    **{tenant: {"Authorization": f"Bearer key-of-{tenant}"} for tenant in (*ZONES, "stranger", "unknown")},
     "by another header": {"x-api-key": "key-of-acme"},
     "none": {},
 }

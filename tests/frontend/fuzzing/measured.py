@@ -50,7 +50,7 @@ class Meter:
         """Seconds of our code in one callback, and its actions; the longest first."""
 
     def enter(self, owner: Owner, what: str) -> None:
-        """Starts counting for this owner until `leave`; the first of these calls begins a callback."""
+        """Starts counting for this owner until `leave`; the first such call begins a callback."""
         self._count()
         if not self._owners:
             self._ours, self._what = 0.0, what

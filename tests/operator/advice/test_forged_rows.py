@@ -26,7 +26,7 @@ from tests.operator.advice.life import KEPT, Life, auto, slow_unless_heavy, two_
         [{"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Won", "since": "yesterday"}],
     ],
 )  # fmt: skip
-def test_what_somebody_else_writes_into_a_status_is_in_force_only_within_the_bounds(rows: Any):
+def test_what_another_client_writes_into_a_status_is_in_force_only_within_the_bounds(rows: Any):
     zones = two_zones()
     overlaid = Overlay().over(auto(status={"adjustments": rows}), zones)
     assert [each.config for each in overlaid.zones] == [each.config for each in zones]

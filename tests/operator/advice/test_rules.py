@@ -67,7 +67,7 @@ def test_each_rule_recommends_one_step_by_default(
         {"acme": {"cached": 10, "evicted_by_limit": 9}, "burst": {"evicted_for_room": 50}},
         {"stranger": {"ratio": 9.0}},
     ],
-    ids=["met", "model", "own load", "nobody is short", "somebody is short", "no zone of the pool"],
+    ids=["met", "model", "own load", "no zone is short", "a zone is short", "no zone of the pool"],
 )
 def test_nothing_is_recommended_that_would_not_help(behaviour: dict[str, dict[str, Any]]):
     assert not recommended(behaviour, *two_zones(limit="40%"))
@@ -77,7 +77,7 @@ def test_who_wants_no_advice_gets_none():
     assert not recommended({"acme": {"ratio": 3.0}}, advice={"mode": "Never"})
 
 
-def test_a_recommendation_stays_as_it_is_told_until_it_is_another_one():
+def test_a_recommendation_stays_as_reported_until_it_is_another_one():
     life = Life(pool(advice={"window": "100s"}), two_zones(), slow_unless_heavy)
     life.pass_windows(1.5)
     reported = life.status
@@ -94,7 +94,7 @@ def test_a_limit_in_blocks_is_the_users():
     assert not recommended(slow, zone("acme", reserved="20%"), zone("burst", limit=700))
 
 
-def test_nobody_gets_a_limit_above_what_it_holds():
+def test_no_zone_gets_a_limit_above_what_it_holds():
     slow = {"acme": {"ratio": 3.0, "why": "Blocks"}, "burst": {"in_use": 600}}
     high = {"bounds": {"limit": {"min": "70%", "max": "90%"}}}
     life = Life(auto(advice=high), two_zones(), lambda _: slow)

@@ -67,7 +67,7 @@ def test_what_costs_one_zone_its_hits_is_undone_though_all_find_as_much():
 @pytest.mark.parametrize(
     ("after", "is_kept"),
     [(0.70, True), (0.503, False), (0.40, False), (None, False)],
-    ids=["better", "no better", "worse", "nobody asks any more"],
+    ids=["better", "no better", "worse", "no more requests"],
 )
 def test_a_policy_is_kept_only_if_more_is_found(after: float | None, is_kept: bool):
     def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_what_was_found_until_engines_took_a_change_does_not_count_for_it():
     assert life.rows["acme", "evictionPolicy"]["state"] == "Kept"
 
 
-def test_what_was_evicted_while_nobody_wanted_advice_is_not_of_the_first_window():
+def test_what_was_evicted_while_no_advice_was_wanted_is_not_of_the_first_window():
     figures: dict[str, Any] = {"cached": 10, "evicted_by_limit": 9}
     life = Life(pool(advice={"window": "100s"}), two_zones(limit="40%"), lambda _: {"acme": figures})
     life.pass_windows(0.5)
@@ -127,7 +127,7 @@ def test_what_was_evicted_while_nobody_wanted_advice_is_not_of_the_first_window(
     assert not life.status
 
 
-def test_people_are_told_once_of_what_is_tried_kept_and_undone():
+def test_trials_that_are_begun_kept_and_undone_are_reported_once():
     life = Life(auto(), two_zones(), slow_unless_heavy)
     reported = []
     for _ in range(60):

@@ -69,9 +69,9 @@ def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, pro
     for name in names:
         world.add_zone(name)
     world.await_ready(*names)
-    told_when_it_was_written: list[int] = []
+    updated_when_it_was_written: list[int] = []
 
-    def is_told(name: str) -> bool:
+    def is_updated(name: str) -> bool:
         accepted = conditions(world.zone(name)).get("Accepted", {})
         return bool(accepted.get("observedGeneration") == 2)
 
@@ -89,8 +89,8 @@ def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, pro
             time.sleep(0.06)  # noqa: ASYNC251 - nothing is passed on meanwhile, so that the operator has time for more
             config = world.config()
             assert config is not None
-            if not told_when_it_was_written and config.zones[-1].priority == 7:
-                told_when_it_was_written.append(sum(map(is_told, names[:-1])))
+            if not updated_when_it_was_written and config.zones[-1].priority == 7:
+                updated_when_it_was_written.append(sum(map(is_updated, names[:-1])))
 
     # All at once for the operator, which is not notified of any before the last.
     proxy.faults = Faults(stream=lambda lines: [])
@@ -104,8 +104,8 @@ def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, pro
 
     world.await_ready(*names)
     proxy.heal()
-    assert told_when_it_was_written, "it was written after everything else"
-    assert told_when_it_was_written[0] < len(names) - 1
+    assert updated_when_it_was_written, "it was written after everything else"
+    assert updated_when_it_was_written[0] < len(names) - 1
 
 
 def test_a_config_that_can_not_be_written_is_said_so(world: World, proxy: Proxy, operator: Operator):
@@ -142,7 +142,7 @@ def test_a_status_that_is_refused_for_good_is_one_zones_trouble(world: World, pr
         world.change_zone("old", reserved=reserved)
         world.await_ready("old")
     assert world.entries() == {"acme": "11%", "old": 6}
-    assert (operator.scrape().value(**failed) or 0) == before, "nobody waits for it"
+    assert (operator.scrape().value(**failed) or 0) == before, "no caller waits for it"
     proxy.heal()
     assert_converged(world, proxy, {"acme": "11%", "old": 6})
 
@@ -162,9 +162,7 @@ def test_pods_that_can_not_be_listed_are_one_pools_trouble_and_no_engine_less(
     )
     assert operator.is_ready(), "other pools are served"
     assert operator.is_leading()
-    assert conditions(world.zone("acme"))["Ready"]["status"] == "True", (
-        "engines that nobody could look for are not gone"
-    )
+    assert conditions(world.zone("acme"))["Ready"]["status"] == "True", "engines that could not be listed are not gone"
     assert world.entries() == {"acme": "10%", "old": 3}
     proxy.heal()
     assert_converged(world, proxy, change(world))

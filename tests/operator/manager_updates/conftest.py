@@ -11,7 +11,7 @@ from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
-from tests.operator.told_manager.servers import Cluster, Manager, Run, login
+from tests.operator.manager_updates.servers import Cluster, Manager, Run, login
 
 
 @pytest.fixture

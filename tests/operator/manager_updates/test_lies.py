@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.operator.told_manager.servers import GROUP_REPORT, REPORT, Cluster, Manager, Run
+from tests.operator.manager_updates.servers import GROUP_REPORT, REPORT, Cluster, Manager, Run
 
 
 async def test_an_honest_one_makes_both_known(cluster: Cluster, run: Run) -> None:

@@ -11,7 +11,7 @@ from tenantzone_operator.cache_manager.declared import read_storage
 from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Login, Rest
-from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, Run, login
+from tests.operator.manager_updates.servers import GROUP_REPORT, Cluster, Manager, Run, login
 
 
 class Noting(Rest):

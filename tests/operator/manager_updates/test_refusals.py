@@ -6,11 +6,11 @@ import pytest
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
+from tests.operator.manager_updates.servers import GROUP_REPORT, Cluster, Manager, Run
 from tests.operator.objects import body
-from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, Run
 
 
-async def test_a_service_account_that_is_refused_keeps_nothing_else_from_being_told(
+async def test_a_service_account_that_is_refused_keeps_nothing_else_from_being_sent(
     cluster: Cluster, manager: Manager, run: Run
 ) -> None:
     manager.answers["ListServiceAccounts"] = {"accounts": [{"name": "No Name", "pool": "a/b"}]}
@@ -28,7 +28,7 @@ async def test_a_status_that_is_refused_keeps_no_other_from_being_written(cluste
 
 
 @pytest.mark.parametrize(("status", "condition"), [(403, ("False", "NotHeld")), (409, None), (404, None)])
-async def test_an_object_that_can_not_be_held_keeps_no_other_from_being_told(
+async def test_an_object_that_can_not_be_held_keeps_no_other_from_being_sent(
     cluster: Cluster, manager: Manager, run: Run, status: int, condition: tuple[str, str] | None
 ) -> None:
     cluster.not_held["kvstorages"] = status
@@ -64,7 +64,7 @@ async def test_a_group_that_goes_is_let_go_only_when_the_manager_has_let_it_go(
 
 
 @pytest.mark.usefixtures("in_a_hurry")
-async def test_what_another_operator_has_just_let_go_is_not_told_again(
+async def test_what_another_operator_has_just_let_go_is_not_reported_again(
     cluster: Cluster, manager: Manager, run: Run
 ) -> None:
     cluster.objects["kvcachegroups"]["metadata"] |= {"finalizers": [FINALIZER]}
