@@ -47,7 +47,7 @@ def show(findings: Findings) -> bool:
     is_small = findings.peak_mb <= _MEMORY_MB
     print(_line("resident MB of the operator, at most", f"{findings.peak_mb:.0f}", is_small, f"of {_MEMORY_MB:.0f}"))
     reported = findings.lies
-    print(f"{sum(reported.values()):,} lies were told, each of {len(reported)} at least {min(reported.values())} times")
+    print(f"{sum(reported.values()):,} lies were sent, each of {len(reported)} at least {min(reported.values())} times")
     print(f"{findings.faults} requests met a fault while these came here and there")
     print(f"networks: {', '.join(f'{name} {count}' for name, count in findings.networks.items())}")
     print(f"the operator was killed {findings.kills} times; {findings.absences} times an engine was away")
