@@ -191,7 +191,7 @@ class Driver:
         return ServedScheduler(self.scheduler)
 
     def declare(self, *zones: ZoneConfig, **pool: Any) -> RuntimeConfig:
-        """Apply a config of these zones."""
+        """Applies a config with the given zones."""
         config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool", **pool), zones)
         self.scheduler.apply_config(config)
         return config
