@@ -33,7 +33,7 @@ PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}
 NAME = "python"
 QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
 COMPILED = "--compile-bytecode"
-"""Compiled once here instead of in each of the tests' more than a hundred engine processes: many users do not
+"""Compiled once here instead of in each engine process, of which the tests start more than a hundred: many users do not
 let Python write bytecode later, and pods can't."""
 
 GIGABYTES = 1 if NEWER else 5

@@ -26,7 +26,7 @@ All fields of `tenantzone.io/v1alpha1`. `kubectl explain tz.spec --recursive` sa
 - A path ends with `[]` where it is about each item of a list, and with `.*` where it is about each value of a map.
 - Where a number or a string may stand, the bounds are the number's, length and pattern the string's.
 - A duration is written like `90s`, `10m`, `1h30m` or `500ms`.
-- `kubectl apply` refuses a field that is not here; the API server drops it if it is sent in another way.
+- `kubectl apply` refuses a field that is not here; the API server drops it if somebody sends it another way.
 
 $kinds
 """)

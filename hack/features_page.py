@@ -1,7 +1,7 @@
 """Writes docs/features.md, the support of vLLM's features with zones, from tests/features.toml and the tests' markers.
 
 A test declares the feature that it shows: ``@pytest.mark.shows("chunked prefill")``. The rows of refused features come
-from the code's declarations. Run it after a change of them: make features-page
+from the code's declarations. Run it after a change of any of these: make features-page
 """
 
 import ast

@@ -66,9 +66,9 @@ A metric that has more labels at a higher level has a row for each level.
 
 $engine
 
-**Labels.** `pool`, `zone` and `tenant` bound the series by the config. The number of tenants that a pool registers
-automatically has no bound: the first $cap of them have series of their own (`--max-auto-registered-series`), and all
-others are added up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
+**Labels.** `pool`, `zone` and `tenant` bound the series by the config. Tenants that a pool registers by itself could be
+any number: the first $cap of them have series of their own (`--max-auto-registered-series`), and all others are added
+up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
 stays so until it is forgotten or declared by a TenantZone. The overflow's counters never decrease. The series of a zone
 that is removed disappear.
 

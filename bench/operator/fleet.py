@@ -69,7 +69,7 @@ class Engine:
 
 
 async def _tell(lie: Lie, report: bytes, request: web.Request) -> web.StreamResponse:
-    answer = lie.answer(json.loads(report))
+    answer = lie.tell(json.loads(report))
     await asyncio.sleep(answer.delay_seconds)
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.content_length = answer.length

@@ -29,7 +29,7 @@ IN_SHORT: Sequence[str] = (
     *ALL,
     *(f"--deselect={_BLAST}[{case}" for case in ("preemption", "standard-1", "standard-5", "standard-None-False")),
 )
-"""All tests except eleven of the twelve cases of one test. Each case runs 20,000 scheduler steps."""
+"""All tests except eleven of the twelve cases of one, each of which runs 20,000 scheduler steps."""
 
 NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)

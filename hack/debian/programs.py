@@ -27,7 +27,7 @@ class Program:
     """Whether it runs out of its unpacked package, without the packages that it depends on."""
     home: str = ""
     """A folder of its package that it looks for at this very path, and does not run without."""
-    companions: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     """Packages that it does not run without, and that may be missing: of its own source, and of libraries."""
 
 
@@ -39,7 +39,7 @@ PROGRAMS = {
         ("prometheus-alertmanager", "alertmanager"),
         home="/usr/share/prometheus/alertmanager",
     ),
-    "redis-server": Program("redis-server", ("redis-server",), companions=("redis-tools", "libjemalloc2", "liblzf1")),
+    "redis-server": Program("redis-server", ("redis-server",), beside=("redis-tools", "libjemalloc2", "liblzf1")),
     "chromium": Program("chromium", ("chromium", "chromium-browser", "google-chrome"), unpackable=False),
 }
 
@@ -80,11 +80,11 @@ def _from_cache(program: Program) -> Path:
         folder.parent.mkdir(exist_ok=True)
         with exclusive(folder.with_name(f"{folder.name}.lock"), name=packages.NAME):
             if not folder.exists():
-                packages.unpack((program.package, *program.companions), folder)
+                packages.unpack((program.package, *program.beside), folder)
     path = folder / "usr" / "bin" / program.names[0]
     if program.home:
         path = relocated(path, folder, program.home)
-    if program.companions:
+    if program.beside:
         path = with_libraries(path, folder)
     # A program that lacks a library says so now, by its name, and not in the middle of a test.
     shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
@@ -108,5 +108,5 @@ def _installed(program: Program) -> Path:
 def _by_hand(program: Program) -> str:
     return (
         f"Install it by hand, on Debian and Ubuntu with: apt-get install --no-install-recommends {program.package}\n"
-        f"Elsewhere, put one program on PATH: {', '.join(program.names)}"
+        f"Elsewhere, put one of these on PATH: {', '.join(program.names)}"
     )

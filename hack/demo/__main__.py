@@ -10,7 +10,7 @@ from hack.demo.explained import EXPLAINED
 from hack.demo.model import MODELS, Model
 from hack.demo.paths import REPOSITORY, STATE
 from hack.demo.stack import running
-from hack.demo.story import play
+from hack.demo.story import tell
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
 
 def _run(model: Model, kubeconfig: str | None) -> int:
     with running(model, STATE / "run", kubeconfig=kubeconfig, compare=True) as stack:
-        claims = play(stack)
+        claims = tell(stack)
     claims.summarize()
     return claims.exit_code
 
@@ -49,10 +49,10 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hack.demo", description="The demo of TenantZone.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, what in (
-        ("run", "play the story and end; exit code 0 only if each claim held"),
+        ("run", "tell the story and end; exit code 0 only if each claim held"),
         ("up", "start everything and leave it running"),
         ("down", "end what up has started"),
-        ("keep", "hold what up starts (up runs this itself)"),
+        ("keep", "hold what up starts (up runs this by itself)"),
     ):
         command = commands.add_parser(name, help=what, description=what)
         command.add_argument("--model", choices=MODELS, default="tiny", help="what the engines serve")

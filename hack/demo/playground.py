@@ -93,7 +93,7 @@ def keep(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> N
     with running(model, FOLDER, kubeconfig=kubeconfig, compare=False, with_tiers=with_tiers) as stack:
         _EXPORTS.touch(mode=0o600)
         _EXPORTS.write_text(exports(stack))
-        # The guide is written last: from its existence `up` knows that everything runs.
+        # The guide comes last: it tells `up` that everything runs.
         _GUIDE.write_text(guide(stack))
         signal.pause()
 

@@ -17,7 +17,7 @@ TURNOVERS = 3.0
 CLAIMED_ACKNOWLEDGEMENT_SECONDS = 1.0
 
 
-def play(stack: Stack) -> Claims:
+def tell(stack: Stack) -> Claims:
     """Run all chapters, and collect the claims."""
     claims = Claims()
     prompt = make_prompt(stack.model, PROMPT_BLOCKS, seed="handbook")
@@ -49,7 +49,7 @@ def _same_prompt(stack: Stack, claims: Claims, acme: Tenant, burst: Tenant, prom
 def _floods(stack: Stack, claims: Claims, acme: Tenant, burst: Tenant, prompt: str) -> None:
     assert stack.stock is not None, "the story compares with a stock engine"
     stock_acme, stock_burst = (tenant_with_salt(name, stack.stock, stack.model) for name in ("acme", "burst"))
-    chapter("b, c. burst floods: an engine with zones, and stock vLLM for comparison")
+    chapter("b, c. burst floods: an engine with zones, and stock vLLM beside it")
     say(f"Stock vLLM has the same model and the same {BLOCKS} blocks; each tenant sends a cache salt of its own.")
     stock_acme.ask(prompt)
     before = {"with zones": acme.ask(prompt), "stock": stock_acme.ask(prompt)}

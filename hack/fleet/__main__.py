@@ -11,7 +11,7 @@ from hack.demo.explained import EXPLAINED
 from hack.demo.model import MODELS
 from hack.demo.paths import REPOSITORY, STATE
 from hack.fleet.stack import running
-from hack.fleet.story import play
+from hack.fleet.story import tell
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with running(MODELS["tiny"], STATE / "fleet") as fleet:
-            claims = play(fleet)
+            claims = tell(fleet)
     except (*EXPLAINED, HTTPError, RuntimeError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1

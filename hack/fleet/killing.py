@@ -101,7 +101,7 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         load.wait_for("without it")
         # Repeated prompts are in the engines' own blocks; only a new prompt reaches the storage.
         fleet.tenant("acme", 0).ask(make_prompt(fleet.model, 8, seed=f"asks {what}"), answer_tokens=1)
-        wait_until(lambda: bool(server.problem()), lambda: "the failure to be noticed", timeout=_SECONDS, poll=0.1)
+        wait_until(lambda: bool(server.problem()), lambda: "somebody to notice", timeout=_SECONDS, poll=0.1)
         say(server.problem())
         fleet.cluster.await_storage(ready=False)
         fleet.cluster.show("get", "kvstorages", "--output=wide")

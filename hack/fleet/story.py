@@ -17,7 +17,7 @@ FLOOD_CHUNKS = 120
 FLOOD_PROMPTS = 30
 
 
-def play(fleet: Fleet) -> Claims:
+def tell(fleet: Fleet) -> Claims:
     """Run all chapters, and collect the claims."""
     claims = Claims()
     chapter("The group")
@@ -161,7 +161,7 @@ def _engines_come_and_go(fleet: Fleet, claims: Claims) -> None:
 
 
 def _found(fleet: Fleet, prompts: Sequence[str], engines: Sequence[int]) -> float:
-    """Returns the share of the prompts' tokens that is found in the cache when they are sent to each engine in turn."""
+    """Returns the share of these prompts' tokens found in the cache when each engine is sent them again in turn."""
     answers = [fleet.tenant("acme", engines[n % len(engines)]).ask(prompt) for n, prompt in enumerate(prompts)]
     return sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers)
 

@@ -43,7 +43,7 @@ class Answer:
 class Lie:
     """A false report that an engine sends in place of its own, and the effect."""
 
-    answer: Callable[[Report], Answer]
+    tell: Callable[[Report], Answer]
     programmed: str
     """Reason of the condition ``Programmed`` of the pool's zones meanwhile, if its other engines are honest."""
 
@@ -90,7 +90,7 @@ def _strangers(count: int, report: Report) -> Report:
 
 
 def _endless_loan(report: Report) -> Report:
-    loan = {"borrower": "other", "blocks": 1, "sinceUnixTime": float("-inf"), "dueUnixTime": float("inf")}
+    loan = {"borrower": "somebody", "blocks": 1, "sinceUnixTime": float("-inf"), "dueUnixTime": float("inf")}
     return report | {"loans": [loan | {"lender": zone["tenant"]} for zone in report["zones"]]}
 
 
@@ -156,10 +156,10 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "other amounts": _lie(_zones_by(lambda zone: {"reserved": zone["reserved"] + 1}), _DIFFERS),
         "missing zones": _lie(_with(zones=[]), _MISSING),
         "each zone twice": _lie(_twice, _DIFFERS),
-        "zones that do not exist": _lie(partial(_strangers, 200), "Acknowledged"),
-        "thousands of zones that do not exist": _lie(partial(_strangers, 9000), _UNHEARD),
-        "another pod's name": _lie(_with(pod="other"), _UNHEARD),
-        "a config that was never published": _lie(_config_with(appliedHash="sha256:0"), "Pending"),
+        "zones that are nobody's": _lie(partial(_strangers, 200), "Acknowledged"),
+        "thousands of zones that are nobody's": _lie(partial(_strangers, 9000), _UNHEARD),
+        "another pod's name": _lie(_with(pod="somebody-else"), _UNHEARD),
+        "a config that nobody gave out": _lie(_config_with(appliedHash="sha256:0"), "Pending"),
         "the same report over and over": _lie(_with(publishedUnixTime=1e9), _UNHEARD),
         "a clock that jumps": _lie(_clock_that_jumps, "Acknowledged"),
     }

@@ -261,8 +261,8 @@ def proxied_for_operator(kubeconfig: Path, folder: Path) -> Iterator[Proxy]:
     proxy.kubeconfig = folder / "proxy.kubeconfig"
     named = {
         "clusters": [{"name": "proxy", "cluster": {"server": proxy.url}}],
-        "users": [{"name": "anonymous", "user": {}}],
-        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "anonymous"}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "nobody"}}],
         "current-context": "proxy",
     }
     proxy.kubeconfig.write_text(yaml.safe_dump(named))

@@ -191,7 +191,7 @@ class Driver:
         return ServedScheduler(self.scheduler)
 
     def declare(self, *zones: ZoneConfig, **pool: Any) -> RuntimeConfig:
-        """Applies a config with the given zones."""
+        """Apply a config of these zones."""
         config = make_config(next(self._generation), PoolConfig(namespace="test", name="pool", **pool), zones)
         self.scheduler.apply_config(config)
         return config

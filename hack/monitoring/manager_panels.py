@@ -23,7 +23,7 @@ def manager() -> Row:
                 "bytes",
                 (Query(used, "{{group}}: {{type}}"), Query(limit, "{{group}}: {{type}}, limit")),
             ),
-            Panel("Blocks found", "Share of requested blocks.", "percentunit", (Query(hits, "{{group}}"),)),
+            Panel("Blocks found", "Of those that queries asked for.", "percentunit", (Query(hits, "{{group}}"),)),
             Panel(
                 "Blocks to write",
                 "",

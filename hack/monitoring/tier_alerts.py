@@ -100,5 +100,5 @@ def _corruption(time_scale: TimeScale) -> Alert:
             f"{_TIER} has chunks that are not what zones of pool {_POOL} stored",
         ),
         f"{_TIER} gave chunks to {_text(_WHERE, f'zones of pool {_POOL}')} that were changed, cut off, swapped or"
-        " another's. None was used: they were computed again. The disk is failing, or another process writes to it.",
+        " another's. None was used: they were computed again. The disk is failing, or somebody writes to it.",
     )

@@ -238,7 +238,7 @@ def steps() -> Row:
             ),
             Panel(
                 "Engines that meet a zone's target",
-                "Share of the engines that served the zone in the last minute.",
+                "Of those that served the zone in the last minute.",
                 "percentunit",
                 (
                     Query(

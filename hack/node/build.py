@@ -17,7 +17,7 @@ NODE = kubernetes_program(
     "node",
     _HERE / "go",
     ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"),
-    "5 to 10 minutes after the control plane was built",
+    "5 to 10 minutes, beside a control plane that was built before",
 )
 DNS = GoProgram("coredns", _HERE / "coredns", ("coredns",), "github.com/coredns/coredns", "2 to 3 minutes")
 

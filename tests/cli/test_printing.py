@@ -152,7 +152,7 @@ def test_what_has_no_end_is_not_read_to_its_end(plugin: Plugin, world: World):
 def test_no_lie_of_an_engine_ends_a_command(lie: str):
     loan = LoanReport(lender="acme", borrower="burst", blocks=1, since_unix_time=0.0, due_unix_time=1.0)
     honest = engine_report(zone_report("acme"), loans=(loan,), published=NOW).model_dump(mode="json", by_alias=True)
-    reported = b"".join(piece for piece, _ in zip(LIES[lie].answer(honest).pieces, range(300), strict=False))
+    reported = b"".join(piece for piece, _ in zip(LIES[lie].tell(honest).pieces, range(300), strict=False))
     try:
         report = parse_report(reported)
     except ValueError:

@@ -206,7 +206,7 @@ class SimulatedEngine:
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                     return
-                answer = (engine.lie.answer if engine.lie is not None else truth)(
+                answer = (engine.lie.tell if engine.lie is not None else truth)(
                     engine.report().model_dump(mode="json", by_alias=True)
                 )
                 engine._stopping.wait(answer.delay_seconds)

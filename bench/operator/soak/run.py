@@ -27,7 +27,7 @@ EVERYTHING = "among liars, in a bad network"
 _SHARES = {UNDISTURBED: 0.2, LIARS: 0.2, FAULTS: 0.3, EVERYTHING: 0.3}
 """Of the time."""
 _KILL_SECONDS = 150.0
-"""The time between two kills of the operator; shorter in short runs, so that there is at least one."""
+"""The time between two kills of the operator; shorter in short runs, so that at least one happens."""
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 
