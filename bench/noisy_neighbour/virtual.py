@@ -144,7 +144,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=32, help=f"requests of the {FLOOD} (default: %(default)s)")
     parser.add_argument("--budget", type=int, default=8192, help="tokens of a step (default: %(default)s)")
     parser.add_argument("--alone-seconds", type=float, default=10.0, help="of the flood alone (default: %(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="prefix of files with each table's distributions")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw distributions, to files named after this")
     return parser.parse_args()
 
 
