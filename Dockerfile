@@ -26,7 +26,7 @@ COPY operator operator
 COPY runtime runtime
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
-# The operator, with nothing beside it but Python and the libraries that it loads: no shell, no package manager.
+# The operator, with nothing but Python and the libraries that it loads: no shell, no package manager.
 FROM build AS operator-root
 ARG SOURCE_DATE_EPOCH=315532800
 ARG PIP_NO_INDEX

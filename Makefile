@@ -124,7 +124,7 @@ bench-alerts: python ## where the alerts' thresholds are from: simulated days, w
 
 ##@ Regenerate files
 
-generate: python ## all of these except pictures, locks and measurements, in the order of their dependencies
+generate: python ## all except pictures, locks and measurements, in the order of their dependencies
 	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says

@@ -38,7 +38,7 @@ class ArmWithWaiting(Arm):
 
     Args:
         driver: of the scheduler.
-        waiting: the number of these requests.
+        waiting: the number of such requests.
     """
 
     def __init__(self, driver: Driver, waiting: int) -> None:

@@ -190,7 +190,7 @@ def main() -> None:
     bytes_per_block = [excess for excess, _ in excesses]
     most, where = max(excesses)
     print(
-        f"\nour own, over all of these states: least {min(bytes_per_block):.0f}, "
+        f"\nour own, over all these states: least {min(bytes_per_block):.0f}, "
         f"median {statistics.median(bytes_per_block):.0f}, most {most:.0f} bytes per block ({where}); "
         f"the target is under {TARGET_BYTES}"
     )
@@ -210,7 +210,7 @@ def _print(
 ) -> list[tuple[float, str]]:
     """The table of one arm. Returns our own bytes per block in each state, and which state that is."""
     zones = ours[0][1].traced - ours[0][0].traced
-    print(f"\n{capacity:,} blocks, {arm.name}; each zone by itself: {zones / arm.zones:,.0f} bytes")
+    print(f"\n{capacity:,} blocks, {arm.name}; each zone alone: {zones / arm.zones:,.0f} bytes")
     print(f"{'bytes per block':<20}{'in use':>10}{'cached':>10}{'stock':>10}{'ours':>10}{'our own':>10}{'process':>10}")
     excesses = []
     states = zip(ours[0], stock[0], ours[1], stock[1], strict=True)

@@ -1,7 +1,7 @@
 """How far the replay's times are from a real engine's, after a step's time was fitted to it.
 
 A stock vLLM engine on the CPU is measured as a user would (``tenantzone-replay fit``). Then it is sent requests at
-random times, some of which continue an earlier one; and the replay is given the same requests at the same times. The
+random times, and some continue an earlier one; and the replay is given the same requests at the same times. The
 comparison is of the time to the first token, and between tokens.
 """
 

@@ -90,7 +90,7 @@ async def _have_written(client: httpx.AsyncClient, model: str, begun: asyncio.Ev
 def table(found: Mapping[str, tuple[Times, Distinction]], looks: int) -> str:
     """Returns a table of the findings, with a line for each engine."""
     lines = [
-        f"times of refusals to somebody without a key, medians of {looks}",
+        f"times of refusals to a client without a key, medians of {looks}",
         f"{'':<8} {'rounds':>6} {'silent':>10} {'writing':>10} {'AUC':>7} {'KS p':>9}",
     ]
     for name, (times, guess) in found.items():

@@ -102,7 +102,7 @@ def asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
 
 
 def prompt_of(rng: random.Random, tokens: int) -> str:
-    """Returns a prompt of the tiny model's tokens, each of which is one byte."""
+    """Returns a prompt of the tiny model's tokens; each token is one byte."""
     return "".join(rng.choices(string.ascii_letters, k=tokens))
 
 

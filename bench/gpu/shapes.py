@@ -35,7 +35,7 @@ class LoadSizes:
         equal_answers: compared in each case of the equality phase.
         equal_prompt, equal_answer: of the equality phase.
         preempted_answers: the number of requests to preempt while they generate.
-        preempted_answer: the tokens of each of these answers.
+        preempted_answer: the tokens of each preempted answer.
         throughput_prompt, throughput_answer: of each request of the throughput phase.
         throughput_warm_seconds: from the begin of such a load until its window begins.
         throughput_seconds: the length of the window, by the number of concurrent requests.

@@ -1,4 +1,4 @@
-"""Client libraries for Kubernetes beside the operator's own requests: which credentials they take, and what they cost.
+"""Client libraries for Kubernetes and the operator's own requests: which credentials they take, and what they cost.
 
 Each runs in a process of its own, through the same cases, against small API servers that this process is. A library
 that is not installed is said so, and passed over. None of them belongs into the environment of the project: they take

@@ -77,15 +77,15 @@ class _Bench:
         async with stage.server(lambda visit: visit.authorization == "Bearer known") as server:
             stage.write(server.url, {"token": "known"})
             async with stage.client() as client:
-                first = await client.tell("get")
-                load = await client.tell(f"load {self._arguments.reads}")
+                first = await client.send("get")
+                load = await client.send(f"load {self._arguments.reads}")
                 seconds = client.greeting["import_seconds"]
-            async with stage.client(beside_kopf=True) as client:
-                beside = await client.tell("get")
-        for answer in (first, load, beside):
+            async with stage.client(with_kopf=True) as client:
+                with_kopf = await client.send("get")
+        for answer in (first, load, with_kopf):
             if "error" in answer:
                 raise RuntimeError(f"{name}: {judge(answer['error'], as_asked=False, names='').error}")
-        return seconds, first["resident_mb"], beside["resident_mb"], load["per_second"], load["processor_ms"]
+        return seconds, first["resident_mb"], with_kopf["resident_mb"], load["per_second"], load["processor_ms"]
 
     def _stage(self, name: str, scene: str) -> Stage:
         folder = self._folder / name / scene

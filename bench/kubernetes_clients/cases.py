@@ -1,4 +1,4 @@
-"""What users of kubectl have in their kubeconfigs, each with an API server that tells whether it was understood."""
+"""What users of kubectl have in their kubeconfigs, each with an API server that checks the resulting requests."""
 
 import asyncio
 import datetime
@@ -23,20 +23,20 @@ def _anybody(_: Visit) -> bool:
     return True
 
 
-def _somebody(visit: Visit) -> bool:
+def _user(visit: Visit) -> bool:
     return visit.certificate == USER
 
 
 async def certificate_as_data(stage: Stage) -> Finding:
     """A client certificate that the kubeconfig holds."""
     certificate, key = map(encoded, stage.certificates.client)
-    return await _accepted(stage, _somebody, {"client-certificate-data": certificate, "client-key-data": key})
+    return await _accepted(stage, _user, {"client-certificate-data": certificate, "client-key-data": key})
 
 
 async def certificate_as_file(stage: Stage) -> Finding:
     """A client certificate that it names."""
     certificate, key = map(str, stage.certificates.client)
-    return await _accepted(stage, _somebody, {"client-certificate": certificate, "client-key": key})
+    return await _accepted(stage, _user, {"client-certificate": certificate, "client-key": key})
 
 
 async def relative_files(stage: Stage) -> Finding:
@@ -46,7 +46,7 @@ async def relative_files(stage: Stage) -> Finding:
     ):
         shutil.copy(path, stage.folder / name)
     user = {"client-certificate": "crt", "client-key": "key"}
-    return await _accepted(stage, _somebody, user, {"certificate-authority": "ca"})
+    return await _accepted(stage, _user, user, {"certificate-authority": "ca"})
 
 
 async def _accepted(
@@ -84,13 +84,13 @@ async def rotated_token_file(stage: Stage) -> Finding:
 
 
 async def plugin_gives_token(stage: Stage) -> Finding:
-    """A credential plugin that wants to know who asks."""
+    """A credential plugin that needs the version of its caller."""
     async with stage.server(_bearer("given")) as server:
         stage.write(server.url, stage.plugin(token="given"))
         async with stage.client() as client:
             error = await client.error()
-            told = stage.plugin_was_asked.get("apiVersion") == PLUGIN_VERSION
-            return judge(error, as_asked=told, names=PLUGIN_VERSION)
+            as_asked = stage.plugin_was_asked.get("apiVersion") == PLUGIN_VERSION
+            return judge(error, as_asked=as_asked, names=PLUGIN_VERSION)
 
 
 async def plugin_is_asked_again(stage: Stage) -> Finding:
@@ -124,7 +124,7 @@ async def plugin_token_ends(stage: Stage) -> Finding:
 async def plugin_gives_certificate(stage: Stage) -> Finding:
     """A plugin that gives a client certificate and its key."""
     certificate, key = (path.read_text() for path in stage.certificates.client)
-    async with stage.server(_somebody) as server:
+    async with stage.server(_user) as server:
         stage.write(server.url, stage.plugin(clientCertificateData=certificate, clientKeyData=key))
         async with stage.client() as client:
             return judge(await client.error(), as_asked=True, names=PLUGIN_VERSION)
@@ -138,8 +138,8 @@ async def plugin_wants_cluster(stage: Stage) -> Finding:
         stage.write(server.url, user)
         async with stage.client() as client:
             error = await client.error()
-            told = stage.plugin_was_asked.get("spec", {}).get("cluster", {}).get("server") == server.url
-            return judge(error, as_asked=told, names="provideClusterInfo")
+            as_asked = stage.plugin_was_asked.get("spec", {}).get("cluster", {}).get("server") == server.url
+            return judge(error, as_asked=as_asked, names="provideClusterInfo")
 
 
 async def plugin_from_here(stage: Stage) -> Finding:
@@ -153,7 +153,7 @@ async def plugin_from_here(stage: Stage) -> Finding:
 
 
 async def plugin_gives_nothing(stage: Stage) -> Finding:
-    """A plugin that gives neither token nor certificate: nobody is not who was meant."""
+    """A plugin that gives neither token nor certificate: the request must not be anonymous."""
     async with stage.server(_anybody) as server:
         stage.write(server.url, stage.plugin())
         async with stage.client() as client:
@@ -161,7 +161,7 @@ async def plugin_gives_nothing(stage: Stage) -> Finding:
 
 
 async def certificate_without_key(stage: Stage) -> Finding:
-    """A client certificate that can't be used: nobody is not who was meant."""
+    """A client certificate that can't be used: the request must not be anonymous."""
     async with stage.server(_anybody) as server:
         stage.write(server.url, {"client-certificate": str(stage.certificates.client[0])})
         async with stage.client() as client:
@@ -197,7 +197,7 @@ async def first_file_wins(stage: Stage) -> Finding:
 
 
 async def parts_in_two_files(stage: Stage) -> Finding:
-    """Two kubeconfigs, of which the second says which context counts."""
+    """Two kubeconfigs; the second has the current context."""
     async with stage.server(_bearer("known")) as server:
         authority = str(stage.certificates.authority.certificate)
         cluster = {"server": server.url, "certificate-authority": authority}
@@ -218,7 +218,7 @@ async def server_of_another_name(stage: Stage) -> Finding:
 
 
 async def impersonation(stage: Stage) -> Finding:
-    """A user who acts as somebody else."""
+    """A user who impersonates another one."""
     async with stage.server(_bearer("known")) as server:
         stage.write(server.url, {"token": "known", "as": USER})
         async with stage.client() as client:
@@ -257,4 +257,4 @@ CASES: dict[str, Callable[[Stage], Awaitable[Finding]]] = {
     "as": impersonation,
     "insecure-skip-tls-verify": unverified,
 }
-REMARK = "(1) has to be refused: a request as nobody would be another user's."
+REMARK = "(1) has to be refused: an anonymous request would be another user's."

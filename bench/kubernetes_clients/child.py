@@ -1,4 +1,4 @@
-"""``python -m bench.kubernetes_clients.child CLIENT``: one client, which does as it is told line by line.
+"""``python -m bench.kubernetes_clients.child CLIENT``: one client, which gets its orders line by line.
 
 It reads from standard input ``get`` (read the object once) or ``load N`` (N times, several at a time), and answers each
 with a line of JSON: ``{}`` or figures where it worked, else ``{"error": ...}``.
@@ -69,7 +69,7 @@ def main() -> None:
     """Say which version this is and how long its import took, then serve until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("client", choices=CLIENTS)
-    parser.add_argument("--beside-kopf", action="store_true", help="import kopf, too, as the operator does")
+    parser.add_argument("--with-kopf", action="store_true", help="import kopf, too, as the operator does")
     arguments = parser.parse_args()
     library = CLIENTS[arguments.client]
     hide_what_kopf_finds(arguments.client)
@@ -79,7 +79,7 @@ def main() -> None:
         print(json.dumps({"error": f"{library.distribution} is not installed"}), flush=True)
         return
     began = time.monotonic()
-    for module in (*library.modules, *(["kopf"] if arguments.beside_kopf else [])):
+    for module in (*library.modules, *(["kopf"] if arguments.with_kopf else [])):
         import_module(module)
     print(json.dumps({"version": installed, "import_seconds": time.monotonic() - began}), flush=True)
     asyncio.run(_serve(arguments.client))

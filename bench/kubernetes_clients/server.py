@@ -94,7 +94,7 @@ async def serving(
 
 @dataclass(slots=True)
 class Proxy:
-    """One that connects whoever asks (CONNECT) with the port that he asks for: all names are loopback's here."""
+    """Connects each client (CONNECT) with the requested port of loopback, whatever the name."""
 
     url: str = ""
     connections: int = 0

@@ -24,14 +24,14 @@ _PLUGIN = """#!{python}
 import os, pathlib, sys
 folder = pathlib.Path(__file__).parent
 if "KUBERNETES_EXEC_INFO" not in os.environ:
-    sys.exit("not told who asks")
+    sys.exit("KUBERNETES_EXEC_INFO is not set")
 (folder / "asked.json").write_text(os.environ["KUBERNETES_EXEC_INFO"])
 print((folder / "credential.json").read_text())
 """
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"
-USER = "somebody"
+USER = "alice"
 OTHER_NAME = "kubernetes.example"
-"""Of each server, as its certificate says; nobody but the proxy knows its address."""
+"""The name in each server's certificate. Only the proxy resolves it."""
 OTHER_ADDRESS = "127.0.0.2"
 """Of loopback, too; no certificate holds it."""
 
@@ -46,7 +46,7 @@ class Certificates:
 
 
 class Client:
-    """A process that reads an object when it is told to."""
+    """A process that reads an object on request."""
 
     def __init__(self, process: asyncio.subprocess.Process, greeting: dict[str, Any]) -> None:
         self._process = process
@@ -54,11 +54,11 @@ class Client:
 
     async def error(self) -> str | None:
         """Read the object once: what went wrong, or None."""
-        found: str | None = (await self.tell("get")).get("error")
+        found: str | None = (await self.send("get")).get("error")
         return found
 
-    async def tell(self, order: str) -> dict[str, Any]:
-        """What it answers to a line."""
+    async def send(self, order: str) -> dict[str, Any]:
+        """Sends one line. Returns the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{order}\n".encode())
         await self._process.stdin.drain()
@@ -119,7 +119,7 @@ class Stage:
         self.write_parts(name, content)
 
     def write_parts(self, name: str, content: Mapping[str, Any]) -> None:
-        """A kubeconfig of these parts."""
+        """Writes a kubeconfig with these parts, and adds it to the variable."""
         path = self.folder / name
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **content}))
         self.files.append(path)
@@ -139,18 +139,18 @@ class Stage:
 
     @property
     def plugin_was_asked(self) -> dict[str, Any]:
-        """What it was told of the cluster and of itself; empty if it has not been asked."""
+        """The cluster and version that the plugin was called with; empty if it was not called."""
         path = self.folder / "asked.json"
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
     @asynccontextmanager
-    async def client(self, *, beside_kopf: bool = False, **variables: str) -> AsyncIterator[Client]:
+    async def client(self, *, with_kopf: bool = False, **variables: str) -> AsyncIterator[Client]:
         """The client, in another folder than the kubeconfig's."""
         quiet = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
         process = await asyncio.create_subprocess_exec(
             *(self.python, "-m", "bench.kubernetes_clients.child", self.library),
-            *(["--beside-kopf"] if beside_kopf else []),
+            *(["--with-kopf"] if with_kopf else []),
             cwd="/",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

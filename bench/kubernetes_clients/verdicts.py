@@ -33,7 +33,7 @@ class Figures:
     import_seconds: float
     resident_mb: float
     """When it has read one object."""
-    beside_kopf_mb: float
+    with_kopf_mb: float
     """The same in a process that has kopf, as the operator's does."""
     per_second: float
     """Objects read."""
@@ -80,9 +80,9 @@ def matrix(findings: Mapping[str, Mapping[str, Finding]]) -> Sequence[str]:
 def costs(figures: Mapping[str, Figures]) -> Sequence[str]:
     """The lines of a table of what clients cost."""
     return [
-        f"{'':<20}{'import s':>10}{'MB':>8}{'MB beside kopf':>16}{'reads/s':>10}{'CPU ms/read':>13}",
+        f"{'':<20}{'import s':>10}{'MB':>8}{'MB with kopf':>16}{'reads/s':>10}{'CPU ms/read':>13}",
         *(
-            f"{client:<20}{each.import_seconds:>10.2f}{each.resident_mb:>8.0f}{each.beside_kopf_mb:>16.0f}"
+            f"{client:<20}{each.import_seconds:>10.2f}{each.resident_mb:>8.0f}{each.with_kopf_mb:>16.0f}"
             f"{each.per_second:>10.0f}{each.processor_ms:>13.2f}"
             for client, each in figures.items()
         ),

@@ -55,7 +55,7 @@ def _await_port(port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.02)
-    raise TimeoutError(f"nobody listens on port {port}")
+    raise TimeoutError(f"no process listens on port {port}")
 
 
 @contextlib.asynccontextmanager

@@ -113,7 +113,7 @@ class Flood:
         self._answers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.refused = 0
-        """Refused requests, each of which is sent again."""
+        """The number of refused requests. Each is sent again."""
 
     @property
     def tokens(self) -> int:

@@ -41,7 +41,7 @@ def promises(
         if seeds is not reference:
             pairs = list(zip(seeds, reference, strict=True))
             ratio = figure([own.flood_tokens_beside / other.flood_tokens_beside for own, other in pairs]).mean
-            yield _at_least(name, "flood's throughput beside", ratio, FLOOD_BESIDE)
+            yield _at_least(name, "flood's throughput with the quiet tenant", ratio, FLOOD_BESIDE)
             ratio = figure([own.flood_tokens_alone / other.flood_tokens_alone for own, other in pairs]).mean
             yield _at_least(name, "flood's throughput alone", ratio, FLOOD_ALONE)
 

@@ -50,7 +50,7 @@ class Results:
         new.replace(self._path)
 
     def of(self, arms: Sequence[str], seeds: int) -> dict[str, list[Seed]]:
-        """Returns the first ``seeds`` seeds of these arms; all must exist."""
+        """Returns the first ``seeds`` seeds of the given arms; all must exist."""
         return {name: [self._arms[name][number] for number in range(1, seeds + 1)] for name in arms}
 
 

@@ -38,8 +38,8 @@ _WARM_ANSWERS = 2
 _WARM_REQUESTS = 2
 """The quiet tenant's requests, before it is measured."""
 _PUBLISHED = """
-published by others, on other engines and loads (p99 TTFT beside a flood to solo): KVWarden, A100, 8B: 1.14
-(53.9 ms solo, 61.5 beside; 1,585 unprotected); llm-d-batch-gateway #491, gpt-oss-120b: 3.4 (96.5, 329.7; 941)"""
+published by others, on other engines and loads (p99 TTFT with a flood to solo): KVWarden, A100, 8B: 1.14
+(53.9 ms solo, 61.5 with a flood; 1,585 unprotected); llm-d-batch-gateway #491, gpt-oss-120b: 3.4 (96.5, 329.7; 941)"""
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=32, help=f"requests of the {FLOOD} (default: %(default)s)")
     parser.add_argument("--budget", type=int, default=8192, help="tokens of a step (default: %(default)s)")
     parser.add_argument("--alone-seconds", type=float, default=10.0, help="of the flood alone (default: %(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw each table's distributions beside this name")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw distributions, to files named after this")
     return parser.parse_args()
 
 

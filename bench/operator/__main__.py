@@ -97,7 +97,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=100, help="single changes (default: %(default)s)")
     parser.add_argument("--many-zones", type=int, default=5000, help="in many pools (default: %(default)s)")
     parser.add_argument(
-        "--foreign-pods", type=int, default=10_000, help="of others, beside many pools (default: %(default)s)"
+        "--foreign-pods", type=int, default=10_000, help="of others, in addition to many pools (default: %(default)s)"
     )
     parser.add_argument("--large-zones", type=int, default=20_000, help="in a large pool (default: %(default)s)")
     parser.add_argument("--large-samples", type=int, default=20, help="single changes there (default: %(default)s)")

@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, namespace: str, name: str, pool: str, address: str) -> None:
         self.namespace, self.name, self.pool, self.address = namespace, name, pool, address
         self.lie: Lie | None = None
-        """Told in place of the report."""
+        """A false report, sent in place of the real one."""
         self._before, self._after = b"", b""
         self.apply(None, ())
 
@@ -89,7 +89,7 @@ class Fleet:
         self._client = client
         self._port = port
         self.engines: dict[str, Engine] = {}
-        """By the names of their pods, no two of which are equal."""
+        """The engines by their pods' names, which are unique."""
         self._shown: dict[str, str] = {}
         self._read: dict[str, tuple[ConfigFiles, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
         """By pool: the files that were read last, and what came of it. Real engines do that each on its own machine."""

@@ -20,7 +20,7 @@ class Seen:
     """... and Programmed, ..."""
     accepted_at: float = 0.0
     programmed_at: float = 0.0
-    """... and when the watch has told so."""
+    """... and when the watch reported it."""
     refused: int = 0
     """How often it was shown that is not Accepted."""
 

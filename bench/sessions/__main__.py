@@ -101,7 +101,7 @@ def _arms(folder: Path, shape: Shape) -> list[tuple[str, list[ZoneConfig] | None
 
 
 def _zones(shape: Shape) -> list[ZoneConfig]:
-    """Returns the zones of the tenants, one of which reserves a share of each tier, and of the flooding tenant."""
+    """Returns the zones of the tenants and of the flooding tenant. One tenant reserves a share of each tier."""
     shares = (TierShare(tier="cpu", reserved="20%"), TierShare(tier="disk", reserved="20%"))
     # As bench.end_to_end names its plain ones, whose tenants' keys it makes.
     names = [f"tenant-{number}" for number in range(shape.tenants + 1)]

@@ -28,7 +28,7 @@ class Shape:
     flood_prompts: int = 8
     """Between two turns of a session, ..."""
     flood_words: int = 500
-    """Words of each of these prompts, which are all unique."""
+    """Words of each prompt of the flood. All are unique."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Saved:
     cached: Counter[int] = field(default_factory=Counter)
 
     def share(self, *tenants: int) -> float:
-        """Returns the share for the prompt tokens of these tenants, or of all."""
+        """Returns the share for the prompt tokens of the given tenants, or of all."""
         chosen = tenants or tuple(self.asked)
         return sum(self.cached[each] for each in chosen) / sum(self.asked[each] for each in chosen)
 

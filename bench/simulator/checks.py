@@ -55,7 +55,7 @@ class Checks:
 
     def enough(self, zone: Zone, count: int, free: int) -> None:
         """Blocks that may be taken can be taken."""
-        demand(free >= count, "I2", zone, f"may take {count} blocks, of which only {free} could be made free")
+        demand(free >= count, "I2", zone, f"may take {count} blocks, but only {free} could be made free")
 
     def taken(self, request: Request, count: int, free: int, ledger: Ledger, *, growing: bool) -> None:
         """I3 and I7: blocks taken above a reservation leave obtainable what is promised to others."""

@@ -2,8 +2,9 @@
 
 It has a waiting queue per zone, a list of running requests, a budget of prompt tokens per step, chunked prefill, and
 decoding that takes one more block now and then. A prompt's blocks are all taken on admission; vLLM only asks whether
-they are there. Who is admitted, goes on and yields is decided by the zone core's arbiter, which asks this engine as it
-asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay cheap.
+they are there. The zone core's arbiter decides which requests are admitted, continue or are preempted; it asks this
+engine as it asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay
+cheap.
 """
 
 from collections.abc import Sequence

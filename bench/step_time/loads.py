@@ -68,7 +68,7 @@ class Load:
 
 LOADS = {
     "no-queue": Load(
-        "nobody waits",
+        "no request waits",
         capacity=65_536,
         seats=256,
         stock_seats=256,

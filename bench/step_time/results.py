@@ -53,7 +53,7 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
     for one, other in pairwise(with_zones):
         yield f"{_name(other)} against {_name(one)}, step by step: {statistics.median(_ratios(other, one)):.3f}"
     for arm in with_zones:
-        yield f"{_name(arm)}: {arm.outside / seconds * 1000:.1f} ms of processor time a second beside the steps"
+        yield f"{_name(arm)}: {arm.outside / seconds * 1000:.1f} ms of processor time a second outside the steps"
 
 
 def rows(stock: Record, arms: Sequence[Record]) -> list[dict[str, float | int | str]]:

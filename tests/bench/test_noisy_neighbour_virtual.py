@@ -78,10 +78,10 @@ def test_each_promise_is_called_met_or_missed_and_by_how_much():
     assert lines == [
         "stock: p99 TTFT, 6 times solo's: 50 ms of 60: met, by 10 ms",
         "zones: p99 TTFT, 6 times solo's: 50 ms of 60: met, by 10 ms",
-        "zones: flood's throughput beside: 0.890 of 0.9: missed",
+        "zones: flood's throughput with the quiet tenant: 0.890 of 0.9: missed",
         "zones: flood's throughput alone: 1.000 of 0.99: met",
         "target: p99 TTFT, solo's + (1 + 0.25) T: 50 ms of 22.5: missed, by 2.22 times",
         "target: p99 between two tokens, 1.15 T: 20 ms of 11.5: missed, by 1.74 times",
-        "target: flood's throughput beside: 0.890 of 0.9: missed",
+        "target: flood's throughput with the quiet tenant: 0.890 of 0.9: missed",
         "target: flood's throughput alone: 1.000 of 0.99: met",
     ]

@@ -64,7 +64,7 @@ def test_arms_are_compared_step_by_step_and_judged_by_the_median():
     assert lines[2].split()[-5] == "2.000"
     assert lines[2].endswith("1.90 missed")
     assert lines[3] == "2 zones against 1 zone, step by step: 1.500"
-    assert lines[4] == "1 zone: 50.0 ms of processor time a second beside the steps"
+    assert lines[4] == "1 zone: 50.0 ms of processor time a second outside the steps"
 
 
 def test_rows_have_the_figures_of_stock_and_of_each_arm():

@@ -121,7 +121,7 @@ def event(namespace: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"reportingController": "kubelet"}, "in another's name"),
+        ({"reportingController": "kubelet"}, "in its own name only"),
         ({"regarding": {"apiVersion": "v1", "kind": "Pod"}}, "our own kinds only"),
         ({"regarding": {"apiVersion": "example.com/v1"}}, "our own kinds only"),
         ({"related": {"apiVersion": "v1", "kind": "Pod", "name": "x"}}, "our own kinds only"),
@@ -150,7 +150,7 @@ def test_it_changes_no_event_of_others(thief: Kube, kube: Kube, namespace: str):
 
     mine = {"reportingController": "tenantzone.io/tenantzone-operator"}
     series = {"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}
-    assert "in another's name" in patched(thief, f"{path}/recorded", series)
+    assert "in its own name only" in patched(thief, f"{path}/recorded", series)
     assert "field is immutable" in patched(thief, f"{path}/recorded", mine | series)
 
 

@@ -39,7 +39,7 @@ def changed(**metadata: Any) -> dict[str, Any]:
         pytest.param(changed(finalizers=["example.com/held"]), OF_OTHERS, id="a finalizer"),
         pytest.param(changed(labels=LABELS | {"grafana_dashboard": "1"}), OF_OTHERS, id="another label"),
         pytest.param(changed(annotations={"example.com/a": "1"}), OF_OTHERS, id="an annotation"),
-        pytest.param(CONFIG_MAP | {"immutable": True}, "for ever", id="for ever"),
+        pytest.param(CONFIG_MAP | {"immutable": True}, "no immutable ConfigMap", id="immutable"),
         pytest.param(CONFIG_MAP | {"data": {"Corefile": "."}}, "nothing into a ConfigMap", id="another key"),
         pytest.param(CONFIG_MAP | {"binaryData": {"x": "AA=="}}, "nothing into a ConfigMap", id="another binary key"),
     ],

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.controlplane
 _CORE = "/api/v1/namespaces"
 _SYSTEM = f"{_CORE}/tenantzone-system/secrets"
 _ONLY = "no Secret but a ZonePool's salt key and admin token, and its own key"
-_KIND = "no kind but Opaque"
+_KIND = "only Secrets of type Opaque"
 
 METADATA = {"name": "tenantzone-salt-demo", "labels": LABELS, "ownerReferences": [OWNER]}
 SECRET = {"metadata": METADATA, "type": "Opaque", "data": {"key": "AA=="}}
@@ -45,7 +45,7 @@ TOKEN = {"annotations": {"kubernetes.io/service-account.name": "default"}}
         pytest.param(changed(ownerReferences=[OWNER | {"apiVersion": "v1", "kind": "Pod"}]), _ONLY, id="a pod's"),
         pytest.param(changed(finalizers=["example.com/held"]), OF_OTHERS, id="a finalizer"),
         pytest.param(changed(annotations={"example.com/a": "1"}), OF_OTHERS, id="an annotation"),
-        pytest.param(SECRET | {"immutable": True}, _KIND, id="for ever"),
+        pytest.param(SECRET | {"immutable": True}, _KIND, id="immutable"),
         pytest.param(SECRET | {"data": {"acme": "AA=="}}, _ONLY, id="another key"),
         pytest.param(SECRET | {"stringData": {"acme": "x"}}, _ONLY, id="another key in plain text"),
         pytest.param(SECRET | {"type": "example.com/other"}, _KIND, id="another type"),

@@ -61,7 +61,7 @@ def outcome(core, zone, count):
         return f"waits: {core.wait_reason(zone, count)}"
     make_room(core.ledger, zone, count, core.free)
     paid = [f"{note.zone} {note.blocks} {note.reason}" for note in core.events("evicted")]
-    return ", ".join(paid) or "nobody"
+    return ", ".join(paid) or "none"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_seats(seats, zones, waits, give_up):
     engine.step()
 
     given_up = Counter(work.zone.spec.tenant for work in engine.preempted)
-    assert (", ".join(f"{name} {count}" for name, count in given_up.items()) or "nobody") == give_up
+    assert (", ".join(f"{name} {count}" for name, count in given_up.items()) or "none") == give_up
 
 
 def computed(engine, names):

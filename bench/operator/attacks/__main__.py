@@ -107,7 +107,7 @@ def _parse() -> argparse.Namespace:
         nargs="+",
         default=[""],
         metavar="WORD",
-        help="attacks whose names contain one of these words (default: all)",
+        help="attacks whose names contain one of the words (default: all)",
     )
     parser.add_argument(
         "--tolerance",

@@ -59,7 +59,7 @@ async def _forge_config(site: Site) -> Check:
 
 async def _write_older_config(site: Site) -> Check:
     pool = _some_pool(site)
-    # Whole, with its signature, as somebody has who has read it once.
+    # A complete older config with its signature, as an attacker may have kept it.
     await site.merge(site.config_path(pool), site.fleet.configs[pool])
     return lambda: site.is_config_right(pool)
 

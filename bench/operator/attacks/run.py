@@ -49,7 +49,7 @@ class Attacked:
         patience: until attacks must be undone, as a multiple of what each says.
         tolerance: seconds in which an engine may hold a forged config while an operator leads.
         rounds: how often both replicas of the operator are replaced, one by one; 0: neither they nor engines are.
-        only: attacks are carried out if their names contain one of these words.
+        only: words; an attack is carried out if its name contains one of them.
     """
 
     frequency: float

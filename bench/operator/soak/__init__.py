@@ -1,1 +1,1 @@
-"""The operator among liars and in a bad network, for as long as one likes: nobody else may notice."""
+"""The operator among liars and in a bad network, for any time: honest pools must not be affected."""

@@ -1,10 +1,10 @@
 """Whether honest pools notice that their operator works among engines that lie and in a bad network.
 
-Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that tell every lie there
-is, then with one request in a thousand lost, broken, hung or refused, too, and at last with a network in which that
-happens to nearly every change, engines that come and go, and an operator that is killed. In that last part changes may
-take longer; what is left of it must be as it should be. Exit code 1 if something was not as it should be. Run it on a
-machine that does nothing else.
+Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that send every kind of
+false report, then with one request in a thousand lost, broken, hung or refused, too, and at last with a network in
+which that happens to nearly every change, engines that come and go, and an operator that is killed. In that last part
+changes may take longer, but the final state must be right. Exit code 1 if something was not as it should be. Run it on
+a machine that does nothing else.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def show(findings: Findings) -> bool:
     is_small = findings.peak_mb <= _MEMORY_MB
     print(_line("resident MB of the operator, at most", f"{findings.peak_mb:.0f}", is_small, f"of {_MEMORY_MB:.0f}"))
     reported = findings.lies
-    print(f"{sum(reported.values()):,} lies were told, each of {len(reported)} at least {min(reported.values())} times")
+    print(f"{sum(reported.values()):,} lies were sent, each of {len(reported)} at least {min(reported.values())} times")
     print(f"{findings.faults} requests met a fault while these came here and there")
     print(f"networks: {', '.join(f'{name} {count}' for name, count in findings.networks.items())}")
     print(f"the operator was killed {findings.kills} times; {findings.absences} times an engine was away")

@@ -27,7 +27,7 @@ EVERYTHING = "among liars, in a bad network"
 _SHARES = {UNDISTURBED: 0.2, LIARS: 0.2, FAULTS: 0.3, EVERYTHING: 0.3}
 """Of the time."""
 _KILL_SECONDS = 150.0
-"""From one kill of the operator to the next, or less, so that there is one."""
+"""The time between two kills of the operator; shorter in short runs, so that at least one happens."""
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 
@@ -112,7 +112,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
 
 @asynccontextmanager
 async def meanwhile(*troubles: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """They go on for as long as the block runs; one that ends by itself has failed."""
+    """Runs the troubles for as long as the block runs. One that ends earlier has failed."""
     tasks = [asyncio.create_task(trouble) for trouble in troubles]
     try:
         yield

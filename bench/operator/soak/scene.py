@@ -95,7 +95,7 @@ class Scene:
             await self.bench.observer.until(lambda: all(zone.is_programmed for zone in seen.values()), _SETTLED_SECONDS)
             async with asyncio.timeout(_SETTLED_SECONDS):
                 # An engine that was not believed is asked again only after a while.
-                while not await self._are_all_ready():  # noqa: ASYNC110 (nothing tells that Ready is lost)
+                while not await self._are_all_ready():  # noqa: ASYNC110 (no event reports that Ready is lost)
                     await asyncio.sleep(1)
                 await self.bench.settle()
         except TimeoutError:

@@ -34,7 +34,7 @@ _KINDS = (LOST, BROKEN, HUNG, Refusal(409), _LATER, _AWAY)
 
 
 class Liars:
-    """Engines that tell a lie for a while, and then another one or the truth."""
+    """Engines that send a false report for a while, and then another one or the truth."""
 
     def __init__(self, engines: Sequence[Engine], chance: random.Random) -> None:
         self._engines = engines
@@ -122,7 +122,7 @@ class Kills:
         self._every_seconds = every_seconds
         self.count = 0
         self.peak_mb = 0.0
-        """The most that any of those that were killed had in memory."""
+        """The peak memory of all processes that were killed."""
 
     async def run(self) -> None:
         """Until cancelled; then it runs."""
