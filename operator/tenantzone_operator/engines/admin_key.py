@@ -34,7 +34,7 @@ class AdminKey:
     If the Secret is deleted, the operator creates it again with the known keys. During a key change that includes the
     previous key.
 
-    If somebody replaces the key in the Secret, the operator also uses the replaced one until it ends: engines with its
+    If the key in the Secret is replaced, the operator also uses the replaced one until it ends: engines with its
     tokens still answer, and trust the config. It makes no Secret with it.
 
     Args:
