@@ -53,7 +53,7 @@ _REASONS = {
     ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
-    "IdentityIncomplete": "Add the proof that the message asks for to ZonePool {pool}; no request is served before.",
+    "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
         "Mount what the message misses into the engine pods' folder of keys (/etc/tenantzone/keys) or of the identity "
         "(/etc/tenantzone/identity), or repair it."

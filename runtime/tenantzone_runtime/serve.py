@@ -305,7 +305,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--admin-open",
         action="store_true",
-        help="open the admin port to any client, which then reads what all tenants hold: only if no other reaches it",
+        help="open the admin port without tokens, where only trusted clients reach it: it shows what all tenants hold",
     )
     parser.add_argument(
         "--max-auto-registered-series",

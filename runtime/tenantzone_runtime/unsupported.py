@@ -111,7 +111,7 @@ def _keeps_states_at_ends(spec: Any) -> bool:
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
-"""Kinds of KV caches of which a request keeps all blocks from its beginning on, by the names of vLLM's classes."""
+"""Names of vLLM's classes of KV caches in which a request keeps every block from its beginning on."""
 
 
 def _fills_chunks(caches: Any) -> bool:

@@ -131,7 +131,7 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
 
 
 def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """Returns the range of multiples that a time is in, 0 for met; a change of range needs some percent.
+    """Returns the range of multiples of a time, 0 for met; within some percent of a bound the published range stays.
 
     A missed target counts as met as soon as the engine reports so.
     """
