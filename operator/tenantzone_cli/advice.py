@@ -53,7 +53,7 @@ _REASONS = {
     ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
-    "IdentityIncomplete": "Add the proof that the message asks for to ZonePool {pool}; until then nobody is served.",
+    "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
         "Mount what the message misses into the engine pods' folder of keys (/etc/tenantzone/keys) or of the identity "
         "(/etc/tenantzone/identity), or repair it."
@@ -108,8 +108,8 @@ _OF_STORAGES = {
     "Deleting": "Wait, or see why what the message names does not come: kubectl get kvs,kvg",
     "ManagerRefused": "Correct what the message names: kubectl edit {kind} {name}",
     "ManagerUnreachable": (
-        "See whether the KV-cache manager runs, and whether the operator reaches it at its --manager-url. What it was "
-        "told before stays as it is."
+        "See whether the KV-cache manager runs, and whether the operator reaches it at its --manager-url. What was "
+        "sent before stays in effect."
     ),
     "NotHeld": "See who refuses the operator's write, such as a webhook; the message has its words.",
     "StorageNotFound": (

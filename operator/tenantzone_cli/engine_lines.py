@@ -13,7 +13,7 @@ from tenantzone_contract.text import printable
 
 _WAITS: Mapping[str, str] = {
     "limit": "waits for blocks: its own limit is in use; raise spec.limit, or let it wait",
-    "reserved": "waits for blocks: what is there is kept for other zones; reserve some for it, or let others lend more",
+    "reserved": "waits for blocks: free ones are kept for other zones; reserve some for it, or let others lend more",
     "in_use": "waits for blocks: other requests use them; they come back as these end",
     "seats": "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats, or raise "
     "--max-num-seqs",

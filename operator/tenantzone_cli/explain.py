@@ -27,7 +27,7 @@ class Facts:
     pods: Outcome[Sequence[Pod]]
     """The pods that the pool selects and no older pool does; empty without a pool."""
     answers: Sequence[EngineAnswer]
-    """One answer for each of these pods that is ready."""
+    """One answer for each ready pod in ``pods``."""
     now: float
     """The Unix time."""
 
@@ -99,7 +99,7 @@ def _decision(zone: Zone) -> str:
         return "not Ready, because the operator has not looked at it yet"
     if zone.observed_generation != zone.generation:
         seen = f"the operator has seen generation {zone.observed_generation} only"
-        return f"{seen}, not {zone.generation}; what follows is about the former"
+        return f"{seen}, not {zone.generation}; what follows is about the older one"
     if ready.status == "True":
         return "Ready"
     # The first condition that does not hold has the reason; those after it only follow from it.
@@ -195,7 +195,7 @@ def _unheard(facts: Facts) -> Iterator[str]:
         if answer.report is None:
             errors.setdefault(answer.error, []).append(answer.pod)
     if errors:
-        yield "Not known: to whom it lends, and why requests wait. Engines tell, and these could not be asked"
+        yield "Not known: to whom it lends, and why requests wait. Only engines know, and these could not be asked"
         yield from (f"  {', '.join(pods)}: {error}" for error, pods in errors.items())
     if any(answer.is_forbidden for answer in facts.answers):
         yield "  It takes the right to get pods/proxy."

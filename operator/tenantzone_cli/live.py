@@ -99,7 +99,7 @@ def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAns
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
-    """Ask every ready engine of these pools for its report.
+    """Ask every ready engine of the pools for its report.
 
     Raises:
         ApiError: the user may not list pods.
@@ -194,7 +194,7 @@ class Engine:
 
 
 def engines_of(api: Api, pool: Pool, pods: Sequence[Pod]) -> list[Engine]:
-    """Returns the admin ports of these pods of a pool."""
+    """Returns the admin ports of a pool's pods."""
     token = _token(api, pool)
     return [Engine(api, pool, pod, token) for pod in pods]
 

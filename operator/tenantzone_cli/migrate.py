@@ -27,11 +27,11 @@ from tenantzone_contract.migration import (
 from tenantzone_contract.quantity import shown_bytes
 
 _LOOK_SECONDS = 0.3
-_TELL_SECONDS = 2.0
+_SHOW_SECONDS = 2.0
 _WORDS = {"look": "looks at", "hand-down": "hands down", "warm-up": "brings up", None: "-"}
 _NOT_THERE = (404, 405)
 
-Tell = Callable[[str], object]
+Show = Callable[[str], object]
 
 
 class MigrateError(Exception):
@@ -90,7 +90,7 @@ class Move:
     bytes_per_second: float
     deadline: float
     """The deadline by the monotonic clock."""
-    tell: Tell
+    show: Show
     """Called with the progress as text, if the move takes long."""
 
     def refuse_leaving_target(self) -> None:
@@ -135,9 +135,9 @@ class Move:
                 raise MigrateError(
                     f"not complete in time, and stopped; run it again to go on: {_state(engine, report)}"
                 )
-            if now - last_shown >= _TELL_SECONDS:
+            if now - last_shown >= _SHOW_SECONDS:
                 last_shown = now
-                self.tell(_state(engine, report))
+                self.show(_state(engine, report))
             time.sleep(_LOOK_SECONDS)
             report = _exchange(engine, "GET", {TENANT_PARAMETER: self.tenant})
         if report.state != "Done" or report.work != work:
@@ -146,7 +146,7 @@ class Move:
 
 
 def open_move(
-    api: Api, namespace: str, name: str, source: str, target: str, rate: float, timeout: float, tell: Tell
+    api: Api, namespace: str, name: str, source: str, target: str, rate: float, timeout: float, show: Show
 ) -> Move:
     """Find the zone and both engines.
 
@@ -158,7 +158,7 @@ def open_move(
         target: the pod that should get it.
         rate: the limit in bytes per second.
         timeout: the limit for the whole move, in seconds.
-        tell: called with the progress as text.
+        show: called with the progress as text.
 
     Raises:
         ApiError: there is no such zone or pool, or the user may not read it.
@@ -172,7 +172,7 @@ def open_move(
     pods = {pod.name: pod for pod in engine_pods(api, pool)}
     ready = [_ready(pods, pod, pool.name) for pod in (source, target)]
     source_engine, target_engine = engines_of(api, pool, ready)
-    return Move(zone.tenant, source_engine, target_engine, rate, time.monotonic() + timeout, tell)
+    return Move(zone.tenant, source_engine, target_engine, rate, time.monotonic() + timeout, show)
 
 
 def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
@@ -226,7 +226,7 @@ def _exchange(
         if error.status in _NOT_THERE:
             raise MigrateError(
                 f"engine {engine.pod.name} can't move zones: it has no shared storages (--manager-url), "
-                "or is of a release before"
+                "or runs an older release"
             ) from None
         raise MigrateError(f"engine {engine.pod.name}: {error.message}") from None
     except ValueError:

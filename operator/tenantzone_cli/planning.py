@@ -45,7 +45,7 @@ def plan(command: str, arguments: Sequence[str]) -> int:
     for package in ("tenantzone_replay", "vllm"):
         if importlib.util.find_spec(package) is None:
             raise PlanningError(
-                f"{command!r} needs {package}, which is not installed beside this plugin: "
+                f"{command!r} needs {package}, which is not installed with this plugin: "
                 "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where an engine is installed"
             )
     # -P: never import a module from the current folder.

@@ -48,7 +48,7 @@ def ask(api: Api, namespace: str, name: str, purge: str) -> None:
     api.ask("PATCH", _path(namespace, name), body=patch, headers=headers)
 
 
-def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: Callable[[str], None]) -> Body:
+def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: Callable[[str], None]) -> Body:
     """Wait until every engine has acknowledged a purge, and return its record from the zone's status.
 
     Args:
@@ -57,7 +57,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
         name: the zone's name.
         purge: the id of the requested purge.
         timeout: how long to wait, in seconds.
-        tell: called with the progress as text, each time that it changes, if the wait takes long.
+        show: called with the progress as text, each time that it changes, if the wait takes long.
 
     Raises:
         ApiError: the API server refuses.
@@ -77,7 +77,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
             raise PurgeError(f"not complete after {timeout:g} s, and goes on: {state}")
         if passed >= _QUIET_SECONDS and state != shown:
             shown = state
-            tell(state)
+            show(state)
         time.sleep(_LOOK_SECONDS)
 
 

@@ -95,7 +95,7 @@ def _zone_rows(group: Thing) -> Iterator[list[str]]:
 
 def _trouble(thing: Thing) -> Iterator[str]:
     if thing.ready != "True":
-        message = thing.status.get("message") or "nobody has looked at it: does the operator run with --manager-url?"
+        message = thing.status.get("message") or "no operator has seen it: does the operator run with --manager-url?"
         yield f"{thing.name}: {message}"
 
 

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     manager.add_argument(
         "--manager-url",
         metavar="URL",
-        help="where it is; it is told of KVStorages and KVCacheGroups, which nobody looks at otherwise",
+        help="its URL; without it, KVStorages and KVCacheGroups are ignored",
     )
     for name, text in (
         ("token", "token that it is shown, read for each request"),
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_leader_election(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("several replicas, of which one leads")
+    group = parser.add_argument_group("several replicas, one of them the leader")
     group.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,

@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 BODY_BYTES_PER_SECOND: Final = 64 * 2**10
-"""A body gets one more second for each of these bytes that have arrived."""
+"""A body gets one more second each time that this number of bytes has arrived."""
 MIN_READ_PER_SECOND: Final = 2**10
 """The least bytes of an answer per second; a client that reads less is disconnected."""
 READING_SECONDS: Final = 1.0

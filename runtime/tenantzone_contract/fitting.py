@@ -24,7 +24,7 @@ def limit_blocks(limit: int | str | None, capacity: int) -> int:
 
 
 def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
-    """Returns what an engine of ``capacity`` blocks grants each of these zones, in their order.
+    """Returns what an engine of ``capacity`` blocks grants each zone, in their order.
 
     Earlier zones take precedence: in the operator's configs they are the oldest. A zone whose reservation does not fit
     next to those before it, or exceeds its own limit here, reserves nothing: half a reservation is no guarantee.
@@ -51,7 +51,7 @@ class SeatGrant:
 
 
 def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
-    """Returns what an engine with ``seats`` seats grants each of these zones, in their order, as in :func:`grants`.
+    """Returns what an engine with ``seats`` seats grants each zone, in their order, as in :func:`grants`.
 
     Explicit seat reservations take precedence over the shares that come with blocks, which divide what is left.
     """

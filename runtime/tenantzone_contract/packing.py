@@ -134,7 +134,7 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
     if files.packed is None:
-        raise ConfigError(f"content: {head.content} is missing beside it")
+        raise ConfigError(f"content: {head.content} is missing next to it")
     lines = _lines(files.packed)
     pool = next(lines)
     digest, zones = ContentDigest(pool), []

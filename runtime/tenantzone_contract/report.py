@@ -53,7 +53,7 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
     "no_store": "reset",
     "purge": "reset",
 }
-"""The names of these reasons for an operator of the previous release."""
+"""The previous release's names of reasons, for an operator of that release."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """The current names of the reasons of an engine of the previous release. Its ``reclaim`` may also be relief."""
 

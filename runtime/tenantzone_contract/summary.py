@@ -53,7 +53,7 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[ZoneState]) -> ZoneState:
-    """Returns the busiest of these states; ``Evicted`` if there are none."""
+    """Returns the busiest state; ``Evicted`` if there are none."""
     return min(states, key=STATES.index, default="Evicted")
 
 

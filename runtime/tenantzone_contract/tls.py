@@ -90,7 +90,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
     _read(files.certificate, _CERTIFICATE, "certificate")
     if _ENCRYPTED in _read(files.key, _KEY, "private key"):
         # OpenSSL would ask for it on a terminal.
-        raise TlsError(f"{files.key} has a pass phrase, which nobody can be asked for; give it a key without one")
+        raise TlsError(f"{files.key} has a pass phrase, which can't be entered; use a key without one")
     try:
         context.load_cert_chain(files.certificate, files.key)
     except OSError as error:

@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (
         ("--tls-cert-file", "certificate of both ports, and those between it and its CA, in PEM (default: no TLS)"),
         ("--tls-private-key-file", "its key"),
-        ("--client-ca-file", "calls need a certificate that one of these CAs has signed, beside the token"),
+        ("--client-ca-file", "calls need a certificate signed by one of its CAs, in addition to the token"),
     ):
         parser.add_argument(name, type=Path, metavar="FILE", help=what)
     parser.add_argument(
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, default, what in (
         ("--lease", timing.lease, "for how long what was given out can be read"),
         ("--write-timeout", timing.write, "after which a writer is taken for dead that says nothing else"),
-        ("--orphan-grace", ORPHAN_GRACE_SECONDS, "an object without a record is left alone for so long"),
+        ("--orphan-grace", ORPHAN_GRACE_SECONDS, "how long an object without a record is left alone"),
         ("--search-cache-max-age", index.max_age_seconds, "for how long a record is believed over Redis"),
     ):
         parser.add_argument(

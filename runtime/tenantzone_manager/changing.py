@@ -11,7 +11,7 @@ from tenantzone_manager.index.meta_index import Found, MetaIndex
 _FURTHER: Final = 4096
 """The most additional blocks that are read at a time."""
 
-Beside = dict[Address, object]
+OtherChanges = dict[Address, object]
 """Changes of other records in the same commit."""
 
 
@@ -19,8 +19,8 @@ async def change_blocks(
     index: MetaIndex,
     space: str,
     keys: Iterable[bytes],
-    change: Callable[[Draft, Found], Beside | None],
-    beside: Iterable[Address] = (),
+    change: Callable[[Draft, Found], OtherChanges | None],
+    other_addresses: Iterable[Address] = (),
 ) -> None:
     """Change blocks, with the effects on the blocks before them, in one commit.
 
@@ -29,13 +29,13 @@ async def change_blocks(
         space: space of the instance.
         keys: keys of the blocks; the blocks before them are read when needed.
         change: changes the draft, and gets all that was read; it may be called several times.
-        beside: addresses of other records whose changes ``change`` returns.
+        other_addresses: addresses of other records whose changes ``change`` returns.
 
     Raises:
         OverLimit: an account has no room for the additional bytes.
         IndexUnavailable: the index does not answer.
     """
-    wanted, others = set(keys), tuple(beside)
+    wanted, others = set(keys), tuple(other_addresses)
     blocks: dict[bytes, Block | None] = {}
 
     def modifier(found: Found) -> dict[Address, object]:

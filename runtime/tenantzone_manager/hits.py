@@ -45,10 +45,10 @@ class Hit(Generic[BlockT]):
     blocks: list[BlockT]
     """The blocks that are needed, group by group, each in prompt order."""
     keys: list[bytes]
-    """The keys of these blocks, with the groups' suffixes."""
+    """The keys of ``blocks``, with the groups' suffixes."""
     ends: list[bytes]
     """The keys of the prefix's last block in the groups that need all blocks."""
-    beside: list[bytes]
+    in_windows: list[bytes]
     """The keys of the blocks that windows need."""
 
 
@@ -72,8 +72,8 @@ async def longest_hit(
     needed = [(each, index) for each in looked_at for index in each.needed(length)]
     names = [each.name(index) for each, index in needed]
     ends = [each.name(length - 1) for each in looked_at if length and not each.window]
-    beside = [each.name(index) for each, index in needed if each.window]
-    return Hit(length, [each.known[index] for each, index in needed], names, ends, beside)
+    in_windows = [each.name(index) for each, index in needed if each.window]
+    return Hit(length, [each.known[index] for each, index in needed], names, ends, in_windows)
 
 
 async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int) -> int:

@@ -101,7 +101,7 @@ class Metrics:
         )
         self.healthy = self._gauge("storage_available", "1 if a storage is enabled and healthy.", "storage", "type")
         self.enabled = self._gauge(
-            "storage_enabled", "1 if a storage is to be used; 0: somebody has disabled it.", "storage", "type"
+            "storage_enabled", "1 if a storage is to be used; 0 if it is disabled.", "storage", "type"
         )
 
     def reclaimed(self, done: Reclaimed, seconds: float) -> None:

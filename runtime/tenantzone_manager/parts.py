@@ -87,7 +87,7 @@ class Parts:
         return tuple(parts)
 
     async def look_again(self, files: Files) -> None:
-        """Read the records of these files again and remember their free slots."""
+        """Read the files' records again and remember their free slots."""
         for addresses in files.values():
             for address in addresses:
                 (entry,) = await self._index.get(address.space, [address.key])

@@ -212,7 +212,7 @@ class Reader:
         hit = await longest_hit(keys, groups, look_up, look_up_prefix)
         now = self._clock()
         self._touches.note(space, hit.ends, now)
-        self._touches.note(space, hit.beside, now, is_beside=bool(hit.ends))
+        self._touches.note(space, hit.in_windows, now, is_beside=bool(hit.ends))
         return Match(0, hit.blocks, hit.length, hit.keys)
 
     def _readable(self, instance: Instance, key: bytes, entry: Entry, specs: frozenset[str]) -> Readable:

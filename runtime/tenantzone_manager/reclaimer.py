@@ -9,7 +9,7 @@ from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.changing import OtherChanges, change_blocks
 from tenantzone_manager.core import books
 from tenantzone_manager.core.deadlines import UnderWay, expire
 from tenantzone_manager.core.draft import Draft
@@ -196,7 +196,7 @@ class Reclaimer:
         gone: list[Place] = []
         files: dict[Address, SlotFile] = {}
 
-        def change(draft: Draft, found: Found) -> Beside:
+        def change(draft: Draft, found: Found) -> OtherChanges:
             gone.clear()
             files.clear()
             slots: dict[Address, list[int]] = defaultdict(list)
@@ -210,8 +210,8 @@ class Reclaimer:
                     files[address] = found[address].give_back(freed)
             return dict(files)
 
-        beside = {address for place in places for address, _ in _slots(place.group, place.location)}
-        await change_blocks(self._index, space, [place.key for place in places], change, beside)
+        addresses = {address for place in places for address, _ in _slots(place.group, place.location)}
+        await change_blocks(self._index, space, [place.key for place in places], change, addresses)
         self._parts.note(files)
         return gone
 

@@ -179,7 +179,7 @@ class Recount:
 def _with_steps(
     keys: Sequence[bytes], steps: Mapping[bytes, Mapping[str, int]], made: list[bytes]
 ) -> Callable[[Draft, Found], None]:
-    """Returns a change that corrects the children of these blocks; ``made`` receives the keys of corrected blocks."""
+    """Returns a change that corrects the blocks' children; ``made`` receives the keys of corrected blocks."""
 
     def change(draft: Draft, _: Found) -> None:
         made.clear()

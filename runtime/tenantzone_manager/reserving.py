@@ -5,7 +5,7 @@ from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.changing import OtherChanges, change_blocks
 from tenantzone_manager.core import placement
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.quota import OverLimit
@@ -41,7 +41,7 @@ class Reserver:
         self._parts = parts
 
     async def has_room(self, write: Write, wanted: Sequence[int]) -> bool:
-        """Returns whether there seems to be room for all of these blocks."""
+        """Returns whether there seems to be room for all wanted blocks."""
         return len((await self._plan(write, wanted, (), ())).places) == len(wanted)
 
     async def begin(
@@ -108,7 +108,7 @@ class Reserver:
         write = plan.write
         ends = [write.keys[index] for index in plan.ends]
 
-        def change(draft: Draft, found: Found) -> Beside:
+        def change(draft: Draft, found: Found) -> OtherChanges:
             for kept in (taken, became, slot_files):
                 kept.clear()
             for index, place in plan.places.items():

@@ -43,7 +43,7 @@ class Plan:
 def specs_and_names(
     instance: Instance, count: int, first: int, spec_sets: Sequence[str]
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
-    """Returns the parts of each block from ``first`` on, and the names of these parts, by index."""
+    """Returns the parts of each block from ``first`` on, and the parts' names, by index."""
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
     of_set = {name: instance.specs_of(name) for name in (set(spec_sets) or ("",))}

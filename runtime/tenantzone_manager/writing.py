@@ -197,7 +197,7 @@ class Writer:
         return min(self._clock() + seconds, until)
 
     async def _extend(self, instance: Instance, write_id: str, keys: Sequence[bytes], until: float) -> None:
-        """Give the writer of these blocks more time, in parts."""
+        """Give the blocks' writer more time, in parts."""
         for part in parts_of(len(keys), WRITE_AT_ONCE):
             if part.start:
                 await self._turns.take(caller_of(instance))

@@ -32,7 +32,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
     add_engine(parser)
     room = parser.add_argument_group("its memory and seats")
-    room.add_argument("--blocks", type=whole(), help="default: what fits beside the model")
+    room.add_argument("--blocks", type=whole(), help="default: what fits next to the model")
     room.add_argument("--block-tokens", type=whole(), help="default: as the trace has them")
     room.add_argument("--seats", type=whole(), default=256, help="--max-num-seqs (default: %(default)s)")
     room.add_argument(
@@ -159,7 +159,7 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
 
 
 def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
-    """Read the zones of a pool from a file, and check that each of these tenants has one.
+    """Read the zones of a pool from a file, and check that each tenant has one.
 
     Args:
         path: the file.

@@ -1,4 +1,4 @@
-"""A clock that advances only when it is told to."""
+"""A clock that advances only on request."""
 
 import sys
 import time

@@ -10,7 +10,7 @@ from typing import Final
 
 _BASE: Final = 1.02
 _LEAST: Final = 1e-6
-"""The smallest value told apart; smaller numbers count as this value."""
+"""The smallest value that is distinguished; smaller numbers count as this value."""
 
 
 class Distribution:

@@ -2,8 +2,8 @@
 
 A step reads all weights and the KV cache of each request that it computes, and does two operations for each parameter
 and token, plus those of attention. It takes as long as the slower of the two (Williams et al., "Roofline: an insightful
-visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed overhead. None of these figures
-was measured by us.
+visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed overhead. We measured none of
+the figures.
 
 Sources:
 

@@ -122,7 +122,7 @@ def trials_table(trials: Sequence[Trial], wanted: float) -> str:
 
 
 def _whole(trials: Sequence[Trial]) -> Trial:
-    """Returns the worst values over all trials: what must be bought to serve all of these loads."""
+    """Returns the worst values over all trials: what must be bought to serve all the loads."""
     needed = [each.equal_blocks for each in trials]
     known = [blocks for blocks in needed if blocks is not None]
     return Trial(

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 
     sources = [parse_source(text) for text in options.sources]
     if any(asked.tenant for asked in mixed(sources)):
-        raise TraceError("the price of isolation needs a load whose tenants nobody has named")
+        raise TraceError("the price of isolation needs a load without named tenants")
     at = arguments.setting_of(options, sources)
     rows: list[Sequence[str]] = [
         (

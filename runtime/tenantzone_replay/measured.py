@@ -1,7 +1,7 @@
 """How long a step takes on a measured engine: the result of ``fit``, as a file that ``compare`` reads.
 
 A step costs a fixed time, and more for each request in it, each token that is computed, each pair of tokens where one
-attends to the other, and each token whose keys and values are read. None of these costs is negative.
+attends to the other, and each token whose keys and values are read. No cost is negative.
 """
 
 import json

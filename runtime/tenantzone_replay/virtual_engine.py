@@ -71,7 +71,7 @@ class VirtualEngine:
         self.steps = 0
         """The number of scheduled steps that were not empty."""
         self.busy_seconds = 0.0
-        """The total duration of these steps."""
+        """The total duration of scheduled steps that were not empty."""
         self._crowded_seconds = 0.0
         """The duration of the steps during which requests waited."""
         self._crowded_seats = 0.0
@@ -98,7 +98,7 @@ class VirtualEngine:
 
     @property
     def standing_seconds(self) -> float:
-        """Returns for how long there have been requests, none of which could run."""
+        """Returns for how long there have been requests while none could run."""
         return 0.0 if self._stands_since is None else self._clock.seconds - self._stands_since
 
     def run(self, is_over: Callable[[], bool]) -> None:

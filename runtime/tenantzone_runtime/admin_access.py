@@ -61,7 +61,7 @@ class AdminAccess:
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:
-            _log.warning("the admin port is open: whoever reaches it reads what all tenants hold")
+            _log.warning("the admin port is open: any client reads what all tenants hold")
 
     @property
     def refused(self) -> int:

@@ -115,7 +115,7 @@ def start_of(process: int) -> int | None:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The second field is the name in parentheses, which may contain any of these characters.
+    # The second field is the name in parentheses, which may contain spaces and parentheses itself.
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in _ENDED else int(fields[19])
 

@@ -305,7 +305,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--admin-open",
         action="store_true",
-        help="answer everybody at the admin port, who then reads what all tenants hold: where nobody else reaches it",
+        help="open the admin port without tokens, where only trusted clients reach it: it shows what all tenants hold",
     )
     parser.add_argument(
         "--max-auto-registered-series",
@@ -342,7 +342,7 @@ def _parser() -> argparse.ArgumentParser:
         "--cpu-tier",
         type=_size,
         metavar="SIZE",
-        help="keep what leaves the blocks in so much memory of the machine, zone by zone, as 64GiB (default: none)",
+        help="keep what leaves the blocks in this much of the machine's memory, zone by zone, as 64GiB (default: none)",
     )
     parser.add_argument(
         "--disk-tier",

@@ -111,7 +111,7 @@ def _keeps_states_at_ends(spec: Any) -> bool:
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
-"""Kinds of KV caches, by the names of vLLM's classes, of which a request keeps each block from its beginning on."""
+"""Names of vLLM's classes of KV caches in which a request keeps every block from its beginning on."""
 
 
 def _fills_chunks(caches: Any) -> bool:
@@ -155,7 +155,7 @@ STREAMING_SESSIONS: Final = Unsupported(
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         "a prefix hash that is not SHA-256",
-        "whoever makes two prompts of one hash makes an engine take one for the other",
+        "a client that makes two prompts of one hash makes an engine take one for the other",
         "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",
         flags=(Setting("--prefix-caching-hash-algo", but_for=_SAFE_HASHES),),
         is_configured=lambda config, _: config.cache_config.prefix_caching_hash_algo not in _SAFE_HASHES,
@@ -183,7 +183,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "tiers and a model with states alone, or with other groups than of full attention, of windows and of states",
-        "what is stored of one group is of no use by itself",
+        "what is stored of one group alone is of no use",
         "leave the tiers out for this model",
         is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
     ),
@@ -249,7 +249,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "ranks that the environment names",
-        "vLLM takes them for ranks without a coordinator, of which none wakes the others",
+        "vLLM takes them for ranks without a coordinator, and none wakes the others",
         "unset the variable, and use --data-parallel-size and --data-parallel-rank",
         variables=(Setting("VLLM_DP_SIZE", bound_to="1"), Setting("VLLM_DP_RANK", bound_to="0")),
     ),
@@ -351,7 +351,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "hybrid models with other kinds of layers",
-        "beside each other, zones count the blocks of full, latent, windowed and chunked attention and of Mamba's and "
+        "in one model, zones count the blocks of full, latent, windowed and chunked attention and of Mamba's and "
         "linear attention's states, and of no others: some are no blocks of the pool",
         _OTHER_ENGINE,
         is_configured=lambda _, caches: (

@@ -32,7 +32,7 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
         ("CRD kvstorages", "installed, v1alpha1, as this version ships it"),
         ("CRD tenantzones", "installed, v1alpha1, as this version ships it"),
         ("CRD zonepools", "installed, v1alpha1, as this version ships it"),
-        ("your rights", "you may read all that there is to check in namespace shop"),
+        ("your rights", "you may read everything that is checked in namespace shop"),
         ("operator", "2 of 2 pods are ready"),
         ("leader", "operator-0, renewed 2s ago"),
         ("operator's rights", f"all {len(SHIPPED.rights)} that it uses are granted"),

@@ -288,7 +288,7 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
     ("reason", "why"),
     [
         ("limit", "waits for blocks: its own limit is in use; raise spec.limit, or let it wait"),
-        ("reserved", "waits for blocks: what is there is kept for other zones; reserve some for it"),
+        ("reserved", "waits for blocks: free ones are kept for other zones; reserve some for it"),
         ("in_use", "waits for blocks: other requests use them; they come back as these end"),
         ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
         ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),

@@ -81,7 +81,7 @@ NOT_SECURED = {
     "type": "AdminPortNotSecured",
     "status": "True",
     "reason": "AdminPortOpen",
-    "message": "whoever reaches their admin ports reads what all tenants hold: engine-0",
+    "message": "any client of their admin ports reads what all tenants hold: engine-0",
 }
 
 
@@ -182,7 +182,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"pods": {KEY: [pod(trouble="Pending")]}}, "WARN", ENGINES, "not ready (Pending): engine-0", id="unready"
         ),
         pytest.param(
-            {"pods": {KEY: [pod(reported="sha256:old")]}}, "WARN", ENGINES, "not told of the newest", id="untold"
+            {"pods": {KEY: [pod(reported="sha256:old")]}}, "WARN", ENGINES, "not annotated with the newest", id="untold"
         ),
         pytest.param(
             {"answers": [answer(None, error="refused")]},

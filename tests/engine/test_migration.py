@@ -135,7 +135,7 @@ def test_who_stops_it_goes_on_from_there_later(alone, manager):  # noqa: F811
     order(first, "hand-down", bytes_per_second=SLOW)
     wait(first, lambda: report(first).moved == 1)
     order(first, "stop")
-    assert (report(first).state, report(first).problem) == ("Stopped", "somebody has asked for that")
+    assert (report(first).state, report(first).problem) == ("Stopped", "stopped on request")
     assert has_nothing_left(first)
     assert len(objects(manager)) == 1
     assert move(first, "hand-down").moved == 5
@@ -147,7 +147,7 @@ def test_a_migration_that_is_not_polled_stops(alone):
     order(first, "hand-down", bytes_per_second=SLOW)
     migration.patience = 0.0
     wait(first, lambda: migration.tasks["acme"].state == "Stopped")
-    assert report(first).problem.startswith("nobody has asked about it")
+    assert report(first).problem.startswith("no client has asked about it")
 
 
 def test_an_engine_that_sleeps_is_woken(alone):

@@ -469,7 +469,7 @@ async def test_a_store_with_another_writer_is_not_opened(opened, tmp_path):
     path = tmp_path / "index.db"
     path.unlink()
     await refused(opened, AWAY)
-    waits = "once nobody writes to it any more"
+    waits = "once no process writes to it any more"
     reported = set()
     with path.open("wb", buffering=0) as file:
         # It looks at the file in turn with this.

@@ -122,8 +122,8 @@ def test_a_kubeconfig_is_refused_without_showing_it(tmp_path: Path, text: str, m
     [
         ({"server": "one:6443"}, "server is not a URL that begins with https://"),
         ({"insecure-skip-tls-verify": "false"}, "true or false, without quotes"),
-        ({"insecure-skip-tls-verify": True}, "a certificate-authority beside insecure-skip-tls-verify"),
-        ({"proxy-url": "http://me:s3cret@proxy:99999"}, "the URL of the proxy has no host, or a port that"),
+        ({"insecure-skip-tls-verify": True}, "certificate-authority and insecure-skip-tls-verify exclude each other"),
+        ({"proxy-url": "http://me:s3cret@proxy:99999"}, "the URL of the proxy has no host, or an invalid port"),
     ],
 )
 def test_a_cluster_that_can_not_be_meant_is_refused(tmp_path: Path, cluster: dict[str, Any], message: str):

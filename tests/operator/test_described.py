@@ -62,5 +62,5 @@ def test_a_described_pool_says_for_each_identity_whether_it_is_enforced(world: W
         assert "NotEnforced" not in text
     engine.identity_problem = "jwks.json is not in the folder"
     words = IDENTITIES["jwt"][2]
-    problem = f"{words}; engine-0 serves nobody: jwks.json is not in the folder"
+    problem = f"{words}; engine-0 serves no request: jwks.json is not in the folder"
     eventually(partial(says, "False", "IdentityUnusable", problem))

@@ -191,7 +191,7 @@ def test_a_pool_says_how_tenants_are_known_and_whether_engines_do_it(world: Worl
     assert config.pool.identity.jwt is not None
     assert config.pool.identity.jwt.audiences == ("models",)
     engine.identity_problem = "jwks.json is not in the folder"
-    eventually(lambda: says("False", "engine-0 serves nobody: jwks.json is not in the folder"))
+    eventually(lambda: says("False", "engine-0 serves no request: jwks.json is not in the folder"))
     engine.identity_problem = ""
     world.kube.merge(world.pool_path, {"spec": {"identity": None}})
     eventually(lambda: says("True", "APIKeys"))

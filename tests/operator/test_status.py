@@ -344,7 +344,7 @@ def knowing(asked: dict[str, Any] | None, problem: str = "", engine: str = "engi
         (
             TOKENS,
             [knowing(TOKENS), knowing(TOKENS, "jwks.json is missing", "engine-1")],
-            ("False", "IdentityUnusable", "engine-1 serves nobody: jwks.json is missing"),
+            ("False", "IdentityUnusable", "engine-1 serves no request: jwks.json is missing"),
         ),
         (HEADER, [knowing(HEADER), knowing(TOKENS, "", "engine-1")], ("Unknown", "Pending", "waiting for engine-1")),
         (
@@ -355,7 +355,7 @@ def knowing(asked: dict[str, Any] | None, problem: str = "", engine: str = "engi
         (
             {"trustedHeader": {"name": "x-tenant", "from": ["10.0.0.0/8"]}},
             [observed(None)],
-            ("False", "IdentityIncomplete", "nobody is served: trustedHeader has no proof"),
+            ("False", "IdentityIncomplete", "no request is served: trustedHeader has no proof"),
         ),
     ],
 )

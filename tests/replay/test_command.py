@@ -91,7 +91,7 @@ def test_the_price_of_isolation_grows_with_the_tenants(trace, capsys):
 
 
 def test_isolation_is_of_loads_none_of_whose_tenants_is_named(trace):
-    with pytest.raises(SystemExit, match="whose tenants nobody has named"):
+    with pytest.raises(SystemExit, match="without named tenants"):
         main(["isolation", str(trace), "chats,seconds=30,shift=1", "--counts", "1"])
 
 

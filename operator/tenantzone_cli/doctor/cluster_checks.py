@@ -89,7 +89,7 @@ def check_user(facts: Facts) -> Iterator[Finding]:
         if right in _LOST_WITHOUT:
             yield warn("your rights", f"you may not {right} {where}: {_LOST_WITHOUT[right]}")
     if not denied:
-        yield ok("your rights", f"you may read all that there is to check {where}")
+        yield ok("your rights", f"you may read everything that is checked {where}")
 
 
 def check_operator_rights(facts: Facts) -> Iterator[Finding]:
@@ -97,7 +97,7 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
     subject = "operator's rights"
     refusals = [may for may in facts.operator_rights.values() if isinstance(may, ApiError)]
     if refusals:
-        yield warn(subject, f"were not checked: {refusals[0].message}", "ask somebody who may review access")
+        yield warn(subject, f"were not checked: {refusals[0].message}", "ask a user who may review access")
         return
     denied = list(dict.fromkeys(str(right) for right, may in facts.operator_rights.items() if not may))
     if denied:
@@ -158,7 +158,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
     if not holder:
         yield fail(subject, "no operator leads: the last one has handed over", "see whether an operator runs")
     elif not _is_led(facts):
-        advice = "the leader is gone and nobody took over; see whether an operator runs, and its log"
+        advice = "the leader is gone and no other took over; see whether an operator runs, and its log"
         yield fail(subject, f"{holder} has not renewed the Lease for {duration(age)}; it lasts {lasts:.0f}s", advice)
     else:
         yield ok(subject, f"{holder}, renewed {duration(age)} ago")
@@ -203,6 +203,6 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if skew > SKEW_SECONDS:
         which = "ahead of" if ahead > behind else "behind"
         text = f"this machine's clock is {duration(skew)} {which} the API server's"
-        yield warn("clock", f"{text}; ages are counted by the latter", "set it, for instance by NTP")
+        yield warn("clock", f"{text}; ages are counted by the API server's", "set it, for instance by NTP")
     else:
         yield ok("clock", f"this machine's is within {SKEW_SECONDS:.0f}s of the API server's")

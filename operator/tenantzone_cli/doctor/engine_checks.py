@@ -71,7 +71,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return
     if newest is not None and pod.annotations.get(CONFIG_HASH_ANNOTATION) != newest:
-        text = "not told of the newest config, so kubelet takes a minute or more to project it"
+        text = "not annotated with the newest config, so kubelet takes a minute or more to project it"
         yield warn("", text, "see whether the operator may patch pods")
     if answer.report is None:
         if not answer.is_forbidden:

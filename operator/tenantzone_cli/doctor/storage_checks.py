@@ -25,7 +25,7 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
     if url is None:
         # An operator without a Deployment may have the flag, too.
         if declared and not any(thing.status for thing in declared):
-            text = f"{len(declared)} KVStorages and KVCacheGroups are declared, and nobody looks at them"
+            text = f"{len(declared)} KVStorages and KVCacheGroups are declared, but no operator handles them"
             yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL: {_INSTALL}")
         return
     if isinstance(facts.manager, ApiError):
@@ -34,7 +34,7 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
         elif MANAGER in url:
             yield fail(subject, f"there is no StatefulSet {MANAGER} in namespace {facts.operator_namespace}", _INSTALL)
         else:
-            yield ok(subject, f"the operator is told of {url}")
+            yield ok(subject, f"the operator uses {url}")
         return
     wanted = facts.manager["spec"].get("replicas", 1)
     ready = facts.manager.get("status", {}).get("readyReplicas", 0)

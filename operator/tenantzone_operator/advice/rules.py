@@ -89,7 +89,7 @@ class _Rules:
         for name in by_evictions:
             seen = self._figures.zones[name]
             if not is_short and seen.evicted_by_limit >= max(1.0, self._mean(seen.cached)):
-                message = f"{name} turned its cache over at its limit, and nobody needed the blocks beyond it"
+                message = f"{name} turned its cache over at its limit, and no zone needed the blocks beyond it"
                 yield from self._raise_limit(name, "LimitTooLow", message)
             if not is_short and seen.evicted_by_ttl >= max(1.0, self._mean(seen.cached)):
                 yield from self._longer_ttl(name)
@@ -152,7 +152,7 @@ class _Rules:
         if now is not None and bound is not None:
             value = min(now * _FACTOR, bound.most)
             if value > now and value >= bound.least:
-                message = f"the cache of {name} goes by its ttl while nobody needs the blocks"
+                message = f"the cache of {name} expires by its ttl while no zone needs the blocks"
                 yield self._of_zone(name, Field.TTL, duration(value), "KeptTooShort", message, for_zone=name)
 
     def _shorter_ttl(self, name: str) -> Iterator[Proposal]:

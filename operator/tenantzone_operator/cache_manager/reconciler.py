@@ -117,7 +117,7 @@ class ManagerReconciler:
         try:
             await turn.look()
             await turn.keep_storages()
-            # First, because others may be about to use the names of these groups.
+            # First, because others may be about to use the names of the groups that go.
             await turn.let_groups_go()
             await turn.keep_groups()
             await turn.keep_service_accounts(owners)

@@ -160,12 +160,12 @@ def _place_shared(found: Found) -> list[Condition]:
 def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> Condition:
     kind = Type.POOLS_RESOLVED
     said = {row["namespace"]: row.get("message", "") for row in namespaces}
-    nobody = "no operator that serves the namespace {} has looked at what it names there"
-    unresolved = [line for each in group.namespaces if (line := said.get(each, nobody.format(each)))]
+    unseen = "no operator that serves the namespace {} has looked at what it names there"
+    unresolved = [line for each in group.namespaces if (line := said.get(each, unseen.format(each)))]
     if unresolved:
         return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
     if not group.pools and not group.zones:
-        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool and no zone, so nobody stores anything in it")
+        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool and no zone, so nothing is stored in it")
     return Condition(kind, "True", Reason.RESOLVED, "all its pools and zones are there, and their engines are known")
 
 

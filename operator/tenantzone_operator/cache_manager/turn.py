@@ -99,26 +99,26 @@ class Turn:
         return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str]) -> None:
-        """Register exactly the service accounts of these pools, within the namespace that is served."""
+        """Register exactly the owners' service accounts, within the namespace that is served."""
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
         for name, pool in owners.items():
             if known.get(name) == pool:
                 self._refused_accounts.done(name)
             else:
-                with self._told_if_refused(name, f"does not let in {name} for the pool {pool}"):
+                with self._logged_if_refused(name, f"does not accept {name} for the pool {pool}"):
                     await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
-                    logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
+                    logger.info("the KV-cache manager accepts %s for the pool %s", name, pool)
         for name in known.keys() - owners.keys():
             if self._namespace in (None, name.partition("/")[0]):
-                with self._told_if_refused(name, f"goes on letting in {name}, which no pool names"):
+                with self._logged_if_refused(name, f"still accepts {name}, which no pool names"):
                     await self._remove("RemoveServiceAccount", name=name)
-                    logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
+                    logger.info("the KV-cache manager no longer accepts %s: no pool names it", name)
 
         self._refused_accounts.keep(known.keys() | owners.keys())
 
     @contextmanager
-    def _told_if_refused(self, account: str, what: str) -> Iterator[None]:
+    def _logged_if_refused(self, account: str, what: str) -> Iterator[None]:
         """Continue after a refusal of one account, and log it once: no status reports it."""
         try:
             yield

@@ -169,7 +169,7 @@ _STALLING = frozenset(
 
 
 def stalled(accepted: Condition) -> list[Condition]:
-    """Returns the condition that tells kstatus not to wait any longer; empty if waiting may help."""
+    """Returns the condition at which kstatus stops waiting; empty if waiting may help."""
     if accepted.reason not in _STALLING:
         return []
     return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
@@ -179,7 +179,7 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
     """Returns the condition that names engines which are too small; empty if there are none.
 
     Args:
-        unfit: what each of these engines lacks.
+        unfit: what each such engine lacks.
     """
     if not unfit:
         return []

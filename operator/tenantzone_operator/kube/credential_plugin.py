@@ -35,7 +35,7 @@ def ask_plugin(plugin: Section, cluster: Section) -> dict[str, Any]:
         OSError: the cluster's certificate can't be read.
     """
     if plugin.get("interactiveMode") == "Always":
-        raise ValueError(f"{plugin['command']} asks on a terminal (interactiveMode), where nobody answers an operator")
+        raise ValueError(f"{plugin['command']} asks on a terminal (interactiveMode), which an operator does not have")
     version = plugin["apiVersion"]
     about = {"cluster": _about(cluster)} if plugin.get("provideClusterInfo") else {}
     request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False, **about}}

@@ -152,7 +152,7 @@ def _check_server(cluster: Section) -> None:
         # In quotes, even "false" would count as true.
         raise ValueError("insecure-skip-tls-verify is true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
-        raise ValueError("a certificate-authority beside insecure-skip-tls-verify; take out one of them")
+        raise ValueError("certificate-authority and insecure-skip-tls-verify exclude each other; remove one of them")
 
 
 def _token_in(path: Path) -> str:
@@ -194,7 +194,7 @@ def _proxy(cluster: Section) -> str | None:
         raise ValueError(f"a proxy of http or https is supported, not of {parts.scheme or 'a URL without either'}")
     if not parts.hostname or not _has_port(url):
         # The invalid part may contain a password.
-        raise ValueError("the URL of the proxy has no host, or a port that there is not")
+        raise ValueError("the URL of the proxy has no host, or an invalid port")
     return url
 
 

@@ -13,7 +13,7 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Returns whether a selector matches these labels; a selector that names no label matches nothing here.
 
     Args:
-        selector: a ``LabelSelector``: ``matchLabels`` and ``matchExpressions``, all of which must hold.
+        selector: a ``LabelSelector``: all its ``matchLabels`` and ``matchExpressions`` must hold.
         labels: the object's labels.
     """
     wanted = selector.get("matchLabels", {})

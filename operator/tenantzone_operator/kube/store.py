@@ -229,7 +229,7 @@ class Store:
         ]
 
     def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
-        """Returns which of these pods the pool shares with other pools, by the other pools' names."""
+        """Returns which of the pods the pool shares with other pools, by the other pools' names."""
         others = self._others(pool)
         shared: dict[tuple[str, bool], list[str]] = {}
         for pod in pods:

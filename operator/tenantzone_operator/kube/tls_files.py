@@ -23,7 +23,7 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
     _pem("client-certificate", connection.certificate_path, connection.certificate_data)
     key = _pem("client-key", connection.private_key_path, connection.private_key_data)
     if _ENCRYPTED in key:
-        raise ValueError("client-key has a pass phrase, which nobody can be asked for; give it a key without one")
+        raise ValueError("client-key has a pass phrase, which can't be entered; use a key without one")
     try:
         connection.as_ssl_context()
     except ssl.SSLError as error:

@@ -15,16 +15,16 @@ class Leader:
 
     Args:
         make_reconciler: called at the start of each term, so that no state survives from an earlier one.
-        beside: further work during a term; each runs until it is cancelled.
+        term_work: further work during a term; each runs until it is cancelled.
     """
 
     def __init__(
         self,
         make_reconciler: Callable[[], Reconciler],
-        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        term_work: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         self._make_reconciler = make_reconciler
-        self._beside = beside
+        self._term_work = term_work
         self._reconciler: Reconciler | None = None
         self._began_at: float | None = None
         self._listed_at: float | None = None
@@ -73,17 +73,17 @@ class Leader:
             list_all: corrects the store. Otherwise a lagging watch would make the new leader undo the old one's work.
         """
         self._began_at = time.monotonic()
-        beside: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[None]] = []
         try:
             await list_all()
             self._reconciler = self._make_reconciler()
             self._reconciler.check_all()
-            beside += [asyncio.create_task(work()) for work in self._beside]
+            tasks += [asyncio.create_task(work()) for work in self._term_work]
             await asyncio.Event().wait()
         finally:
-            for task in beside:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             stopped, self._reconciler = self._reconciler, None
             self._began_at = None
             if stopped is not None:

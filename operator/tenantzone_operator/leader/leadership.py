@@ -78,7 +78,7 @@ class Leadership:
         while not await self._try(self._election.attempt, self._patience):
             if self._election.holder != followed:
                 followed = self._election.holder
-                logger.info("standing by: %s", f"{followed} leads" if followed else "nobody leads")
+                logger.info("standing by: %s", f"{followed} leads" if followed else "no replica leads")
             await asyncio.sleep(self._election.timing.retry / 4)
 
     async def _lead(self, term: Term) -> None:

@@ -113,7 +113,7 @@ class Election:
         self._seen_at = clock()
         self._leads_until = float("-inf")
         self.answered_at = float("-inf")
-        """When the API server last answered any of these requests."""
+        """When the API server last answered a request for the Lease."""
 
     @property
     def remaining_seconds(self) -> float:

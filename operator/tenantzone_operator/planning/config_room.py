@@ -39,7 +39,7 @@ class ConfigRoom:
         self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
 
     def choose(self, pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeConfig | None) -> Choice:
-        """Choose as many of these changes as fit into the ConfigMap.
+        """Choose as many changes as fit into the ConfigMap.
 
         Args:
             pool: the part that all zones should share.

@@ -99,7 +99,7 @@ def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
         zone, entry = by_name.get(name), written.get(name)
         if zone is None:
             continue
-        if zone.config is not None and _is_told_accepted(zone):
+        if zone.config is not None and _is_reported_accepted(zone):
             entries[name] = zone.config
             if entry != zone.config:
                 doubtful[name] = Evidence.STATUS
@@ -108,7 +108,7 @@ def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
     return Grants(entries, doubtful)
 
 
-def _is_told_accepted(zone: Zone) -> bool:
+def _is_reported_accepted(zone: Zone) -> bool:
     """Returns whether the zone's status says that its current spec was accepted."""
     return any(
         found.get("type") == Type.ACCEPTED

@@ -116,7 +116,7 @@ def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tupl
 
 def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
     """Returns the decisions on deleted zones that a finalizer still holds, by name."""
-    message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
+    message = "it was deleted and left the config; a finalizer holds the object"
     return {zone.meta.name: AdmissionDecision(Reason.DELETING, message, None) for zone in zones}
 
 

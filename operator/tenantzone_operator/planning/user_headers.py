@@ -37,5 +37,5 @@ def _why_taken(zone: Zone, pool: PoolConfig) -> str:
         return ""
     return (
         f"fairness.header ('{zone.config.fairness.header}') is the header of {field} in ZonePool {pool.name}, "
-        "which tells no users apart; choose another header"
+        "which does not distinguish users; choose another header"
     )

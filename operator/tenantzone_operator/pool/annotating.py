@@ -33,7 +33,7 @@ class Annotating:
         self.writes = 0
         """The number of writes since the start."""
 
-    async def tell(self, wanted: Sequence[tuple[Pod, str]]) -> None:
+    async def annotate(self, wanted: Sequence[tuple[Pod, str]]) -> None:
         """Annotate the pods that have another value.
 
         Args:
@@ -45,15 +45,15 @@ class Annotating:
         self._written = {pod.meta.uid: self._written.get(pod.meta.uid, self._read(pod)) for pod, _ in wanted}
         self._refusals.keep(self._written)
         now = time.monotonic()
-        untold = [
+        outdated = [
             (pod, value)
             for pod, value in wanted
             if value and value != self._written[pod.meta.uid] and self._refusals.may_try(pod.meta.uid, value, now)
         ]
-        await write_all([partial(self._annotate, pod, value) for pod, value in untold])
+        await write_all([partial(self._annotate, pod, value) for pod, value in outdated])
 
     def look_again(self) -> None:
-        """Have the next call of :meth:`tell` compare with what the pods have: others may have changed it."""
+        """Have the next call of :meth:`annotate` compare with what the pods have: others may have changed it."""
         self._written = {}
 
     @property

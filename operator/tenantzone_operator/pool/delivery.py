@@ -1,4 +1,4 @@
-"""Delivers a pool's snapshots: into its ConfigMap, and to the pods whose kubelet must be told about them."""
+"""Delivers a pool's snapshots: into its ConfigMap, and to the pods whose kubelet must learn of them."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ class Delivery:
 
     Args:
         api: for reading and writing it.
-        history: is told each snapshot that was given out.
+        history: records each snapshot that was given out.
         tokens: returns the pool's admin tokens, the newest first, by which configs are signed; none without a key.
         log: where it says so.
     """
@@ -72,7 +72,7 @@ class Delivery:
         self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
         self.must_recall = True
-        """Whether somebody may have changed it."""
+        """Whether another client may have changed it."""
         self._refused = ""
         self._config_writes = 0
         self._signed: tuple[str, str, str, Sequence[str]] | None = None
@@ -106,7 +106,7 @@ class Delivery:
     async def recall(self, pool: Pool) -> None:
         """Read what the ConfigMap holds, and compare it with what was given out."""
         found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
-        # Labels and owners that somebody took off what was ours do not make it somebody else's.
+        # A ConfigMap of ours stays ours if another client removes its labels and owners.
         was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
         if found is not None and not was_ours and not found.belongs_to(pool):
             self._know_foreign(found, pool)
@@ -120,7 +120,7 @@ class Delivery:
         most = MAX_GENERATION if newest is not None or await self._is_signed(found, pool) else MAX_READ_GENERATION
         is_sound = config is not None and least <= config.generation < most
         if config is not None and not is_sound:
-            self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
+            self._log.warning("the pool's ConfigMap is repaired: another client wrote generation %d", config.generation)
             # The generation is not in the hash: what was granted is as it was.
             config = config.model_copy(update={"generation": least + 1}) if newest is None else None
         if newest is None:
@@ -158,7 +158,7 @@ class Delivery:
         name = config_map_name(pool.meta.name)
         self._known, self._is_delivered, self.must_recall = found, False, False
         self._foreign = (
-            f"the ConfigMap {name} is somebody else's, it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
+            f"the ConfigMap {name} is not the operator's: it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
             f"delete it, or name the pool otherwise"
         )
 
@@ -238,7 +238,7 @@ class Delivery:
             self._log.info("pool %s/%s: config %d, %d zones", *values, extra={"generation": config.generation})
         elif self._known is not None and config is not self._history.newest:
             self._history.record(config, self._known.files.size)
-        await self._annotating.tell([(pod, config.hash) for pod in pods])
+        await self._annotating.annotate([(pod, config.hash) for pod in pods])
         return is_new
 
     @property

@@ -120,7 +120,7 @@ class Mounts:
             partial(ensure_salt_secret, self._salt, pool, observations),
             partial(ensure_admin_secret, self._admin, pool, observations, self._admin_key.tokens(*self._key)),
             deliver,
-            partial(self._annotating.tell, [(pod, self._secrets.hash_for(pod)) for pod in pods]),
+            partial(self._annotating.annotate, [(pod, self._secrets.hash_for(pod)) for pod in pods]),
         ):
             try:
                 await step()

@@ -33,7 +33,7 @@ _WITHOUT_PODS = gauge(
 )
 _MANAGER_ANSWERS = gauge(
     "tenantzone_operator_manager_answers",
-    "Whether the KV-cache manager answered when it was asked last: 1, or 0. Only a leader that is told of one has it.",
+    "Whether the KV-cache manager answered the last request: 1, or 0. Only a leader with --manager-url has it.",
 )
 _ZONES = gauge(
     "tenantzone_pool_zones",

@@ -78,7 +78,7 @@ class History:
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
-        """Remember the sizes of these engines and no others: a pod may claim another size each time."""
+        """Remember only the observed engines' sizes: a pod may claim another size each time."""
         sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 

@@ -33,7 +33,7 @@ def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_m
         found.append((Reason.TOKENS_BROKEN, f"{kept}: {name_some(broken)}"))
     if are_open:
         advice = f"mount the Secret {secret} at {_FOLDER} and start them without --admin-open"
-        message = f"whoever reaches their admin ports reads what all tenants hold, {advice}: {name_some(are_open)}"
+        message = f"any client of their admin ports reads what all tenants hold, {advice}: {name_some(are_open)}"
         found.append((Reason.ADMIN_PORT_OPEN, message))
     if not found:
         return []

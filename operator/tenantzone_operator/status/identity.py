@@ -22,13 +22,13 @@ def identity_enforced(
         return Condition(Type.IDENTITY_ENFORCED, status, reason, f"{words(declared)}; {message}")
 
     if declared is not None and declared.gap:
-        return condition("False", Reason.IDENTITY_INCOMPLETE, f"nobody is served: {declared.gap}")
+        return condition("False", Reason.IDENTITY_INCOMPLETE, f"no request is served: {declared.gap}")
     if not observations:
         return condition("Unknown", Reason.NO_ENGINES, "no engine is ready")
     wanted = identity_digest(declared)
     for seen in observations:
         if seen.report is not None and seen.report.identity == wanted and seen.report.identity_problem:
-            problem = f"{seen.pod} serves nobody: {seen.report.identity_problem}"
+            problem = f"{seen.pod} serves no request: {seen.report.identity_problem}"
             return condition("False", Reason.IDENTITY_UNUSABLE, problem)
     waiting = [seen.pod for seen in observations if seen.report is None or seen.report.identity != wanted]
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"

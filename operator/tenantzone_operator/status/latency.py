@@ -44,7 +44,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """What one engine tells of one target."""
+    """What one engine reports of one target."""
 
     pod: str
     name: str
@@ -121,7 +121,7 @@ def _targets(zone: Zone) -> dict[str, float]:
 
 
 def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Reported]:
-    """What an engine tells of the targets as they are now: of former ones it says nothing that counts."""
+    """Yields what an engine reports of the current targets; its reports of earlier targets do not count."""
     found = seen.zones.get(zone.meta.name)
     latency: LatencyReport | None = None if found is None else found.latency
     for name, seconds in targets.items() if latency is not None else ():
@@ -131,7 +131,7 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
 
 
 def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """In which range of multiples a time is, 0 for met; it stays in the one that was told before for some percent.
+    """Returns the range of multiples of a time, 0 for met; within some percent of a bound the published range stays.
 
     A missed target counts as met as soon as the engine reports so.
     """
@@ -150,7 +150,7 @@ def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
 
 
 def _range_before(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """The range in which a time was told to be until now; 0: it was not named."""
+    """Returns the last published range of a time; 0: it was not named."""
     message = f"; {known['message']}"
     return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {reported.figure(grade)}" in message), 0)
 

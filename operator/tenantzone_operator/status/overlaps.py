@@ -10,7 +10,7 @@ def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
     """Returns the condition that names the other pools which select the same pods; empty if there are none."""
     if not overlaps:
         return []
-    message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of these pools"
+    message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of the pools"
     return [Condition(Type.SELECTOR_OVERLAPS, "True", Reason.PODS_SELECTED_TWICE, message)]
 
 

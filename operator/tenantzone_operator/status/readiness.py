@@ -178,7 +178,7 @@ def _unfit(seen: Observation, history: History) -> str:
 
 def leaving_pool_conditions() -> list[Condition]:
     """Returns the conditions of a deleted pool that a finalizer still holds."""
-    message = "it was deleted, and nothing is done for its zones any more; somebody's finalizer holds the object"
+    message = "it was deleted, and the operator no longer handles its zones; a finalizer holds the object"
     return _without_config(Condition(Type.ACCEPTED, "False", Reason.DELETING, message), "any more")
 
 

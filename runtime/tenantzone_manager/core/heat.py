@@ -1,4 +1,4 @@
-"""A block's heat: its recent reads, each of which counts half as much after each half-life.
+"""A block's heat: its recent reads; after each half-life a read counts half as much.
 
 The record stores the heat with the time of last use, which is written anyway. A query is noted at the block where it
 ends; the blocks before it are at least as hot.

@@ -54,7 +54,7 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.state is not State.DELETING
 
     def has(self, names: frozenset[str]) -> bool:
-        """Returns whether it has all of these parts."""
+        """Returns whether it has all the parts."""
         return not names or names <= self.part_names
 
     @property
@@ -76,7 +76,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     used_at: float = 0.0
     """Unix time when a query last ended at this block, or at a removed block after it."""
     hits: int = 0
-    """The number of these queries."""
+    """The number of queries that ended there."""
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
     """The number of next blocks that are live, by storage type; under ``RECORDS``, the number of all next blocks."""

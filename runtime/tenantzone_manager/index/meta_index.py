@@ -26,7 +26,7 @@ _FIRST_READ: Final = 128
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
-"""What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+"""Maps current records to changed ones; None removes a record. It may be called again, with newer records."""
 RecordListener = Callable[[Address, Any, Any], None]
 """Receives a record that was changed here, as it was and as it is, before anything else is changed."""
 MakeTerms = Callable[[Found], Sequence[Terms]]

@@ -291,7 +291,7 @@ def _message(*texts: bytes) -> bytes:
 
 
 def _texts(data: bytes) -> list[bytes]:
-    """Returns the texts in a published message, each of which is preceded by its length."""
+    """Returns the texts in a published message, each preceded by its length."""
     texts = []
     at = 0
     while at < len(data):

@@ -6,7 +6,7 @@ from typing import Final
 
 RESERVE_BYTES: Final = 16 * 2**20
 """The size of the embedded store's log for the deletion of some ten thousand blocks."""
-_BESIDE_BYTES: Final = 2**20
+_PROBE_BYTES: Final = 2**20
 """Bytes that must be free in addition to the reserve before new blocks are stored."""
 
 
@@ -42,10 +42,10 @@ class Reserve:
             return False
         if not is_refused:
             found = os.statvfs(self._path.parent)
-            return found.f_bavail * found.f_frsize >= _BESIDE_BYTES
-        beside = self._path.with_name(f"{self._path.name}-beside")
-        has_more = _allocate(beside, _BESIDE_BYTES)
-        beside.unlink(missing_ok=True)
+            return found.f_bavail * found.f_frsize >= _PROBE_BYTES
+        probe = self._path.with_name(f"{self._path.name}-probe")
+        has_more = _allocate(probe, _PROBE_BYTES)
+        probe.unlink(missing_ok=True)
         return has_more
 
 

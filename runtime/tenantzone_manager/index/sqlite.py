@@ -32,7 +32,7 @@ from tenantzone_manager.index.backend import (
     Listener,
 )
 from tenantzone_manager.index.reserve import RESERVE_BYTES, Reserve
-from tenantzone_manager.index.sqlite_files import LOOK_SECONDS, InPlace, beside
+from tenantzone_manager.index.sqlite_files import LOOK_SECONDS, InPlace, sibling
 from tenantzone_manager.index.sqlite_log import REFUSALS, SqliteLog
 from tenantzone_manager.index.sqlite_opening import open_store, unavailable
 
@@ -87,7 +87,7 @@ class SqliteBackend(IndexBackend):
     async def _open(self, *, may_create: bool) -> None:
         # By whatever name it is opened, its lock is the same.
         self._path = self._path.resolve()
-        self._reserve = Reserve(beside(self._path, "-reserve"))
+        self._reserve = Reserve(sibling(self._path, "-reserve"))
         try:
             opened = await open_store(self._path, self._cache_bytes, may_create=may_create)
         except IndexFull:

@@ -68,16 +68,16 @@ class SqliteFiles:
             return
         for end in _LOG:
             if found[end] == self._opened[end]:
-                beside(self._path, end).unlink(missing_ok=True)
+                sibling(self._path, end).unlink(missing_ok=True)
 
     def _identities(self) -> dict[str, _Identity | None]:
-        return {end: _identity(beside(self._path, end)) for end in ("", *_LOG, LOCK)}
+        return {end: _identity(sibling(self._path, end)) for end in ("", *_LOG, LOCK)}
 
     def _state(self) -> object:
-        return [_state(beside(self._path, end)) for end in ("", *_LOG)]
+        return [_state(sibling(self._path, end)) for end in ("", *_LOG)]
 
 
-def beside(path: Path, end: str) -> Path:
+def sibling(path: Path, end: str) -> Path:
     """Returns the path of the store's file with ``end`` appended to its name."""
     return path.with_name(f"{path.name}{end}")
 
@@ -92,11 +92,11 @@ def make_private(path: Path, *, may_create: bool) -> None:
     Raises:
         OSError: a file can't be created.
     """
-    lock = beside(path, LOCK)
+    lock = sibling(path, LOCK)
     for each in (lock, path) if may_create else (lock,):
         each.touch(mode=0o600)
     open_to_others = []
-    for each in (beside(path, end) for end in ("", *_LOG, LOCK, "-reserve")):
+    for each in (sibling(path, end) for end in ("", *_LOG, LOCK, "-reserve")):
         with contextlib.suppress(FileNotFoundError):
             mode = each.stat().st_mode
             if mode & _OF_OTHERS and not _tightened(each, mode):

@@ -29,7 +29,7 @@ REFUSALS: Final = {
     InPlace.SAME: "",
     InPlace.NONE: "the file is not there; put it back, or another index, or an empty file to begin a new index",
     InPlace.OTHERS: (
-        "another file is in its place, its log's or its lock's; it is opened once nobody writes to it any more"
+        "another file is in its place, its log's or its lock's; it is opened once no process writes to it any more"
     ),
     InPlace.OTHERS_AT_REST: "another file is in its place, its log's or its lock's; it is being opened",
 }

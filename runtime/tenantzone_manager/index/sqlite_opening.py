@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_manager.index.backend import IndexFull, IndexUnavailable, IndexUnusable
-from tenantzone_manager.index.sqlite_files import LOCK, beside, make_private
+from tenantzone_manager.index.sqlite_files import LOCK, make_private, sibling
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
@@ -67,7 +67,7 @@ async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenS
 
 async def _opened(path: Path, cache_bytes: int) -> OpenStore:
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(beside(path, LOCK).open("wb"))
+        lock = stack.enter_context(sibling(path, LOCK).open("wb"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

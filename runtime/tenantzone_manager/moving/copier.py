@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tenantzone_contract.cache_names import copy_name
 from tenantzone_manager import spaces
-from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.changing import OtherChanges, change_blocks
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.moving import begin_copy, end_copy, may_be_copied
 from tenantzone_manager.core.quota import OverLimit
@@ -126,7 +126,7 @@ class Copier:
         copies: dict[bytes, CacheLocation] = {}
         changed: dict[Address, SlotFile] = {}
 
-        def change(draft: Draft, found: Found) -> Beside:
+        def change(draft: Draft, found: Found) -> OtherChanges:
             copies.clear()
             changed.clear()
             for key, source in sources:

@@ -35,7 +35,7 @@ class Ladders:
         return self.that_take(lower)
 
     def that_take(self, rungs: Sequence[Rung]) -> list[Storage]:
-        """Returns the storages of these rungs that accept copies, in order of preference."""
+        """Returns the rungs' storages that accept copies, in order of preference."""
         return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
 
     def takes(self, storage: str) -> bool:

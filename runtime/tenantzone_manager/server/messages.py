@@ -100,7 +100,7 @@ class GetCacheLocationResponse(Answer):
     matched_blocks: int
     """The length in blocks of the prefix that need not be computed; for a query by key, the number of found blocks."""
     lease_seconds: float
-    """Seconds for which all of these can be read, counted from when the request was sent."""
+    """Seconds for which all found blocks can be read, counted from when the request was sent."""
     blocks: list[BlockLocations]
     """The found blocks; for a query by groups, those of the first group, then those of the next, and so on."""
 
@@ -218,7 +218,7 @@ class PutInstanceGroupRequest(Message):
 
     group: InstanceGroup
     namespace: Namespace = ""
-    """The namespace of these pools, aliases, zones and instances; those of others are kept. Empty: all are replaced."""
+    """The namespace whose pools, aliases, zones and instances are replaced. Empty: those of all namespaces."""
 
 
 class OfGroup(Message):

@@ -436,7 +436,7 @@ def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
     Args:
         instance: instance of the blocks.
         count: number of blocks.
-        groups: number of KV-cache groups, each of which may have all of these blocks.
+        groups: number of KV-cache groups, each with up to ``count`` blocks.
 
     Raises:
         ValueError: the blocks have too many parts.

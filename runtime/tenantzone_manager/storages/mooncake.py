@@ -101,7 +101,7 @@ class MooncakeStorage(DataStorageBackend):
                         yield found
                         found = []
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise StorageError(f"Mooncake's master does not list what is there: {error!r}") from error
+            raise StorageError(f"Mooncake's master does not list its objects: {error!r}") from error
         if found:
             yield found
 

@@ -2,7 +2,7 @@
 
 A batch is as vLLM publishes it, ``[ts, [event, ...]]``, or an object with ``ts`` and ``events``; an event is an object
 with ``type``. ``BlockStored`` is a chain of blocks behind a parent, so a batch's chain is a request that came at that
-time, whose prompt ends there. Full cache hits leave no event, and answers can't be told from prompts: the load is what
+time, whose prompt ends there. Full cache hits leave no event, and answers look like prompts: the load is what
 the engine had to compute, with one answer token per request. An engine with several groups of layers stores each prompt
 in each group; one group is read.
 """

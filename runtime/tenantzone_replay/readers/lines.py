@@ -122,7 +122,7 @@ def name(line: Mapping[str, Any], member: str) -> str:
 
 
 def number(place: str, line: Mapping[str, Any], *names: str, default: float | None = None) -> float:
-    """Returns the first of these members that exists, as a number of at least 0.
+    """Returns the first named member that exists, as a number of at least 0.
 
     Raises:
         TraceError: none exists and there is no default, or the value is not such a number.
@@ -145,12 +145,12 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
 
 
 def whole(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """Returns the first of these members that exists, as a whole number of at least 0; raises as `number` does."""
+    """Returns the first named member that exists, as a whole number of at least 0; raises as `number` does."""
     return int(number(place, line, *names, default=default))
 
 
 def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None, most: int = MAX_TOKENS) -> int:
-    """Returns the first of these members that exists, as a whole number of at most ``most``, by default tokens.
+    """Returns the first named member that exists, as a whole number of at most ``most``, by default tokens.
 
     Raises:
         TraceError: as with `number`, or the value is larger than ``most``.
@@ -162,7 +162,7 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 
 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
-    """Returns the first of these members that exists, as seconds: a number, or a date with a time.
+    """Returns the first named member that exists, as seconds: a number, or a date with a time.
 
     A date without a time zone is in UTC.
 

@@ -60,7 +60,7 @@ class Removal:
 
 
 class Memory:
-    """The caller's memory of one chunk, which it can take back at any moment."""
+    """The caller's memory of one chunk, which it can revoke at any moment."""
 
     def __init__(self, view: memoryview) -> None:
         self._view: memoryview | None = view
@@ -153,7 +153,7 @@ class Job(Generic[_Transfer]):
         return True
 
     def give_up(self) -> None:
-        """Take back the memory of all unfinished chunks."""
+        """Revoke the memory of all unfinished chunks."""
         self.failed += len(self.left)
         for transfer in self.left.values():
             transfer.memory.take_back()

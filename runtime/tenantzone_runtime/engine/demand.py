@@ -62,8 +62,8 @@ class Demand:
             checkpoints = int(caches.has_prefill_checkpoint_blocks)
             copied = int(coordinator.enable_partial_hash_hits)
             # Behind loaded tokens, however few, a checkpoint takes a block in addition to the state's.
-            beside = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
-            return _Group(block_tokens, beside, 1 + steps * (in_step + checkpoints) + drafted + copied)
+            additional = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
+            return _Group(block_tokens, additional, 1 + steps * (in_step + checkpoints) + drafted + copied)
         return _Group(block_tokens, drafted, None)
 
     @property

@@ -135,7 +135,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
         return self.disk.is_readable
 
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
-        """Returns whether all of these chunks may be loaded now."""
+        """Returns whether all the chunks may be loaded now."""
         caller = req_context.get_state(_DiskCaller)
         return caller is not None and self.disk.may_load(
             caller.zone, len(keys), len(self._promised.get(caller.zone, ()))

@@ -17,7 +17,7 @@ _TICK_SECONDS: Final = 0.001
 """Seconds between two signals once the time of a call may be over. The kernel rounds up to a tick: 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
-"""A call inside one of these packages when its time is spent is interrupted at a later tick."""
+"""A call that is inside such a package when its time is spent is interrupted at a later tick."""
 
 Result = TypeVar("Result")
 

@@ -81,11 +81,11 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
         """Look up the cached prefix of a request that may keep waiting, without emitting KV events."""
-        tells, self.enable_kv_cache_events = self.enable_kv_cache_events, False
+        enabled, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
             return self.get_computed_blocks(request)
         finally:
-            self.enable_kv_cache_events = tells
+            self.enable_kv_cache_events = enabled
 
     def get_computed_blocks_for_connector(
         self, request: Request, *args: Any, **kwargs: Any

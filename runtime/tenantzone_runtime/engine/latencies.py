@@ -36,7 +36,7 @@ class Latencies:
         """Count the time to first token of requests that have just got it; called when a step's output is made.
 
         Returns:
-            The zones of these requests, each with the seconds to first token.
+            The requests' zones, each with the seconds to first token.
         """
         if not self._tokenless:
             return ()

@@ -1,4 +1,4 @@
-"""Measures images, sounds and videos by their headers, and decodes no more of them than was measured."""
+"""Measures images, sounds and videos by their headers, and decodes at most what was measured."""
 
 from __future__ import annotations
 

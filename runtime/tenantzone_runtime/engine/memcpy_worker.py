@@ -98,7 +98,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
 
 
 def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) -> list[int]:
-    """Returns the address at which each of these places begins.
+    """Returns the address at which each place begins.
 
     Args:
         memory: a tensor of bytes whose last dimension is contiguous.

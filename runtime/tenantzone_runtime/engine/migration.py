@@ -167,7 +167,7 @@ class Migration:
             self.stop_all(ENDING)
         task = self._task
         if task is not None and time.monotonic() - task.asked > self.patience:
-            self.stop(task.tenant, f"nobody has asked about it for {self.patience:g} s")
+            self.stop(task.tenant, f"no client has asked about it for {self.patience:g} s")
         if self.wants_step:
             self.wake()
 

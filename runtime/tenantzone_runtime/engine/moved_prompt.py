@@ -105,7 +105,7 @@ class MovedPrompt:
         block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
         job_id = scheduler._generate_job_id()
         self._status.transfer_jobs.add(job_id)
-        # As for an ended request: a request that is given one of these blocks waits for the copy.
+        # As for an ended request: a request that is given such a block waits for the copy.
         for block_id in block_ids:
             scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
         scheduler._jobs[job_id] = TransferJobStatus(

@@ -61,7 +61,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._pool: ZoneBlockPool | None = None
         self.migration = Migration(self)
         self._moved: Jobs = {}
-        self.manager.beside = self._migrate
+        self.manager.before_loads = self._migrate
         if self._shape.is_linked:
             self.manager.move_whole_hits(self._shape)
 
@@ -204,7 +204,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._preempted.add(request.request_id)
         status = self._req_status.get(request.request_id)
         for group in status.group_states if status is not None else ():
-            # If the request ends before it resumes, vLLM would store the current content of these blocks.
+            # If the request ends before it resumes, vLLM would store the blocks' current content.
             group.block_ids.clear()
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:

@@ -84,7 +84,7 @@ class ZoneTieringManager(TieringOffloadingManager):
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[ZoneSecondaryTier]
-    beside: Callable[[], object] = staticmethod(bool)
+    before_loads: Callable[[], object] = staticmethod(bool)
     """Called in each step after requests were scheduled, and before their hits are loaded."""
 
     whole_prompts: WholePrompts | None = None
@@ -97,7 +97,7 @@ class ZoneTieringManager(TieringOffloadingManager):
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
         self._maybe_process_finished_jobs()
-        self.beside()
+        self.before_loads()
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:

@@ -1,4 +1,4 @@
-"""Removes from a step the requests for which vLLM's offloading has nothing to do: most of those that generate."""
+"""Removes from a step the requests for which vLLM's offloading has nothing to do: most requests that generate."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -43,10 +43,10 @@ class QuietRequests:
         for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):
             self._full_at.pop(name, None)
         if not statuses:
-            nobody = CachedRequestData.make_empty()
-            return replace(output, scheduled_new_reqs=[], scheduled_cached_reqs=nobody, num_scheduled_tokens={})
+            none = CachedRequestData.make_empty()
+            return replace(output, scheduled_new_reqs=[], scheduled_cached_reqs=none, num_scheduled_tokens={})
         cached, tokens, full_at = output.scheduled_cached_reqs, output.num_scheduled_tokens, self._full_at
-        new, full, stirring = [], [], []
+        new, full, busy = [], [], []
         for each in output.scheduled_new_reqs:
             if each.req_id in statuses:
                 new.append(each)
@@ -60,7 +60,7 @@ class QuietRequests:
             if not is_full and blocks is None:
                 continue
             if name in statuses:
-                stirring.append(place)
+                busy.append(place)
                 if is_full:
                     full.append(name)
             elif blocks is not None:
@@ -68,7 +68,7 @@ class QuietRequests:
         rest = copy(output)
         rest.scheduled_new_reqs, rest.scheduled_cached_reqs = new, copy(cached)
         for lists in ("req_ids", "new_token_ids", "new_block_ids", "num_computed_tokens", "num_output_tokens"):
-            setattr(rest.scheduled_cached_reqs, lists, _at(stirring, getattr(cached, lists)))
+            setattr(rest.scheduled_cached_reqs, lists, _at(busy, getattr(cached, lists)))
         rest.num_scheduled_tokens = {}
         for name in full:
             status = statuses[name]

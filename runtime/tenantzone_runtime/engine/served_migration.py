@@ -29,7 +29,7 @@ class ServedZoneMigration:
         """
         if order.order == "stop":
             with self._lock:
-                self._migration.stop(order.tenant, "somebody has asked for that")
+                self._migration.stop(order.tenant, "stopped on request")
             return
         prompts: Prompts = order.prompts if order.order == "warm-up" else self._prompts(order.tenant)
         with self._lock:

@@ -137,7 +137,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         return 0 if hit is not None and hit > chunks else hit
 
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
-        """Returns whether all of these chunks may be loaded now."""
+        """Returns whether all the chunks may be loaded now."""
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
             return False

@@ -14,7 +14,7 @@ from tenantzone_runtime.engine.engine_shape import EvictionOrder
 from tenantzone_runtime.engine.modelless_blocks import owner_of
 
 SAMPLES = 5
-"""The number of random blocks of which the oldest is evicted; Redis uses as many (``maxmemory-samples``)."""
+"""The number of random blocks that are compared to evict the oldest; Redis uses as many (``maxmemory-samples``)."""
 
 
 def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callable[[int], int]) -> None:

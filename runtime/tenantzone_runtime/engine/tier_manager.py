@@ -152,7 +152,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
 
     def _count_on(self, caller: _Caller, keys: Iterable[OffloadKey]) -> None:
-        """Record that a request relies on those of these keys that are present, until it ends."""
+        """Record that a request relies on the keys that are present, until it ends."""
         if caller.hits_of_prompt is not None:
             new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
             caller.counted_on.update(new)
@@ -345,7 +345,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
 
     def count_on(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Record that a request relies on those of these keys that are present, even if another request loaded them."""
+        """Record that a request relies on the keys that are present, even if another request loaded them."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             self._count_on(caller, keys)

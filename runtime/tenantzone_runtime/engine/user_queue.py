@@ -32,7 +32,7 @@ class UserRequestQueue(RequestQueue):
         self._preempted = PlacedQueue(SchedulingPolicy.FCFS)
         self._queues: dict[tuple[str, int], PlacedQueue] = {}
         self._waiting = 0
-        """The number of requests in all of these queues."""
+        """The number of requests in all queues."""
         self._next: tuple[str, int] | None = None
         """The user and the priority of the next request; None if they must be determined."""
 

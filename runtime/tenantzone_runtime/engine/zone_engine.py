@@ -267,7 +267,7 @@ class ZoneEngine:
 
     @property
     def _block_tokens(self) -> int:
-        """The number of which a prompt's computed tokens are a multiple after each step, if states are kept; else 1."""
+        """If states are kept, a prompt's computed tokens are a multiple of it after each step; else 1."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)

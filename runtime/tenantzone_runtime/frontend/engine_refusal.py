@@ -1,7 +1,7 @@
 """Lets the engine refuse an admitted request with an answer of the frontend, and report that it has the request.
 
 vLLM has no way to refuse a request where blocks are known: an error there is answered with 500, or within a stream. So
-the engine's code passes a refusal to the frontend, and waits. The frontend then tells vLLM that the client has
+the engine's code passes a refusal to the frontend, and waits. The frontend then reports to vLLM that the client has
 disconnected, which vLLM handles on each route, and answers itself. Until the engine begins to answer, the frontend
 keeps back what vLLM sends, so that a refusal has its own status.
 """

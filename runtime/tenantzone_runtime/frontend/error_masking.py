@@ -1,7 +1,7 @@
 """Error masking: hides the server's internals from tenants when the server itself fails.
 
 Where vLLM meets a request that it did not expect, the client gets 500 and the text of Python's exception: classes,
-attributes, paths. vLLM answers some of these itself; others are exceptions that pass the frontend to the code around
+attributes, paths. vLLM answers some exceptions itself; others are exceptions that pass the frontend to the code around
 it. The details are in the log for the engine's operator; the tenant only learns that the request failed.
 """
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_LOGGED = 2000
 _EVENT = b"data: "
 _SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
-"""Each event of a failure has one of these; the last is the form of the routes like Anthropic's."""
+"""Each event of a failure has one of the signs; the last is the form of the routes like Anthropic's."""
 _READ_BODIES = (
     ("fastapi.", "request_body_to_args"),
     ("vllm.entrypoints.", "to_chat_completion_request"),

@@ -14,7 +14,7 @@ from tenantzone_runtime.frontend.grammars import FIELDS
 from tenantzone_runtime.frontend.values import Container, levels, read_text
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
-"""Names whose text is a pattern or grammar. A schema may have properties of these names, whose values are not texts."""
+"""Names whose text is a pattern or grammar. A schema may have such properties, whose values are not texts."""
 _TYPES: Final = ("regex", "grammar", "structural_tag")
 """Format types that are a pattern or grammar."""
 _OF_PATTERNS: Final = "patternProperties"

@@ -42,7 +42,7 @@ _LONGEST_COUNT = 6
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:
     """Check that a request's answer format is not too expensive.
 
-    The other checks of these fields read some of the same JSON texts, and so stay within the bounds checked here.
+    The other checks of its fields read some of the same JSON texts, and so stay within the bounds checked here.
 
     Args:
         body: parsed.

@@ -78,7 +78,7 @@ class Recorder:
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
-        # Only one thread writes each of these counters.
+        # Only one thread writes each counter.
         self._no_room = self._not_taken = self._reported = 0
         self._is_failing = False
         self._latest = 0.0

@@ -75,7 +75,7 @@ _KEYED = (
     ("GET", "/redoc"),
 )
 
-# Each of these has `cache_salt` in its protocol and passes it on to the engine; most have `vllm_xargs`, too.
+# Each route has `cache_salt` in its protocol and passes it on to the engine; most have `vllm_xargs`, too.
 _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/chat/completions", MACHINERY),
     ("/v1/chat/completions/batch", MACHINERY),

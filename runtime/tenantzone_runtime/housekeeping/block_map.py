@@ -1,6 +1,6 @@
 """Takes the block map, the picture of an engine's blocks, while the engine works.
 
-It takes no lock, so no step waits for it. It reads slices of lists, each of which Python copies atomically, and reads
+It takes no lock, so no step waits for it. It reads slices of lists, which Python copies atomically, and reads
 each block once. So a block that changes meanwhile shows its old or new state, never both. It pauses often, so that a
 step never waits long for the interpreter.
 """

@@ -8,7 +8,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class Picture(Generic[Kind]):
-    """A row of cells, each of which shows one kind of blocks.
+    """A row of cells; each shows one kind of blocks.
 
     Showing the majority of each cell would hide every kind that is nowhere in the majority. So blocks that a cell does
     not show are carried over to later cells: in the end, each kind has its share of the cells. (Floyd and Steinberg,

@@ -149,7 +149,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
-    """Returns the contents of these files from these offsets on as a cut-off part; None if they are empty."""
+    """Returns the files' contents from the offsets on as a cut-off part; None if they are empty."""
     content, number = hashlib.sha256(), 0
     for path, begin in behind:
         with path.open("rb") as file:

@@ -46,7 +46,7 @@ _ENGINE = (
     of_engine(
         "engine_capacity_blocks", "KV-cache blocks that requests can use.", lambda engine: engine.capacity_blocks
     ),
-    of_engine("engine_free_blocks", "KV-cache blocks that nobody holds.", lambda engine: engine.free_blocks),
+    of_engine("engine_free_blocks", "KV-cache blocks that no zone holds.", lambda engine: engine.free_blocks),
     of_engine(
         "engine_block_size_tokens",
         "Tokens that one KV-cache block holds, the fewest where that differs between groups of layers.",
@@ -212,8 +212,8 @@ _COUNTERS = (
         "counter",
         ("reason", "beneficiary"),
         "evicted_blocks_total",
-        f"{_EVICTED} {_REASON}; beneficiary: whom it made room for, by priority against this zone (none: nobody in "
-        "particular).",
+        f"{_EVICTED} {_REASON}; beneficiary: whom it made room for, by priority against this zone (none: no "
+        "particular zone).",
         lambda zone: zone.counters.evictions.items(),
         FULL,
     ),

@@ -52,13 +52,13 @@ class Loading:
         return self._is_readable(locations, now)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
-        """Returns whether all of these chunks may be loaded now; the caller also calls :meth:`try_with` to begin."""
+        """Returns whether all the chunks may be loaded now; the caller also calls :meth:`try_with` to begin."""
         if promised + len(chunks) > self._at_once - zone.loading:
             return False
         return all(self._is_readable(locations, now) for locations in chunks)
 
     def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
-        """Probe failing storages with all of these chunks, as with one: no others are loaded from there for a while."""
+        """Probe failing storages with all the chunks, as with one: no others are loaded from there for a while."""
         query.tried = set()
         for key in keys:
             names = [each.storage for each in query.found.get(key, [])]

@@ -41,7 +41,7 @@ class Query:
     until: float = 0.0
     """The time until which the found chunks can be read."""
     unused: int = 0
-    """Consecutive answers of which nothing was used before they expired."""
+    """Consecutive answers that expired unused."""
     stored: bool = False
     """Whether the request has begun to store chunks, which marks its prompt as used."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)

@@ -62,7 +62,7 @@ class WholeHits:
         return query.hit if query.is_believed(zone.space, now) else 0
 
     def may_load(self, tenant: str, query: Query, keys: Sequence[bytes], promised: int = 0) -> bool:
-        """Returns whether all of these chunks may be loaded now.
+        """Returns whether all the chunks may be loaded now.
 
         Args:
             tenant: the tenant of the request.

@@ -196,8 +196,8 @@ def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
     """Forget a zone that left the config with its last request and block; does nothing if it is forgotten already."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
         # Its usage ends here.
-        if ledger.tell_usage(zone):
-            ledger.trail.note(zone_usage(zone, zone.usage_told))
+        if ledger.update_reported(zone):
+            ledger.trail.note(zone_usage(zone, zone.usage_reported))
         ledger.discard(zone)
         if zone.name_in_journal is not None:
             ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")

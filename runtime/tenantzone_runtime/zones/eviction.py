@@ -110,7 +110,7 @@ def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
 
 
 def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
-    """Returns how many of ``count`` blocks a zone may hold above its reservation, and how many of these by relief.
+    """Returns how many of ``count`` blocks a zone may hold above its reservation, and how many by relief.
 
     Args:
         ledger: all zones.

@@ -38,7 +38,7 @@ class HeldBack(Generic[W]):
         self._known: dict[W, _Known] = {}
         """... and requests known before the step to lack some. They may not be reached, because tokens run out."""
         self.zones: set[Zone] = set()
-        """The zones of these known requests: their other waiting requests most likely do not begin in this step."""
+        """The zones of the known requests: their other waiting requests most likely do not begin in this step."""
 
     def turned_down(self, work: W) -> None:
         """Note that a running request did not get the blocks of its next tokens."""

@@ -213,8 +213,8 @@ class Ledger:
         """Returns why a request of the zone, with this peak, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
-    def tell_usage(self, zone: Zone) -> bool:
-        """Whether the zone has used more than was last reported; if so, ``usage_told`` is brought up to date.
+    def update_reported(self, zone: Zone) -> bool:
+        """Whether the zone has used more than was last reported; if so, ``usage_reported`` is brought up to date.
 
         A zone that the journal has no name for is not reported.
         """
@@ -233,9 +233,9 @@ class Ledger:
             counters.loaded_tokens,
             counters.hit_tokens,
         )
-        if used == zone.usage_told:
+        if used == zone.usage_reported:
             return False
-        zone.usage_told = used
+        zone.usage_reported = used
         return True
 
     def check(self, free: int, capacity: int) -> None:

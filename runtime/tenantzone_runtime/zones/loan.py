@@ -41,7 +41,7 @@ class Loan:
         self.block_seconds += self.blocks * (now - self.accrued_until)
         self.accrued_until = now
 
-    def tell(self, now: float) -> bool:
+    def update_reported(self, now: float) -> bool:
         """Whether the loan has grown since it was last reported; if so, ``reported`` is brought up to date."""
         self.accrue(now)
         is_new = self.block_seconds != self.reported

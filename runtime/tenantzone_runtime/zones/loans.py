@@ -223,9 +223,9 @@ class LoanBook:
         grace_until = None if due is None else due + terms.grace_seconds
         self._begun += 1
         loan = Loan(self._begun, lender, borrower, 0, now, due, grace_until, accrued_until=now, counting_since=now)
-        untold = self._ledger.trail.resume_loan(lender.spec.tenant, borrower.spec.tenant)
-        if untold is not None:
-            loan.counting_since, loan.block_seconds = untold.counting_since, untold.block_seconds
+        unreported = self._ledger.trail.resume_loan(lender.spec.tenant, borrower.spec.tenant)
+        if unreported is not None:
+            loan.counting_since, loan.block_seconds = unreported.counting_since, unreported.block_seconds
         self._loans[lender, borrower] = loan
         for zone in (lender, borrower):
             self._loans_of.setdefault(zone, {})[loan] = None

@@ -71,7 +71,7 @@ class Progress:
 
         Args:
             position: including the tokens of steps in flight, without drafts.
-            dropped_drafts: drafted tokens of these steps that were dropped without verification.
+            dropped_drafts: drafted tokens of the steps in flight that were dropped without verification.
             counters: of its zone.
         """
         if self.counted is None:

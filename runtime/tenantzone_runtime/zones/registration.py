@@ -87,7 +87,7 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
-    """Yields the specs of these zones in order, each within the room that is left."""
+    """Yields the zones' specs in order, each within the room that is left."""
     for zone in zones:
         spec = spec_for(unknown, zone.spec.tenant, capacity, room)
         room -= spec.quota.reserved

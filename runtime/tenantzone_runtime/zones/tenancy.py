@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.parts import ALL, zones_for
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.timers import Timers
-from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
+from tenantzone_runtime.zones.usage import MAX_AT_ONCE, report_usage
 from tenantzone_runtime.zones.wait_accounting import WaitAccounting
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
@@ -285,7 +285,7 @@ class Tenancy:
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
         """Yields the events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
-        return tell_usage(self.ledger, self.loans, at_once)
+        return report_usage(self.ledger, self.loans, at_once)
 
     def _expire(self, at_once: int) -> Iterator[Evictions]:
         for zone in self.ledger.expiry.gone_off(self.ledger.now):

@@ -20,13 +20,13 @@ MAX_AT_ONCE: Final = 250
 """The most zones or loans that are considered without a pause: less than a millisecond's work."""
 
 
-def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
+def report_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
     """Yields the events of usage up to now; each item covers ``at_once`` zones or loans."""
     for zones in slices(list(ledger.zones.values()), at_once):
-        new = [zone for zone in zones if ledger.tell_usage(zone)]
-        yield map(zone_usage, new, [zone.usage_told for zone in new])
+        new = [zone for zone in zones if ledger.update_reported(zone)]
+        yield map(zone_usage, new, [zone.usage_reported for zone in new])
     for some in slices(list(loans), at_once):
-        grown = [loan for loan in some if loan.blocks and loan.tell(ledger.now)]
+        grown = [loan for loan in some if loan.blocks and loan.update_reported(ledger.now)]
         yield map(loan_usage, grown, [loan.reported for loan in grown])
 
 

@@ -110,7 +110,7 @@ class Users:
             IndexError: no user waits.
         """
         if not self._queues:
-            raise IndexError("nobody waits")
+            raise IndexError("no user waits")
         priority = min(self._queues)
         account = self._queues[priority].next(lambda _: True)
         assert isinstance(account, UserAccount), "a queue without anybody is not kept"

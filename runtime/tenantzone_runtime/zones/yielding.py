@@ -36,7 +36,7 @@ class Yielding(Generic[W]):
         self._foreseen: dict[W, int] = {}
         """Blocks looked ahead for running requests until now, and kept for none of them, ..."""
         self._ahead: dict[Zone, int] = {}
-        """... and the sum of these for each zone."""
+        """... and their sum for each zone."""
         self._counted_on: dict[W, int] = {}
         """Blocks that are coming, by the request that waits for them instead of a preemption."""
 

@@ -107,7 +107,7 @@ class SeatQuota:
     limit: int | None = None
     """The most seats; None: as many as are free."""
     awaited: int = 0
-    """Seats that it should reserve and of which the engine has too few: none is reserved then."""
+    """Seats that it should reserve but the engine lacks: none is reserved then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Zone:
     """Blocks of its reservation on loans. Only the loan book changes it."""
     borrowed: int = 0
     """Blocks of its surplus on loans. Only the loan book changes it."""
-    usage_told: Used = (0.0, 0, 0, 0, 0, 0, 0, 0, 0)
+    usage_reported: Used = (0.0, 0, 0, 0, 0, 0, 0, 0, 0)
     """The usage that the journal has."""
     ages: Ages | None = None
     """The ages of its cached blocks; None: it has no ttl. Only the ledger changes them."""

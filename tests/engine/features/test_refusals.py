@@ -30,8 +30,8 @@ from tenantzone_runtime.usage import UsageError
             ["--data-parallel-size=2"],
             "one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one",
         ),
-        (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
-        (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
+        (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: a client that makes two"),
+        (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: a client that"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the frontend"),
         (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are kept by prefix"),
         (

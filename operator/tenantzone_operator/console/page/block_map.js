@@ -22,12 +22,12 @@ const KEYS = {
 export class BlockMap {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {(text: string) => void} tell called with a description of the cell under the cursor
+   * @param {(text: string) => void} show called with a description of the cell under the cursor
    * @param {(zone: string | null) => void} choose called with the zone to highlight alone; null for all
    */
-  constructor(canvas, tell, choose) {
+  constructor(canvas, show, choose) {
     this.canvas = canvas;
-    this.tell = tell;
+    this.show = show;
     this.choose = choose;
     this.map = null;
     this.cells = [];
@@ -155,7 +155,7 @@ export class BlockMap {
   /** Describes the cell under the pointer, else under the cursor. */
   describe() {
     const index = this.pointed ?? this.cursor;
-    this.tell(index === null || index >= this.cells.length ? "" : this.inWords(index));
+    this.show(index === null || index >= this.cells.length ? "" : this.inWords(index));
   }
 
   inWords(index) {

@@ -69,7 +69,7 @@ def check_tenant_name(name: str) -> str:
 
 
 def without_headers(scope: Scope, names: frozenset[bytes]) -> Scope:
-    """Returns the request without the headers of these lower-case names."""
+    """Returns the request without the headers that have the lower-case names."""
     if not names:
         return scope
     return {**scope, "headers": [header for header in scope["headers"] if header[0].lower() not in names]}
@@ -85,5 +85,5 @@ def unusable() -> Refusal:
     return Refusal(
         503,
         "identity_unusable",
-        "This server can't tell tenants apart at the moment, and serves nobody; ask whoever runs it",
+        "This server can't identify tenants at the moment, so it serves no request; ask its administrator",
     )

@@ -33,7 +33,7 @@ class KeyIdentity:
         tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
         if tenant is None:
             raise unauthorized(
-                "unknown_key", "This API key is not known here; check it, or ask whoever runs this server for one"
+                "unknown_key", "This API key is not known here; check it, or ask this server's administrator for one"
             )
         return tenant
 

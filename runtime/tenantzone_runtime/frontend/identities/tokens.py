@@ -102,7 +102,7 @@ class TokenIdentity:
         except jwt.ExpiredSignatureError:
             raise _refused("has expired; get a new one") from None
         except (jwt.InvalidAudienceError, jwt.InvalidIssuerError):
-            raise _refused("is of another issuer, or for somebody else") from None
+            raise _refused("is of another issuer, or for another audience") from None
         except jwt.MissingRequiredClaimError as error:
             raise _refused(f"has no claim {error.claim}") from None
         # In addition to PyJWT's errors: invalid text, numbers that are too large, nesting that is too deep.
