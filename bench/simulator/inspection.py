@@ -123,4 +123,4 @@ def _is_admissible(engine: Engine, zone: Zone) -> bool:
     if count <= totals.takeable(zone, free, peak=request.peak):
         return True
     missing = count - totals.spare(zone, free)
-    return totals.may_have_relief(zone, count, request.peak) and missing <= totals.surplus_cached_elsewhere(zone)
+    return totals.may_reclaim_surplus(zone, count, request.peak) and missing <= totals.surplus_cached_elsewhere(zone)

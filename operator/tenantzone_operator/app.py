@@ -14,7 +14,7 @@ import kopf
 
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
-from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.server import ReplicaState, console_served
 from tenantzone_operator.console.storages import list_stored
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
@@ -147,11 +147,11 @@ class Operator:
         has_pods = without_pods < max(pools, 1)
         return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
-    def standing(self) -> Standing:
+    def replica_state(self) -> ReplicaState:
         """Returns this replica's current state, for the console."""
         is_ready, _ = self.ready()
         has_listed = self.leader.listing_age_seconds() is not None
-        return Standing(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
+        return ReplicaState(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
 
 
 async def run(options: Options) -> None:
@@ -196,7 +196,7 @@ async def run(options: Options) -> None:
                 store,
                 partial(list_selected, api),
                 admin_key.look_up,
-                operator.standing,
+                operator.replica_state,
                 None if manager is None else partial(list_stored, api),
             )
             await stack.enter_async_context(console)

@@ -45,15 +45,15 @@ class OrphanScan:
             IndexUnavailable: the index does not answer.
         """
         removed = 0
-        for standing in self._storages.standings():
-            name = standing.storage.name
+        for state in self._storages.states():
+            name = state.storage.name
             if not self._storages.is_available(name):
                 continue
             try:
-                async for some in standing.backend.objects():
+                async for some in state.backend.objects():
                     orphans = await self._orphans(some)
                     if orphans:
-                        await standing.backend.remove(orphans)
+                        await state.backend.remove(orphans)
                         removed += len(orphans)
             except StorageError as error:
                 _log.warning("storage %s: not all that has no record there was removed: %s", name, error)

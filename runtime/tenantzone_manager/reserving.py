@@ -11,7 +11,7 @@ from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.quota import OverLimit
 from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import Standing, attempt_id, begin, finish, location_of, standing_of, use
+from tenantzone_manager.core.writing import WriteStatus, attempt_id, begin, finish, location_of, write_status_of, use
 from tenantzone_manager.index.backend import Address, IndexFull
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
@@ -51,7 +51,7 @@ class Reserver:
         ends: Sequence[int],
         whole: bool,
         failed: set[str],
-        made: list[Standing],
+        made: list[WriteStatus],
         locations: dict[int, LocationPlace],
     ) -> Sequence[int]:
         """Begin one part of a write.
@@ -81,7 +81,7 @@ class Reserver:
             except IndexFull:
                 break
             for index in wanted:
-                made[index] = became.get(index, Standing.NO_ROOM)
+                made[index] = became.get(index, WriteStatus.NO_ROOM)
             wanted, ends = await self._make_writable(write, taken, failed, locations), ()
         return wanted
 
@@ -100,10 +100,10 @@ class Reserver:
         files = await self._parts.files(instance.group, wanted_parts)
         return Plan(write, places, files, ends)
 
-    async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
+    async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, WriteStatus]]:
         """Begin all locations of a plan, except for blocks that another writer has begun meanwhile."""
         taken: dict[int, CacheLocation] = {}
-        became: dict[int, Standing] = {}
+        became: dict[int, WriteStatus] = {}
         slot_files: dict[Address, SlotFile] = {}
         write = plan.write
         ends = [write.keys[index] for index in plan.ends]
@@ -117,14 +117,14 @@ class Reserver:
                 own = location_of(block, location_id)
                 if own is not None and own.state is State.WRITING:
                     # An earlier attempt was committed, and its answer was lost.
-                    taken[index], became[index] = own, Standing.WRITE
+                    taken[index], became[index] = own, WriteStatus.WRITE
                     continue
-                standing = standing_of(block, self._storages.is_available, write.names[index])
+                status = write_status_of(block, self._storages.is_available, write.names[index])
                 needs_prefix = write.instance.needs_prefix
-                if standing is Standing.WRITE and needs_prefix and before and not _is_live(draft, before):
-                    standing = Standing.NO_PREFIX
-                became[index] = standing
-                if standing is Standing.WRITE:
+                if status is WriteStatus.WRITE and needs_prefix and before and not _is_live(draft, before):
+                    status = WriteStatus.NO_PREFIX
+                became[index] = status
+                if status is WriteStatus.WRITE:
                     parts = self._parts.take(place.name, write.specs[index], plan.files, found, slot_files)
                     taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)

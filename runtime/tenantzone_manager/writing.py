@@ -15,12 +15,12 @@ from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance
 from tenantzone_manager.core.writing import (
     Ending,
-    Standing,
+    WriteStatus,
     depths_of,
     finish,
     location_of,
     parents_of,
-    standings,
+    write_statuses,
 )
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.parts import Parts
@@ -43,7 +43,7 @@ class Started:
     """The id for FinishWriteCache; empty: there is nothing to write."""
     deadline: float
     """Unix time at which the writer is presumed dead."""
-    standings: list[Standing]
+    statuses: list[WriteStatus]
     """The write status of each block."""
     locations: dict[int, LocationPlace]
     """The locations of the blocks to write, by index."""
@@ -117,13 +117,13 @@ class Writer:
             await self._turns.take(caller)
         parents = parents_of(len(keys), parents)
         depths = depths_of(parents)
-        made = await self._standings(instance, keys, parents, first, names)
+        made = await self._write_statuses(instance, keys, parents, first, names)
         if is_long:
             await self._turns.take(caller)
-        wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
-        if whole and Standing.NO_PREFIX in made[first:]:
+        wanted = [index for index, status in enumerate(made) if status is WriteStatus.WRITE]
+        if whole and WriteStatus.NO_PREFIX in made[first:]:
             for index in wanted:
-                made[index] = Standing.NO_PREFIX
+                made[index] = WriteStatus.NO_PREFIX
             wanted = []
         now = self._clock()
         seconds = min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
@@ -136,7 +136,7 @@ class Writer:
         return Started(write_id if locations else "", deadline, made, locations)
 
     async def _write(
-        self, write: Write, wanted: Sequence[int], first: int, whole: bool, made: list[Standing]
+        self, write: Write, wanted: Sequence[int], first: int, whole: bool, made: list[WriteStatus]
     ) -> dict[int, LocationPlace]:
         """Reserve room for the blocks of a write.
 
@@ -156,7 +156,7 @@ class Writer:
         # Before any part is begun: locations that are taken back use their bytes until their deadline.
         if whole and len(wanted) > WRITE_AT_ONCE and not await self._reserver.has_room(write, wanted):
             for index in wanted:
-                made[index] = Standing.NO_ROOM
+                made[index] = WriteStatus.NO_ROOM
             wanted = []
         ends = sorted(set(range(len(keys))).difference(write.parents, wanted)) if wanted else []
         parts = zip_longest(write_parts(wanted), write_parts(ends), fillvalue=())
@@ -165,17 +165,17 @@ class Writer:
                 await self._turns.take(caller)
             left = await self._reserver.begin(write, some, its_ends, whole, failed, made, locations)
             for index in left:
-                made[index] = Standing.NO_ROOM
+                made[index] = WriteStatus.NO_ROOM
             if whole and left:
                 break
-        lacking = next((each for each in (Standing.NO_ROOM, Standing.NO_PREFIX) if each in made[first:]), None)
+        lacking = next((each for each in (WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
             # The lacking block was present, or seemed to have room, when the others were begun.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
             for index in wanted:
-                if made[index] is Standing.WRITE:
+                if made[index] is WriteStatus.WRITE:
                     made[index] = lacking
             locations = {}
         return locations
@@ -208,21 +208,21 @@ class Writer:
 
             await change_blocks(self._index, spaces.blocks_of(instance), keys[part], change)
 
-    async def _standings(
+    async def _write_statuses(
         self,
         instance: Instance,
         keys: Sequence[bytes],
         parents: Sequence[int],
         first: int,
         names: Mapping[int, frozenset[str]],
-    ) -> list[Standing]:
+    ) -> list[WriteStatus]:
         """Returns the write status of each block of a write."""
         caller, space = caller_of(instance), spaces.blocks_of(instance)
         blocks: list[Block | None] = []
         async for part in self._turns.parts(caller, len(keys), READ_AT_ONCE):
             blocks += [entry.value if entry else None for entry in await self._index.get(space, keys[part])]
-        each = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
-        made: list[Standing] = []
+        each = write_statuses(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
+        made: list[WriteStatus] = []
         async for part in self._turns.parts(caller, len(keys), READ_AT_ONCE):
             made += islice(each, part.stop - part.start)
         return made

@@ -11,7 +11,7 @@ from typing import Any
 from hack.ports import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
-from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.server import ReplicaState, console_served
 from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import InformerCache, Store
@@ -119,7 +119,7 @@ class ServedConsole:
         self._list_stored = list_stored
         (self.port,) = free_ports(1)
         self.url = f"http://localhost:{self.port}"
-        self.standing = Standing(is_leading=True, is_ready=True, has_listed=True)
+        self.replica_state = ReplicaState(is_leading=True, is_ready=True, has_listed=True)
         self._store = Store()
         self._pods = self._store.pods["default", "demo"] = InformerCache(read_pod)
         self._loop = asyncio.new_event_loop()
@@ -154,7 +154,7 @@ class ServedConsole:
         serving = threading.Event()
 
         async def serve() -> None:
-            asked = (no_pods, no_tokens, lambda: self.standing, self._list_stored)
+            asked = (no_pods, no_tokens, lambda: self.replica_state, self._list_stored)
             async with console_served(self.port, self._store, *asked):
                 serving.set()
                 await stop.wait()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tenantzone_contract.report import LoanReport, TierReport, ZoneTierReport
-from tenantzone_operator.console.server import Standing
+from tenantzone_operator.console.server import ReplicaState
 from tests.console.browsing import assert_accessible, cell_colours, opened
 from tests.console.colours import Scheme, linear, variables
 from tests.console.served import FREE, READY, Block, Engine, ServedConsole
@@ -313,11 +313,11 @@ def test_without_pools_it_says_how_to_make_one(browser: Browser, console: Served
 
 
 def test_an_operator_that_knows_nothing_yet_says_so(browser: Browser, console: ServedConsole):
-    console.standing = Standing(is_leading=False, is_ready=False, has_listed=False)
+    console.replica_state = ReplicaState(is_leading=False, is_ready=False, has_listed=False)
     with opened(browser, console.url) as page:
         expect(page.get_by_role("status").filter(has_text="has not listed the zones yet")).to_be_visible()
         expect(page.get_by_role("heading", name="No pools yet")).to_be_hidden()
-        console.standing = Standing(is_leading=False, is_ready=True, has_listed=True)
+        console.replica_state = ReplicaState(is_leading=False, is_ready=True, has_listed=True)
         expect(page.get_by_role("status").filter(has_text="Live")).to_be_visible()
         expect(page.get_by_text("which stands by")).to_be_visible()
 

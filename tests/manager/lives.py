@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tenantzone_manager import spaces
 from tenantzone_manager.core.promises import zone_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Moves, Quota, Spec
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -161,7 +161,7 @@ class Lives(RuleBasedStateMachine):
                 names, instance, parents=SHAPE.parents(len(prompt)), whole=whole
             )
             if whole and started.locations:
-                assert not {Standing.NO_ROOM, Standing.NO_PREFIX}.intersection(started.standings)
+                assert not {WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX}.intersection(started.statuses)
             await self.has_begun(instance, names, started)
 
         self.do(write())

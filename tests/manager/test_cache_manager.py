@@ -11,21 +11,21 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.heat import HALF_LIFE_SECONDS
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
-from tenantzone_manager.core.writing import Ending, Standing
+from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.turns import WRITE_AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
 
-WRITE, SERVING, WRITING = Standing.WRITE, Standing.SERVING, Standing.WRITING
-NO_ROOM, NO_PREFIX = Standing.NO_ROOM, Standing.NO_PREFIX
+WRITE, SERVING, WRITING = WriteStatus.WRITE, WriteStatus.SERVING, WriteStatus.WRITING
+NO_ROOM, NO_PREFIX = WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX
 
 
 async def test_what_was_written_is_found_by_its_prefix(playing: Playing) -> None:
     abc = keys("a", "b", "c")
     started = await playing.write(abc)
-    assert started.standings == [WRITE] * 3
+    assert started.statuses == [WRITE] * 3
     assert await playing.hits(keys("a", "b", "c", "d")) == 3
     assert await playing.hits(keys("a", "x", "c")) == 1
     assert await playing.hits(keys("x", "b")) == 0
@@ -45,8 +45,8 @@ async def test_a_block_has_one_writer(playing: Playing) -> None:
     await playing.write(keys("a"))
     first = await playing.start_write(keys("a", "b"))
     second = await playing.start_write(keys("a", "b", "c"))
-    assert first.standings == [SERVING, WRITE]
-    assert second.standings == [SERVING, WRITING, WRITE]
+    assert first.statuses == [SERVING, WRITE]
+    assert second.statuses == [SERVING, WRITING, WRITE]
     assert await playing.finish(keys("a", "b"), first) == [Ending.SERVING]
     assert await playing.finish(keys("a", "b", "c"), second) == [Ending.SERVING]
     assert await playing.hits(keys("a", "b", "c")) == 3
@@ -56,9 +56,9 @@ async def test_a_writer_that_dies_gives_its_place_and_its_bytes_back(playing: Pl
     dead = await playing.start_write(keys("a", "b"), write_seconds=30)
     assert (await playing.account("g/team")).used == 2 * SIZE
     await playing.reclaim(after=29)
-    assert (await playing.start_write(keys("a"))).standings == [WRITING]
+    assert (await playing.start_write(keys("a"))).statuses == [WRITING]
     await playing.reclaim(after=2)
-    assert (await playing.start_write(keys("a"))).standings == [WRITE]
+    assert (await playing.start_write(keys("a"))).statuses == [WRITE]
     assert await playing.finish(keys("a", "b"), dead) == [Ending.EXPIRED] * 2
     assert await playing.hits(keys("a")) == 0
     await playing.settle()
@@ -114,7 +114,7 @@ async def test_a_query_by_window_wants_the_last_blocks_only(
 
 async def test_a_suffix_without_its_prefix_is_not_stored(playing: Playing) -> None:
     started = await playing.start_write(keys("a", "b", "c"), first=1)
-    assert started.standings == [NO_PREFIX] * 3
+    assert started.statuses == [NO_PREFIX] * 3
     assert not started.locations
 
 
@@ -123,7 +123,7 @@ async def test_instances_find_nothing_of_each_other(playing: Playing) -> None:
     await playing.manager.catalog.register_instance(other)
     await playing.write(keys("a"))
     assert await playing.hits(keys("a"), other) == 0
-    assert (await playing.start_write(keys("a"), other)).standings == [WRITE]
+    assert (await playing.start_write(keys("a"), other)).statuses == [WRITE]
 
 
 async def test_all_ranks_parts_live_together(playing: Playing) -> None:
@@ -152,15 +152,15 @@ async def test_a_block_that_has_some_parts_only_is_written_to_who_has_more(playi
     lacking = await playing.match(names, HYBRID, specs=frozenset({"linear"}))
     assert not lacking.blocks
     some = await playing.start_write(names, HYBRID, spec_sets=["full", "rest"])
-    assert some.standings == [SERVING, WRITE]
+    assert some.statuses == [SERVING, WRITE]
     more = await playing.start_write(names, HYBRID)
-    assert more.standings == [WRITE, WRITE]
+    assert more.statuses == [WRITE, WRITE]
     again = await playing.start_write(names, HYBRID)
-    assert again.standings == [WRITING, WRITING]
+    assert again.statuses == [WRITING, WRITING]
     await playing.finish(names, more, HYBRID)
     whole = await playing.match(names, HYBRID, specs=frozenset({"full", "linear"}))
     assert len(whole.blocks) == 2
-    assert (await playing.start_write(names, HYBRID, spec_sets=["full", ""])).standings == [SERVING, SERVING]
+    assert (await playing.start_write(names, HYBRID, spec_sets=["full", ""])).statuses == [SERVING, SERVING]
 
 
 async def test_a_location_goes_when_another_one_in_its_type_has_all_of_its_parts(playing: Playing) -> None:
@@ -237,7 +237,7 @@ async def test_a_manager_that_starts_again_after_its_leases_have_ended_lets_go_o
     await again.settle()
     assert len(files(tmp_path)) == 1
     assert (await again.account("g/team")).used == SIZE
-    assert (await again.start_write(keys("a", "b", "c"))).standings[1:] == [WRITE, WRITE]
+    assert (await again.start_write(keys("a", "b", "c"))).statuses[1:] == [WRITE, WRITE]
     await again.audit()
     await again.stop()
 
@@ -256,7 +256,7 @@ async def test_a_hole_is_filled_again(playing: Playing) -> None:
     await playing.manager.remover.remove_cache(INSTANCE, keys("b"))
     await playing.settle()
     assert await playing.hits(keys("a", "b", "c")) == 1
-    assert (await playing.write(keys("a", "b", "c"))).standings == [SERVING, WRITE, SERVING]
+    assert (await playing.write(keys("a", "b", "c"))).statuses == [SERVING, WRITE, SERVING]
     assert await playing.hits(keys("a", "b", "c")) == 3
 
 
@@ -291,10 +291,10 @@ async def test_an_instance_is_emptied_without_a_trace(playing: Playing) -> None:
 async def test_no_write_begins_beyond_the_quota(playing: Playing) -> None:
     await playing.group(limit=3 * SIZE)
     started = await playing.write(prompt("a", 5))
-    assert started.standings == [WRITE, WRITE, WRITE, NO_ROOM, NO_ROOM]
-    assert (await playing.start_write(keys("b"))).standings == [NO_ROOM]
+    assert started.statuses == [WRITE, WRITE, WRITE, NO_ROOM, NO_ROOM]
+    assert (await playing.start_write(keys("b"))).statuses == [NO_ROOM]
     await playing.group(limit=4 * SIZE)
-    assert (await playing.start_write(keys("b"))).standings == [WRITE]
+    assert (await playing.start_write(keys("b"))).statuses == [WRITE]
 
 
 async def test_a_full_type_gives_way_to_the_next(playing: Playing) -> None:
@@ -343,7 +343,7 @@ async def test_what_only_a_disabled_storage_has_is_written_to_the_next_one(playi
     started = await playing.write(keys("a", "b"))
     assert {location.storage for location in started.locations.values()} == {"other"}
     assert await playing.hits(keys("a", "b")) == 2
-    assert (await playing.write(keys("a", "b"))).standings == [Standing.SERVING, Standing.SERVING]
+    assert (await playing.write(keys("a", "b"))).statuses == [WriteStatus.SERVING, WriteStatus.SERVING]
     await playing.storage("disk", enabled=True)
     assert await playing.hits(keys("a", "b")) == 2
     assert (await playing.account("s/disk")).used == (await playing.account("s/other")).used == 2 * SIZE
@@ -355,7 +355,7 @@ async def test_what_a_disabled_storage_has_is_a_prefix_for_who_has_it_no_more(pl
     await playing.write(keys("a"))
     await playing.storage("disk", enabled=False)
     started = await playing.write(keys("a", "b"), first=1)
-    assert started.standings == [Standing.SERVING, Standing.WRITE]
+    assert started.statuses == [WriteStatus.SERVING, WriteStatus.WRITE]
     assert await playing.hits(keys("a", "b")) == 0
     await playing.storage("disk", enabled=True)
     assert await playing.hits(keys("a", "b")) == 2
@@ -462,8 +462,8 @@ async def test_no_floor_is_taken_by_others(playing: Playing) -> None:
     own = {"chat": {"FileSystem": InstanceQuota(reserved=4 * SIZE)}}
     await playing.group(limit=10 * SIZE, watermark=0.5, instances=own)
     await playing.write(prompt("mine", 2))
-    assert (await playing.write(prompt("flood", 20), other)).standings.count(WRITE) == 6
-    assert (await playing.write(prompt("mine", 20))).standings.count(WRITE) == 2
+    assert (await playing.write(prompt("flood", 20), other)).statuses.count(WRITE) == 6
+    assert (await playing.write(prompt("mine", 20))).statuses.count(WRITE) == 2
     playing.clock.sleep(1000)
     await playing.match(prompt("flood", 20), other)
     await playing.settle()
@@ -491,9 +491,9 @@ async def test_a_promise_that_is_made_while_others_hold_everything_is_kept(playi
     await playing.group(limit=10 * SIZE)
     await playing.write(prompt("flood", 10), other)
     await playing.group(limit=10 * SIZE, instances={"chat": {"FileSystem": InstanceQuota(reserved=4 * SIZE)}})
-    assert (await playing.start_write(prompt("mine", 4))).standings == [NO_ROOM] * 4
+    assert (await playing.start_write(prompt("mine", 4))).statuses == [NO_ROOM] * 4
     await playing.settle()
-    assert (await playing.write(prompt("mine", 4))).standings == [WRITE] * 4
+    assert (await playing.write(prompt("mine", 4))).statuses == [WRITE] * 4
     assert await playing.hits(prompt("flood", 10), other) == 6
 
 

@@ -11,7 +11,7 @@ import pytest
 from tenantzone_manager import spaces
 from tenantzone_manager.core import books
 from tenantzone_manager.core.records import Block, encode_block
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexBackend
 from tenantzone_manager.index.checksums import CorruptRecord, with_checksum, without_checksum
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -58,7 +58,7 @@ async def look_up(playing: Playing) -> None:
 
 
 async def write(playing: Playing) -> None:
-    assert (await playing.start_write(BLOCKS)).standings[2] is Standing.WRITE
+    assert (await playing.start_write(BLOCKS)).statuses[2] is WriteStatus.WRITE
 
 
 async def remove(playing: Playing) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_manager.core.writing import Ending, Standing
+from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE
 from tests.manager.playing import Playing, keys, prompt
 
@@ -28,12 +28,12 @@ async def crowded(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> Playing:
 
 async def test_it_begins_with_the_answer(crowded: Playing) -> None:
     started = await crowded.start_write(LONG, write_seconds=SECONDS)
-    assert set(started.standings) == {Standing.WRITE}
+    assert set(started.statuses) == {WriteStatus.WRITE}
     assert started.deadline == crowded.clock() + SECONDS
     await crowded.reclaim(after=SECONDS - 1)
-    assert (await crowded.start_write(LONG)).standings == [Standing.WRITING] * len(LONG)
+    assert (await crowded.start_write(LONG)).statuses == [WriteStatus.WRITING] * len(LONG)
     await crowded.reclaim(after=4 * SECONDS)
-    assert (await crowded.start_write(LONG[:1])).standings == [Standing.WRITE]
+    assert (await crowded.start_write(LONG[:1])).statuses == [WriteStatus.WRITE]
 
 
 async def test_it_does_not_run_while_the_write_is_being_finished(crowded: Playing) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tenantzone_manager import spaces
 from tenantzone_manager.core.heat import heat_at
 from tenantzone_manager.core.settings import Instance, Spec
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_runtime.zones.hit_shape import HitShape
@@ -43,11 +43,11 @@ async def groups(playing: Playing) -> Playing:
     return playing
 
 
-async def write(playing: Playing, shape: HitShape, names: list[bytes], **more: object) -> list[Standing]:
+async def write(playing: Playing, shape: HitShape, names: list[bytes], **more: object) -> list[WriteStatus]:
     """Write what an engine does of a prompt."""
     end = len(names) * shape.chunk_tokens
     hit = shape.keys(by_group(shape, names), end)
-    return (await playing.write(hit, INSTANCE, parents=shape.parents(end), **more)).standings
+    return (await playing.write(hit, INSTANCE, parents=shape.parents(end), **more)).statuses
 
 
 async def found(playing: Playing, shape: HitShape, names: list[bytes]) -> int:
@@ -61,7 +61,7 @@ async def found(playing: Playing, shape: HitShape, names: list[bytes]) -> int:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.windows))
 async def test_a_prompt_is_found_where_it_ended(groups: Playing, shape: HitShape) -> None:
     names = prompt("p", 10)
-    assert await write(groups, shape, names) == [Standing.WRITE] * shape.chunks(160)
+    assert await write(groups, shape, names) == [WriteStatus.WRITE] * shape.chunks(160)
     assert await found(groups, shape, names) == 10
     assert await found(groups, shape, [*names, *prompt("more", 5)]) == 10
 
@@ -150,9 +150,9 @@ async def test_others_have_their_turns_while_windows_are_looked_for(groups: Play
 async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playing) -> None:
     shape = HitShape(16, (None, 2))
     await groups.group(limit=8 * SIZE)
-    assert await write(groups, shape, prompt("long", 7), whole=True) == [Standing.NO_ROOM] * 9
+    assert await write(groups, shape, prompt("long", 7), whole=True) == [WriteStatus.NO_ROOM] * 9
     assert (await groups.account("g/team")).used == 0
-    assert await write(groups, shape, prompt("fits", 6), whole=True) == [Standing.WRITE] * 8
+    assert await write(groups, shape, prompt("fits", 6), whole=True) == [WriteStatus.WRITE] * 8
 
 
 async def test_nothing_is_left_of_a_whole_if_a_storage_did_not_take_its_part(
@@ -173,7 +173,7 @@ async def test_nothing_is_left_of_a_whole_if_a_storage_did_not_take_its_part(
     hit = shape.keys(by_group(shape, names), end)
     started = await groups.start_write(hit, INSTANCE, parents=shape.parents(end), whole=True)
     assert (started.write_id, started.locations) == ("", {})
-    assert started.standings == [Standing.NO_ROOM] * 8
+    assert started.statuses == [WriteStatus.NO_ROOM] * 8
     await groups.settle()
     assert (await groups.account("g/team")).used == 0
     assert not files(groups.root)
@@ -197,14 +197,14 @@ async def test_nothing_is_begun_of_a_whole_whose_beginning_goes_meanwhile(
         return made
 
     monkeypatch.setattr(reserver, "_plan", while_it_is_planned)
-    assert Standing.WRITE not in await write(groups, shape, names, whole=True)
+    assert WriteStatus.WRITE not in await write(groups, shape, names, whole=True)
     await groups.settle()
     assert (await groups.account("g/team")).used == 4 * SIZE
 
 
 async def test_nothing_is_written_whole_that_lacks_its_beginning(groups: Playing) -> None:
     shape = HitShape(16, (None, 2))
-    assert await write(groups, shape, prompt("p", 4), whole=True, first=2) == [Standing.NO_PREFIX] * 6
+    assert await write(groups, shape, prompt("p", 4), whole=True, first=2) == [WriteStatus.NO_PREFIX] * 6
 
 
 @pytest.mark.parametrize("parents", [[-1, 0, 1, 1, 0], [0, 0], [-1, 2, 1], [-2, 0, 1], [-1]], ids=str)

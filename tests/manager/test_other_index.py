@@ -65,8 +65,8 @@ async def test_one_that_begins_anew_is_another_one(playing: Playing, tmp_path: P
     empty(tmp_path)
     await becomes_other(playing, before)
     await register(playing)
-    (standing,) = playing.manager.storages.standings()
-    assert "belongs to the index" in standing.problem
+    (state,) = playing.manager.storages.states()
+    assert "belongs to the index" in state.problem
     await register(playing, takeover=True)
     await playing.write(KEPT)
     assert await playing.hits(KEPT) == 3

@@ -12,7 +12,7 @@ from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
 from tenantzone_manager.core.settings import Moves, Storage
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.storages.backend import Place, StorageError
@@ -137,7 +137,7 @@ async def test_a_server_that_is_gone_or_belongs_to_another_index_is_passed_over(
     await playing.storage("gone", "S3", options={**options, "endpoint": "http://127.0.0.1:9"})
     await playing.group(["gone", "disk"])
     started = await playing.write(keys("x"))
-    assert started.standings == [Standing.WRITE]
+    assert started.statuses == [WriteStatus.WRITE]
     assert started.locations[0].storage == "disk"
 
 

@@ -31,7 +31,7 @@ async def test_a_storage_that_raises_anything_is_unhealthy_and_the_others_are_us
     storages = DataStorageManager("me", make_backend=made)
     await storages.keep([Storage("odd", "FileSystem"), Storage("well", "FileSystem")])
     assert [each.name for each in storages.get_available_storage(["odd", "well"])] == ["well"]
-    (problem,) = (each.problem for each in storages.standings() if each.storage.name == "odd")
+    (problem,) = (each.problem for each in storages.states() if each.storage.name == "odd")
     assert "what was that?" in problem
     await storages.close()
 
@@ -47,7 +47,7 @@ async def test_a_storage_that_can_not_be_listed_keeps_no_orphans_of_others(
         orphan = tmp_path / name / "objects/team/chat/00/00ff-late.tp0"
         orphan.parent.mkdir(parents=True)
         orphan.write_bytes(b"late")
-    first, _ = (each.backend for each in playing.manager.storages.standings())
+    first, _ = (each.backend for each in playing.manager.storages.states())
 
     async def fail() -> AsyncIterator[list[StoredObject]]:
         raise StorageError("not now")

@@ -25,7 +25,7 @@ from moto.server import ThreadedMotoServer
 
 from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from hack.ports import free_ports
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.index import sqlite, sqlite_log
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import IndexSettings
@@ -298,7 +298,7 @@ async def test_what_gives_room_back_passes_where_there_is_none(thing: Thing, pla
         return await can_begin(playing, keys(f"new{next(numbers)}"))
 
     await eventually(begins, False)
-    assert (await playing.start_write(keys("new"))).standings == [Standing.NO_ROOM]
+    assert (await playing.start_write(keys("new"))).statuses == [WriteStatus.NO_ROOM]
     manager = playing.manager
     async with (
         TestServer(http.application(manager, Service(manager), Anyone())) as server,

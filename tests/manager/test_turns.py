@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tenantzone_manager.core.deadlines import CALL_SECONDS
-from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.backend import Commit
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -125,7 +125,7 @@ async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: 
     # The blocks are looked up, their write status follows, and room is reserved.
     assert began >= 2 * (PARTS - 1) + PARTS * READ_AT_ONCE // WRITE_AT_ONCE - 1
     started = await playing.start_write(names)
-    assert set(started.standings) == {Standing.WRITING}
+    assert set(started.statuses) == {WriteStatus.WRITING}
     (write_id,) = {location.id for block in await blocks_of(playing, names) for location in block.locations}
     finish = playing.manager.writer.finish_write_cache
     assert await turns(lambda: finish(INSTANCE, write_id, names, [])) >= PARTS * READ_AT_ONCE // WRITE_AT_ONCE - 1
@@ -137,7 +137,7 @@ async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: 
     for group in (KeyGroup(b""), KeyGroup(b"", len(names))):
         assert await turns(partial(get_hit, INSTANCE, names, [group])) >= PARTS - 1
     again = await playing.start_write(names)
-    assert set(again.standings) == {Standing.SERVING}
+    assert set(again.statuses) == {WriteStatus.SERVING}
 
 
 async def test_what_is_written_as_a_whole_is_undone_with_turns_for_others(playing: Playing) -> None:
@@ -151,7 +151,7 @@ async def test_what_is_written_as_a_whole_is_undone_with_turns_for_others(playin
         started = await whole
         assert not started.locations
         assert not started.write_id
-        assert set(started.standings) == {Standing.NO_ROOM}
+        assert set(started.statuses) == {WriteStatus.NO_ROOM}
 
     assert await turns(while_another_one_takes_its_room) >= 2 * PARTS - 2
 
@@ -159,7 +159,7 @@ async def test_what_is_written_as_a_whole_is_undone_with_turns_for_others(playin
 async def test_nothing_is_begun_of_a_whole_that_has_no_room(playing: Playing) -> None:
     names = prompt("whole", PARTS * WRITE_AT_ONCE)
     await playing.group(limit=(len(names) - 1) * SIZE)
-    assert set((await playing.start_write(names, whole=True)).standings) == {Standing.NO_ROOM}
+    assert set((await playing.start_write(names, whole=True)).statuses) == {WriteStatus.NO_ROOM}
     assert (await playing.account("g/team")).used == 0
 
 

@@ -34,8 +34,8 @@ async def write(playing: Playing, client, some: list[bytes]) -> None:
 
 
 async def listed(playing: Playing) -> list[str]:
-    (standing,) = (each for each in playing.manager.storages.standings() if each.storage.name == "pool")
-    return [each.name async for some in standing.backend.objects() for each in some]
+    (state,) = (each for each in playing.manager.storages.states() if each.storage.name == "pool")
+    return [each.name async for some in state.backend.objects() for each in some]
 
 
 async def test_blocks_are_written_to_a_pool_found_there_and_deleted(playing: Playing, client) -> None:
@@ -107,7 +107,7 @@ async def test_a_pool_without_a_master_and_one_without_a_node_are_unhealthy_unti
 ) -> None:
     async def problem() -> str:
         await playing.manager.storages.probe("pool")
-        (found,) = (each.problem for each in playing.manager.storages.standings() if each.storage.name == "pool")
+        (found,) = (each.problem for each in playing.manager.storages.states() if each.storage.name == "pool")
         return found
 
     await write(playing, client, keys("a"))

@@ -65,7 +65,7 @@ async def test_a_manager_without_the_client_says_so_and_goes_on(
     playing = await Playing(SqliteBackend(tmp_path / "index.db"), tmp_path).start()
     await playing.storage("pool", "Mooncake", options={"master": MASTER})
     await playing.group(["pool", "disk"])
-    (problem,) = (each.problem for each in playing.manager.storages.standings() if each.storage.name == "pool")
+    (problem,) = (each.problem for each in playing.manager.storages.states() if each.storage.name == "pool")
     assert "pip install mooncake-transfer-engine" in problem
     assert len((await playing.write([b"a"])).locations) == 1
     await playing.stop()

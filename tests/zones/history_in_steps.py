@@ -121,7 +121,7 @@ class HistoryInSteps(History):
         return self._has_headroom(claim, count)
 
     def _has_relief(self, claim, count, request):
-        return bool(self.world.missing_for_relief(claim, count, request.peak))
+        return bool(self.world.missing_after_reclaim(claim, count, request.peak))
 
     def _has_headroom(self, claim, count):
         cached = sum(len(other.cached) for other in self.world.claims.values())

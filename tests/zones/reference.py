@@ -242,7 +242,7 @@ class World:
         weights = sum(other.weight for other in self.claims.values() if other is claim or not other.quiet)
         return unreserved * claim.weight // weights
 
-    def missing_for_relief(self, claim, count, peak=0):
+    def missing_after_reclaim(self, claim, count, peak=0):
         """How many blocks, cached by active zones above their reservations, may be evicted for a denied zone."""
         wanted = len(claim.in_use) + count
         if claim.overdue or wanted > max(claim.limit, peak):
@@ -257,7 +257,7 @@ class World:
         """For a zone that is denied blocks, evicts what active zones cache above their reservations, if that
         suffices."""
         paid = []
-        if short := self.missing_for_relief(claim, count, peak):
+        if short := self.missing_after_reclaim(claim, count, peak):
             wanted = len(self.free) + short
             self._lose_surplus(paid, claim, wanted, "relief")
         return paid

@@ -93,7 +93,7 @@ REMOVED_BY = {
     "zones/totals.py with_targets": "discard",
     "zones/victims.py _zones": "discard; in the loan book, upkeep after discard",
     "zones/victims.py members": "discard; in the loan book, upkeep after discard",
-    "zones/yielding.py _ahead": "the same step",
+    "zones/preemptor.py _ahead": "the same step",
 }
 """Every attribute of the runtime that contains zones, and the method that removes an entry."""
 

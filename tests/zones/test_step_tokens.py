@@ -12,7 +12,7 @@ from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 from tests.zones.test_latency_budget import token_time
-from tests.zones.test_yielding import LoadingEngine
+from tests.zones.test_preemptor import LoadingEngine
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def crowds(draw):
 def test_who_may_have_others_caches_waits_for_just_the_blocks_that_are_missing(crowd):
     core, zone, count = crowd
     totals = core.ledger.totals
-    assume(totals.may_have_relief(zone, count, 0))
+    assume(totals.may_reclaim_surplus(zone, count, 0))
     backoff = BackoffSet(core.ledger)
     backoff.back_off(zone, count, 0, 0)
     backoff.line_up()
@@ -75,7 +75,7 @@ def test_who_may_have_others_caches_waits_for_just_the_blocks_that_are_missing(c
 def test_a_zone_limited_to_unpromised_blocks_waits_for_those_or_for_a_greater_share(crowd):
     core, zone, count = crowd
     totals = core.ledger.totals
-    assume(not totals.may_have_relief(zone, count, 0))
+    assume(not totals.may_reclaim_surplus(zone, count, 0))
     backoff = BackoffSet(core.ledger)
     backoff.back_off(zone, count, 0, 0)
     backoff.line_up()
@@ -84,7 +84,7 @@ def test_a_zone_limited_to_unpromised_blocks_waits_for_those_or_for_a_greater_sh
     assert threshold(backoff) == next(free for free in FREE if totals.spare(zone, free) >= count)
 
     core.ledger.totals.promised -= 2000 * (zone.in_use + count)
-    assert totals.may_have_relief(zone, count, 0)
+    assert totals.may_reclaim_surplus(zone, count, 0)
     assert first(backoff, -300) is zone
 
 
@@ -98,7 +98,7 @@ def test_a_share_is_reached_when_it_reaches_what_the_zone_would_use(core, backof
     core.zone("more", reserved=4, lendable=0, quiet=True)
     assert first(backoff, -5000) is None
     core.ledger.totals.promised -= 8
-    assert core.ledger.totals.may_have_relief(burst, 176, 0)
+    assert core.ledger.totals.may_reclaim_surplus(burst, 176, 0)
     assert first(backoff, -5000) is burst
 
 

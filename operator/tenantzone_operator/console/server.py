@@ -32,7 +32,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReplicaState:
     """The current state of this replica of the operator."""
 
     is_leading: bool
@@ -48,7 +48,7 @@ async def console_served(
     store: Store,
     list_pods: Callable[[Pool], Awaitable[list[Pod]]],
     read_tokens: Callable[[str, str], Awaitable[Sequence[str]]],
-    standing: Callable[[], Standing],
+    replica_state: Callable[[], ReplicaState],
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
@@ -61,13 +61,13 @@ async def console_served(
         store: filled by the watches.
         list_pods: lists the pods that a pool selects, for pools that this replica does not watch.
         read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
-        standing: returns the state of this replica.
+        replica_state: returns the state of this replica.
         list_stored: lists KVStorages and KVCacheGroups; None if this operator has no KV-cache manager.
         bounds: limits for slow clients; the default ones if None.
     """
     live = LiveEngines(store, list_pods, read_tokens)
     storages = None if list_stored is None else LiveStorages(list_stored)
-    console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing, storages)
+    console = Console(store, live, Recording(store, live, lambda: replica_state().has_listed), replica_state, storages)
     async with console.recording.going_on(), served(ADDRESS, port, console.application(), bounds) as chosen:
         yield chosen
 
@@ -80,13 +80,13 @@ class Console:
         store: Store,
         live: LiveEngines,
         recording: Recording,
-        standing: Callable[[], Standing],
+        replica_state: Callable[[], ReplicaState],
         storages: LiveStorages | None,
     ) -> None:
         self.recording = recording
         self._store = store
         self._live = live
-        self._standing = standing
+        self._replica_state = replica_state
         self._storages = storages
         self._host = socket.gethostname()
         self._page = {entry.name: entry.read_bytes() for entry in (files(__package__) / "page").iterdir()}
@@ -115,12 +115,12 @@ class Console:
         return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 
     def _replica(self) -> dict[str, Any]:
-        standing = self._standing()
+        replica_state = self._replica_state()
         return {
             "host": self._host,
-            "leading": standing.is_leading,
-            "ready": standing.is_ready,
-            "hasListed": standing.has_listed,
+            "leading": replica_state.is_leading,
+            "ready": replica_state.is_ready,
+            "hasListed": replica_state.has_listed,
             "hasManager": self._storages is not None,
         }
 

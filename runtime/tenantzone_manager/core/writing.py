@@ -11,7 +11,7 @@ from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.records import Block, CacheLocation, State
 
 
-class Standing(enum.StrEnum):
+class WriteStatus(enum.StrEnum):
     """A block's write status for a caller that wants to write it."""
 
     WRITE = "write"
@@ -36,14 +36,14 @@ class Ending(enum.StrEnum):
     """The writer can no longer finish it: it took too long, or the block was removed."""
 
 
-def standings(
+def write_statuses(
     blocks: Sequence[Block | None],
     parents: Sequence[int],
     first: int,
     needs_prefix: bool,
     can_read: Callable[[str], bool],
     parts: Mapping[int, frozenset[str]],
-) -> Iterator[Standing]:
+) -> Iterator[WriteStatus]:
     """Yields the write status of each block.
 
     Args:
@@ -58,11 +58,15 @@ def standings(
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
         follows = parent < 0 or is_whole[parent]
-        standing = standing_of(block, can_read, parts[index]) if index >= first else standing_of(block, _any, _NO_PARTS)
-        if standing is Standing.WRITE and (index < first or not follows):
-            standing = Standing.NO_PREFIX
-        is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
-        yield standing
+        status = (
+            write_status_of(block, can_read, parts[index])
+            if index >= first
+            else write_status_of(block, _any, _NO_PARTS)
+        )
+        if status is WriteStatus.WRITE and (index < first or not follows):
+            status = WriteStatus.NO_PREFIX
+        is_whole.append(follows and (status is not WriteStatus.NO_PREFIX or not needs_prefix))
+        yield status
 
 
 def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
@@ -101,7 +105,7 @@ def _any(_: str) -> bool:
     return True
 
 
-def standing_of(block: Block | None, can_read: Callable[[str], bool], parts: frozenset[str]) -> Standing:
+def write_status_of(block: Block | None, can_read: Callable[[str], bool], parts: frozenset[str]) -> WriteStatus:
     """Returns the write status of a block for a writer that has all blocks before it.
 
     Args:
@@ -112,8 +116,8 @@ def standing_of(block: Block | None, can_read: Callable[[str], bool], parts: fro
     locations = [each for each in block.locations if each.has(parts)] if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
     if State.SERVING in states:
-        return Standing.SERVING
-    return Standing.WRITING if State.WRITING in states else Standing.WRITE
+        return WriteStatus.SERVING
+    return WriteStatus.WRITING if State.WRITING in states else WriteStatus.WRITE
 
 
 def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLocation, now: float) -> None:

@@ -18,7 +18,7 @@ from tenantzone_manager.core.settings import (
     ServiceAccount,
     Storage,
 )
-from tenantzone_manager.core.writing import Ending, Standing
+from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.reading import LocationPlace, Query
 
@@ -124,7 +124,7 @@ class StartWriteCacheRequest(Prompt):
 class BlockToWrite(Answer):
     """A block's write status for the caller."""
 
-    standing: Standing
+    standing: WriteStatus
     location: LocationPlace | None = None
     """Where to write it; absent: it is not to be written."""
 

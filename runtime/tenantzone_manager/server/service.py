@@ -15,7 +15,7 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
 from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, Storage
-from tenantzone_manager.core.writing import Ending, Standing
+from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
@@ -128,17 +128,17 @@ class Service:
         )
         taken = [keys[index] for index in sorted(started.locations)]
         self._note("start_write_cache", caller, instance, keys=taken, asked=len(keys), write_id=started.write_id)
-        counts: Counter[Standing] = Counter()
+        counts: Counter[WriteStatus] = Counter()
         blocks: list[m.BlockToWrite] = []
         async for part in self._manager.turns.parts(caller_of(instance), len(keys), READ_AT_ONCE):
-            some = started.standings[part]
+            some = started.statuses[part]
             counts.update(some)
             blocks += [
-                m.BlockToWrite(standing=standing, location=started.locations.get(index))
-                for index, standing in enumerate(some, start=part.start)
+                m.BlockToWrite(standing=status, location=started.locations.get(index))
+                for index, status in enumerate(some, start=part.start)
             ]
-        for standing, count in counts.items():
-            self._manager.metrics.writes.labels(instance.group, standing.value).inc(count)
+        for status, count in counts.items():
+            self._manager.metrics.writes.labels(instance.group, status.value).inc(count)
         return m.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline, blocks=blocks)
 
     async def finish_write_cache(
@@ -288,7 +288,7 @@ class Service:
         manager = self._manager
         # First the values that this process has: they must be updated even if the index does not answer.
         manager.metrics.show_storages(
-            (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.standings()
+            (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.states()
         )
         cache = manager.index.cache
         manager.metrics.cache_lookups.labels("found").set(cache.hits)
@@ -356,13 +356,13 @@ class Service:
     async def _storage_response(self, storage: Storage) -> m.StorageResponse:
         """Returns the answer for a storage, which another call may have removed meanwhile."""
         used = (await self._manager.index.account(books.storage_account(storage.name))).used
-        for standing in self._manager.storages.standings():
-            if standing.storage.name == storage.name:
+        for state in self._manager.storages.states():
+            if state.storage.name == storage.name:
                 return m.StorageResponse(
                     storage=storage,
                     available=self._manager.storages.is_available(storage.name),
-                    problem=standing.problem,
-                    since=standing.since,
+                    problem=state.problem,
+                    since=state.since,
                     used=used,
                     shares_place_with=self._manager.storages.sharing_place(storage.name),
                 )

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Standing:
+class StorageState:
     """A storage and the result of its last check."""
 
     storage: Storage
@@ -59,7 +59,7 @@ class DataStorageManager:
         self._clock = clock
         self._make = make_backend
         self._is_registered = is_registered
-        self._standings: dict[str, Standing] = {}
+        self._states: dict[str, StorageState] = {}
 
     def check(self, storage: Storage) -> None:
         """Refuse a storage with invalid options.
@@ -72,11 +72,11 @@ class DataStorageManager:
     async def keep(self, storages: Iterable[Storage]) -> None:
         """Keep exactly these storages, with these settings."""
         wanted = {storage.name: storage for storage in storages}
-        for name in self._standings.keys() - wanted.keys():
-            await self._standings.pop(name).backend.close()
+        for name in self._states.keys() - wanted.keys():
+            await self._states.pop(name).backend.close()
             self.version += 1
         for name, storage in wanted.items():
-            known = self._standings.get(name)
+            known = self._states.get(name)
             if known is not None and known.storage.options == storage.options:
                 if known.storage != storage:
                     known.storage = storage
@@ -85,7 +85,7 @@ class DataStorageManager:
             if known is not None:
                 await known.backend.close()
             backend = self._make(storage, self.owner)
-            self._standings[name] = Standing(storage, backend, since=self._clock())
+            self._states[name] = StorageState(storage, backend, since=self._clock())
             await self.probe(name)
 
     async def belong_to(self, owner: str) -> None:
@@ -96,21 +96,21 @@ class DataStorageManager:
 
     def get_available_storage(self, names: Sequence[str]) -> list[Storage]:
         """Returns the available storages in the given order: enabled, and healthy at the last check."""
-        return [self._standings[name].storage for name in names if self.is_available(name)]
+        return [self._states[name].storage for name in names if self.is_available(name)]
 
     def is_available(self, name: str) -> bool:
         """Returns whether a storage exists, is enabled and healthy."""
-        standing = self._standings.get(name)
-        return standing is not None and standing.storage.enabled and not standing.problem
+        state = self._states.get(name)
+        return state is not None and state.storage.enabled and not state.problem
 
     def backend(self, name: str) -> DataStorageBackend | None:
         """Returns the backend of a storage; None: there is no such storage."""
-        standing = self._standings.get(name)
-        return standing.backend if standing else None
+        state = self._states.get(name)
+        return state.backend if state else None
 
-    def standings(self) -> list[Standing]:
+    def states(self) -> list[StorageState]:
         """Returns the state of all storages."""
-        return list(self._standings.values())
+        return list(self._states.values())
 
     async def create(self, name: str, places: Sequence[Place]) -> None:
         """Prepare places for writing.
@@ -174,7 +174,7 @@ class DataStorageManager:
 
     async def _check(self, name: str) -> None:
         """Check a storage. Its place is free if the storage that owned it is no longer registered."""
-        standing, backend, owner = self._standings.get(name), self._of(name), ""
+        state, backend, owner = self._states.get(name), self._of(name), ""
         try:
             await backend.check_health()
         except PlaceTaken as taken:
@@ -186,22 +186,22 @@ class DataStorageManager:
         finally:
             # It may be registered again by the next check.
             backend.claim.unregistered = ""
-            if standing is not None:
-                standing.place_owner = owner
+            if state is not None:
+                state.place_owner = owner
 
     async def _owns_places(self, name: str) -> bool:
-        return name in self._standings or (self._is_registered is not None and await self._is_registered(name))
+        return name in self._states or (self._is_registered is not None and await self._is_registered(name))
 
     def sharing_place(self, name: str) -> list[str]:
         """Returns the names of the other storages with the same place."""
-        owner_of = {each.storage.name: each.place_owner or each.storage.name for each in self._standings.values()}
+        owner_of = {each.storage.name: each.place_owner or each.storage.name for each in self._states.values()}
         place = owner_of.get(name, name)
         return sorted(other for other, owner in owner_of.items() if owner == place and other != name)
 
     async def probe_always(self) -> None:
         """Check all storages periodically and concurrently, until cancelled."""
         while True:
-            await asyncio.gather(*(self.probe(name) for name in list(self._standings)))
+            await asyncio.gather(*(self.probe(name) for name in list(self._states)))
             await asyncio.sleep(PROBE_SECONDS)
 
     async def close(self) -> None:
@@ -209,20 +209,20 @@ class DataStorageManager:
         await self.keep(())
 
     def _of(self, name: str) -> DataStorageBackend:
-        standing = self._standings.get(name)
-        if standing is None:
+        state = self._states.get(name)
+        if state is None:
             raise StorageError(f"there is no storage {name}")
-        return standing.backend
+        return state.backend
 
     def _found(self, name: str, problem: str) -> None:
-        standing = self._standings.get(name)
-        if standing is None or standing.problem == problem:
+        state = self._states.get(name)
+        if state is None or state.problem == problem:
             return
-        if bool(standing.problem) != bool(problem):
+        if bool(state.problem) != bool(problem):
             self.version += 1
-            standing.since = self._clock()
+            state.since = self._clock()
             _log.log(logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "can be used")
-        standing.problem = problem
+        state.problem = problem
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.tenancy import Preparation, Tenancy
 from tenantzone_runtime.zones.unsatisfiable import Unsatisfiable
-from tenantzone_runtime.zones.yielding import Yielding
+from tenantzone_runtime.zones.preemptor import Preemptor
 from tenantzone_runtime.zones.zone import Zone
 
 _SHORT_AT_ONCE = 16
@@ -62,8 +62,8 @@ class Arbiter(Generic[W]):
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
         """Waiting requests for which blocks are kept in this step, unless their zones' next requests have changed."""
-        self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
-        self._held_back = HeldBack(engine, self._yielding)
+        self._preemptor = Preemptor(tenancy, engine, self._claims, self.preempt)
+        self._held_back = HeldBack(engine, self._preemptor)
         self._slots = AdapterSlots(
             engine,
             tenancy.ledger,
@@ -163,7 +163,7 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for held-back running requests and for entitled zones."""
-        self._yielding.begin_step()
+        self._preemptor.begin_step()
         held_back = self._held_back.collect()
         if not self._engine.goes_on:
             return
@@ -172,11 +172,11 @@ class Arbiter(Generic[W]):
             states.lend_what_is_unused(self._ledger)
         else:
             for borrower in self._tenancy.past_grace():
-                self._yielding.take_back(borrower)
+                self._preemptor.take_back(borrower)
         for work in held_back:
             if self._engine.is_running(work):
-                self._yielding.help(work, self._engine.blocks_to_continue(work))
-        self._yielding.look_ahead()
+                self._preemptor.help(work, self._engine.blocks_to_continue(work))
+        self._preemptor.look_ahead()
         self._held_back.look_at(held_back)
         if self._engine.is_open:
             self._unsatisfiable.fail()
@@ -209,7 +209,7 @@ class Arbiter(Generic[W]):
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now; if not, it is skipped, and helped before the next step."""
-        may_continue = count <= self._yielding.available(work, growing=True) or self._comes_first(work, count)
+        may_continue = count <= self._preemptor.available(work, growing=True) or self._comes_first(work, count)
         # In either case nothing is kept for it in this step any more.
         self._claims.drop(work)
         if may_continue:
@@ -221,12 +221,12 @@ class Arbiter(Generic[W]):
 
     def _comes_first(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks that are kept for others of its zone, as it comes before them."""
-        self._yielding.know_better()
+        self._preemptor.know_better()
         waiting = self._kept_for.get(work.zone)
-        if waiting is not None and count > self._yielding.available(work, growing=True):
+        if waiting is not None and count > self._preemptor.available(work, growing=True):
             # Too few of them are left for the waiting request: others may have the rest.
             self._claims.drop(waiting)
-        return self._yielding.may_continue(work, count)
+        return self._preemptor.may_continue(work, count)
 
     def next_front(self) -> W | None:
         """Returns the waiting request to admit next; None if no seat is free, or no next request can have blocks."""
@@ -293,7 +293,7 @@ class Arbiter(Generic[W]):
         self._engine.preempt(work)
         self._seats.stood_up(work.zone)
         self.note_preemption(work, reason, beneficiary)
-        self._yielding.forget(work)
+        self._preemptor.forget(work)
         self._held_back.goes_on(work)
         self._sent_back[work.zone] = None
         self._front = None
@@ -324,9 +324,9 @@ class Arbiter(Generic[W]):
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         # No request is preempted for one that waits because of its own zone.
-        if count and zone not in self._held_back.zones and self._yielding.is_entitled_to(work, count):
+        if count and zone not in self._held_back.zones and self._preemptor.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
-            self._yielding.reclaim(work, count, is_rough=is_rough)
+            self._preemptor.reclaim(work, count, is_rough=is_rough)
             self._kept_for[zone] = work
             denied = self._denied(work)
         if denied is None:
@@ -418,7 +418,7 @@ class Arbiter(Generic[W]):
             return 0, False
         # If free blocks abound, the number of its prefix hits does not matter for now.
         abound = self._engine.free_blocks >= self._claims.total + at_most
-        if abound and self._yielding.is_entitled_to(work, at_most):
+        if abound and self._preemptor.is_entitled_to(work, at_most):
             return at_most, True
         return self._engine.blocks_to_admit(work), False
 
@@ -500,7 +500,7 @@ class Arbiter(Generic[W]):
         if (denied := self._denied_of(first, count)) is not None and not self._may_be_relieved(first, denied):
             return
         yield first
-        left = self._yielding.available(first) - count
+        left = self._preemptor.available(first) - count
         for work, count in waiting:
             left -= count
             if left < 0:
@@ -515,8 +515,8 @@ class Arbiter(Generic[W]):
         """Whether a waiting request that is denied blocks gets them from caches of other active zones."""
         if denied.headroom:
             return False
-        count = denied.blocks + self._yielding.of_siblings(work)
-        return self._totals.relief(work.zone, count, self._engine.free_blocks, work.peak) > 0
+        count = denied.blocks + self._preemptor.of_siblings(work)
+        return self._totals.surplus_to_reclaim(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
     def _denied(self, work: W) -> _Denied | None:
         """Returns the blocks that a waiting request would be denied if it were admitted now; None: none."""
@@ -525,7 +525,7 @@ class Arbiter(Generic[W]):
     def _denied_of(self, work: W, at_most: int) -> _Denied | None:
         """Returns the blocks that a request for ``at_most`` blocks would be denied; None: none."""
         engine, zone = self._engine, work.zone
-        available = self._yielding.available(work)
+        available = self._preemptor.available(work)
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # Without a prefix hit it would need the most: if that fits, no look-up is needed.
@@ -539,7 +539,7 @@ class Arbiter(Generic[W]):
 
     def _evict_surplus_for(self, work: W, count: int) -> bool:
         """Evict caches of other active zones, if the zone may have the blocks; returns whether anything was evicted."""
-        count += self._yielding.of_siblings(work)
+        count += self._preemptor.of_siblings(work)
         evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
             self._engine.return_evicted(evictions)

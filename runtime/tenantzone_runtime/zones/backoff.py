@@ -134,7 +134,7 @@ class BackoffSet:
             self._enter("headroom", 0, count + headroom, zone)
         elif zone.overdue:
             return
-        elif totals.may_have_relief(zone, count, peak):
+        elif totals.may_reclaim_surplus(zone, count, peak):
             self._enter("relief", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
         else:
             self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)

@@ -145,7 +145,7 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
     weight, a zone need not wait for others' caches either. Nothing is evicted if it would not be enough.
     """
     evicted: Evictions = []
-    _evict_surplus(ledger, evicted, ledger.totals.relief(zone, count, free, peak), "relief", zone)
+    _evict_surplus(ledger, evicted, ledger.totals.surplus_to_reclaim(zone, count, free, peak), "relief", zone)
     return evicted
 
 

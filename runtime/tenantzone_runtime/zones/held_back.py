@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from tenantzone_runtime.zones.engine import Engine, W
-from tenantzone_runtime.zones.yielding import Yielding
+from tenantzone_runtime.zones.preemptor import Preemptor
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -27,12 +27,12 @@ class HeldBack(Generic[W]):
 
     Args:
         engine: whose requests.
-        yielding: computes the blocks that a request may have.
+        preemptor: computes the blocks that a request may have.
     """
 
-    def __init__(self, engine: Engine[W], yielding: Yielding[W]) -> None:
+    def __init__(self, engine: Engine[W], preemptor: Preemptor[W]) -> None:
         self._engine = engine
-        self._yielding = yielding
+        self._preemptor = preemptor
         self._turned_down: list[W] = []
         """Requests that did not get the blocks of their next tokens in this step, ..."""
         self._known: dict[W, _Known] = {}
@@ -80,12 +80,12 @@ class HeldBack(Generic[W]):
 
     def _lacks_blocks(self, work: W) -> bool:
         engine = self._engine
-        return engine.is_running(work) and not self._yielding.may_continue(work, engine.blocks_to_continue(work))
+        return engine.is_running(work) and not self._preemptor.may_continue(work, engine.blocks_to_continue(work))
 
     def _look_at(self, work: W) -> _Known:
         engine, fitting = self._engine, 0
         if engine.is_in_prompt(work):
-            fitting = engine.tokens_within(work, self._yielding.available_in_turn(work))
+            fitting = engine.tokens_within(work, self._preemptor.available_in_turn(work))
             if fitting < min(engine.chunk_tokens(work), engine.tokens_left(work)):
                 fitting = 0
         return _Known(engine.tokens_computed(work), fitting)

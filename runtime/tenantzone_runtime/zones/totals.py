@@ -238,7 +238,7 @@ class Totals:
             return min(takeable, max(0, zone.spec.quota.reserved - in_use))
         return takeable
 
-    def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:
+    def may_reclaim_surplus(self, zone: Zone, count: int, peak: int) -> bool:
         """Whether a denied request of the zone may have what active zones cache above their reservations.
 
         It may if its zone uses no block, or up to its share of the unreserved blocks.
@@ -248,12 +248,12 @@ class Totals:
             return False
         return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
-    def relief(self, zone: Zone, count: int, free: int, peak: int) -> int:
+    def surplus_to_reclaim(self, zone: Zone, count: int, free: int, peak: int) -> int:
         """The blocks that others' caches must give up so that a denied request of the zone gets ``count``.
 
         It is 0 if the request may not have them, or would not get enough.
         """
-        if not self.may_have_relief(zone, count, peak):
+        if not self.may_reclaim_surplus(zone, count, peak):
             return 0
         short = count - self.spare(zone, free)
         return short if short <= self.surplus_cached_elsewhere(zone) else 0

@@ -18,7 +18,7 @@ def relieved(core, zone, count, peak=0):
     return [(owner.spec.tenant, len(blocks)) for owner, blocks in evicted]
 
 
-def test_relief_comes_from_what_active_zones_cache_above_their_reservations(core):
+def test_surplus_is_reclaimed_from_what_active_zones_cache_above_their_reservations(core):
     burst = core.zone("burst")
     core.zone("lead", reserved=20, cached=50)
     core.zone("gold", cached=50, priority=1)
@@ -29,27 +29,27 @@ def test_relief_comes_from_what_active_zones_cache_above_their_reservations(core
     assert (note.reason, note.beneficiary) == ("relief", "burst")
 
 
-def test_relief_is_given_only_where_it_is_enough(core):
+def test_surplus_is_reclaimed_only_if_it_is_enough(core):
     burst = core.zone("burst")
     core.zone("lead", reserved=60, cached=100)
     assert relieved(core, burst, 41) == []
     assert relieved(core, burst, 40) == [("lead", 40)]
 
 
-def test_relief_is_not_given_to_who_may_take_it_anyhow(core):
+def test_no_surplus_is_reclaimed_for_a_request_that_may_allocate_without_it(core):
     burst = core.zone("burst")
     core.zone("lead", cached=50)
     assert relieved(core, burst, 50) == []
     assert relieved(core, burst, 51) == [("lead", 1)]
 
 
-def test_relief_for_a_request_from_before_zones_is_that_of_weight_1(core):
+def test_surplus_for_a_request_from_before_zones_is_that_of_weight_1(core):
     core.zone("lead", cached=90, weight=3)
     assert relieved(core, core.early(in_use=10), 16) == []
     assert relieved(core, core.ledger.zones[""], 15) == [("lead", 15)]
 
 
-def test_relief_covers_also_what_is_locked_by_others(core):
+def test_reclaimed_surplus_covers_blocks_locked_by_other_zones(core):
     burst = core.zone("burst")
     core.zone("acme", reserved=40)
     lead = core.zone("lead", in_use=70, cached=30)
@@ -59,7 +59,7 @@ def test_relief_covers_also_what_is_locked_by_others(core):
     assert core.takeable(burst) == 10
 
 
-def test_relief_is_not_given_to_who_owes_blocks(core):
+def test_no_surplus_is_reclaimed_for_a_zone_that_owes_blocks(core):
     burst = core.zone("burst")
     core.zone("lead", cached=50)
     burst.overdue = 5
@@ -68,7 +68,7 @@ def test_relief_is_not_given_to_who_owes_blocks(core):
     assert relieved(core, burst, 60) == [("lead", 10)]
 
 
-def test_relief_is_not_given_to_who_is_kept_back_by_its_own_limit(core):
+def test_no_surplus_is_reclaimed_for_a_zone_at_its_own_limit(core):
     burst = core.zone("burst", limit=30)
     core.zone("lead", cached=100)
     assert relieved(core, burst, 31) == []
@@ -76,7 +76,7 @@ def test_relief_is_not_given_to_who_is_kept_back_by_its_own_limit(core):
     assert relieved(core, burst, 31, peak=40) == [("lead", 1)]
 
 
-def test_relief_for_who_borrows_is_for_all_that_it_asks_for(core):
+def test_surplus_for_a_borrower_covers_its_whole_request(core):
     acme = core.zone("acme", reserved=5)
     core.zone("lead", cached=100)
     assert core.takeable(acme) == 5
@@ -84,7 +84,7 @@ def test_relief_for_who_borrows_is_for_all_that_it_asks_for(core):
     assert core.takeable(acme) == 10
 
 
-def test_relief_does_not_come_from_what_a_quiet_zone_lends_to_others_only(core):
+def test_no_surplus_is_reclaimed_from_blocks_that_a_quiet_zone_lends_to_others_only(core):
     burst = core.zone("burst")
     core.zone("gold", reserved=40, cached=40, quiet=True, priority=1)
     core.zone("lead", cached=60, priority=5)
@@ -92,7 +92,7 @@ def test_relief_does_not_come_from_what_a_quiet_zone_lends_to_others_only(core):
     assert relieved(core, burst, 60) == [("lead", 60)]
 
 
-def test_what_the_denied_zone_caches_itself_is_no_relief(core):
+def test_the_denied_zones_own_cache_is_no_surplus(core):
     burst = core.zone("burst", cached=30)
     core.zone("lead", reserved=60, cached=70)
     assert relieved(core, burst, 41) == []

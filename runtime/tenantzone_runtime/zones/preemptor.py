@@ -11,7 +11,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 
-class Yielding(Generic[W]):
+class Preemptor(Generic[W]):
     """Makes room by preemption, before a step.
 
     Args:
@@ -140,7 +140,7 @@ class Yielding(Generic[W]):
                 return False
             entitled = self.is_entitled_to(work, count)
             victim = preemption.choose_victim(self._engine.by_seniority(), work.zone, entitled=entitled)
-            if victim is None or (victim is work and self._may_yield_later(work, entitled=entitled)):
+            if victim is None or (victim is work and self._may_be_preempted_later(work, entitled=entitled)):
                 return False
             self._preempt(victim, "own" if victim.zone is work.zone else "reclaim", work.zone)
             if victim is work:
@@ -153,7 +153,9 @@ class Yielding(Generic[W]):
     def _need_only_wait(self, work: W, count: int, missing: int) -> bool:
         """Whether a running request that can't continue in this step may keep its blocks."""
         entitled = self.is_entitled_to(work, count)
-        return self._are_coming(work, count, missing, growing=True) or self._may_yield_later(work, entitled=entitled)
+        return self._are_coming(work, count, missing, growing=True) or self._may_be_preempted_later(
+            work, entitled=entitled
+        )
 
     def _are_coming(self, work: W, count: int, missing: int, *, growing: bool) -> bool:
         """Whether a request's missing blocks were released by now, and are its when steps in flight are over.
@@ -177,7 +179,7 @@ class Yielding(Generic[W]):
         self._counted_on[work] = missing
         return True
 
-    def _may_yield_later(self, work: W, *, entitled: bool) -> bool:
+    def _may_be_preempted_later(self, work: W, *, entitled: bool) -> bool:
         """Whether a request that is being loaded may have to be preempted for this one when its load has ended.
 
         A loaded request that lacks room for its image next to what runs may wait for this very one.
