@@ -11,7 +11,7 @@ from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.quota import OverLimit
 from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import WriteStatus, attempt_id, begin, finish, location_of, write_status_of, use
+from tenantzone_manager.core.writing import WriteStatus, attempt_id, begin, finish, location_of, use, write_status_of
 from tenantzone_manager.index.backend import Address, IndexFull
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.parts import Parts, SlotsShort, addresses_of

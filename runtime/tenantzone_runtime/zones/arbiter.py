@@ -21,6 +21,7 @@ from tenantzone_runtime.zones.held_back import HeldBack
 from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.latency_budget import LatencyBudget
 from tenantzone_runtime.zones.margin import Margin
+from tenantzone_runtime.zones.preemptor import Preemptor
 from tenantzone_runtime.zones.seats import Seats, candidates
 from tenantzone_runtime.zones.step_prompts import StepPrompts
 from tenantzone_runtime.zones.step_time import StepLoad
@@ -28,7 +29,6 @@ from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.tenancy import Preparation, Tenancy
 from tenantzone_runtime.zones.unsatisfiable import Unsatisfiable
-from tenantzone_runtime.zones.preemptor import Preemptor
 from tenantzone_runtime.zones.zone import Zone
 
 _SHORT_AT_ONCE = 16
