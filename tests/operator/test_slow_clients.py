@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.registry import Collector
 
 from tenantzone_contract.bounded_http import HttpBounds
-from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.server import ReplicaState, console_served
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.serving.exposition import metrics_served
@@ -40,8 +40,8 @@ def _console(bounds: HttpBounds) -> AbstractAsyncContextManager[int]:
     async def no_tokens(*_: str) -> Sequence[str]:
         return ()
 
-    standing = Standing(is_leading=True, is_ready=True, has_listed=True)
-    return console_served(0, Store(), no_pods, no_tokens, lambda: standing, bounds=bounds)
+    state = ReplicaState(is_leading=True, is_ready=True, has_listed=True)
+    return console_served(0, Store(), no_pods, no_tokens, lambda: state, bounds=bounds)
 
 
 @pytest.fixture(params=[(_probes, "/healthz"), (_metrics, "/metrics"), (_console, "/")], ids=lambda each: each[1])

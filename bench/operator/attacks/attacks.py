@@ -13,8 +13,6 @@ from tenantzone_contract.config_text import make_config
 _FALSE_HASH = "sha256:" + 64 * "0"
 _FALSE_KEY = "NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU="
 _MAX_TRANSITIONS = 2**31 - 1
-_NOTICED_SECONDS = 75.0
-"""Until an administrator puts the operator's key back: an operator reads it once a minute."""
 STARTED = "ConfigMap: the first config of the pool again, and an engine starts"
 STORAGE = "files"
 
@@ -155,7 +153,7 @@ async def _delete_key(site: Site) -> Check:
 
 async def _forge_key(site: Site) -> Check:
     await _write_key(site, _FALSE_KEY)
-    await asyncio.sleep(_NOTICED_SECONDS)
+    await asyncio.sleep(site.false_key_seconds)
     await _write_key(site, site.key)
     return _has_key(site, site.key)
 
@@ -272,7 +270,7 @@ ON_OBJECTS: Final[dict[str, Attack]] = {
     "Lease: leaseTransitions 2^31-1": Attack(20, "renewed", _forge_lease),
     "Lease deleted": Attack(60, "made again", _delete_lease),
     "Secret of the operator's key deleted": Attack(45, "same key made again", _delete_key, _put_key_back, 150),
-    "Secret of the operator's key: a false key for 75 s": Attack(120, "true key", _forge_key, _put_key_back),
+    "Secret of the operator's key: a false key": Attack(120, "true key", _forge_key, _put_key_back),
     "a zone that reserves more than its limit": Attack(
         10, "refused, naming the limit", _contradict, _contradict_no_more
     ),

@@ -107,7 +107,7 @@ def soak(size: Size, attacked: Attacked) -> Findings:
 
 @asynccontextmanager
 async def _site(
-    size: Size, plane: ControlPlane, folder: Path, manager: CacheManagerProcess, access: ManagerAccess
+    size: Size, rounds: int, plane: ControlPlane, folder: Path, manager: CacheManagerProcess, access: ManagerAccess
 ) -> AsyncIterator[tuple[Site, Scene]]:
     """Everything is there, and Ready; in the end it is stopped."""
     (port,) = free_ports(1)
@@ -128,6 +128,7 @@ async def _site(
         site = Site(
             *(plane, client, port, fleet, reservations, replicas, manager),
             *(scene.namespaces_of_pools, scene.pools_of_zones, random.Random(size.seed)),
+            _false_key_seconds(60 * size.minutes, rounds),
         )
         observer.start()
         left.start()
@@ -141,6 +142,14 @@ async def _site(
             right.terminate()
             await observer.stop()
             await fleet.stop()
+
+
+def _false_key_seconds(seconds: float, rounds: int) -> float:
+    """Returns more than a minute, after which operators read the key, but less than the time between two restarts.
+
+    Operators forget the true key if both are restarted while the Secret has a false one.
+    """
+    return min(75.0, seconds / (4 * rounds + 2))
 
 
 async def _add_more(site: Site) -> None:
@@ -168,7 +177,7 @@ async def _soak(
     access: ManagerAccess,
     findings: Findings,
 ) -> None:
-    async with _site(size, plane, folder, manager, access) as (site, scene):
+    async with _site(size, attacked.rounds, plane, folder, manager, access) as (site, scene):
         chosen = {
             name: attack
             for name, attack in (ON_OBJECTS | ON_PORTS).items()

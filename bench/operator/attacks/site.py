@@ -122,6 +122,8 @@ class Site:
     zones: dict[str, str]
     """The pool of each zone."""
     chance: random.Random
+    false_key_seconds: float
+    """How long the operator's Secret has a false key."""
     key: str = ""
     """The operator's, as its Secret had it at first."""
 

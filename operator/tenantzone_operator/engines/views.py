@@ -91,8 +91,6 @@ class EngineView:
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
     is_untrusted: bool
     """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
-    newest_generation: int
-    """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
     identity: str
     """The digest of the identity declaration that the frontend applies."""
     identity_problem: str
@@ -111,6 +109,8 @@ class EngineView:
     """The tiers below the engine's blocks, by name."""
     api_servers: tuple[tuple[int | None, str | None], ...] = ()
     """Generation and hash of the config that each API server process enforces; empty if not reported."""
+    newest_generation: int = 0
+    """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
     lag: str = ""
     """How an API server process has differed from the engine core for long, with the process; empty if in nothing."""
 

@@ -22,12 +22,12 @@ const KEYS = {
 export class BlockMap {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {(text: string) => void} show called with a description of the cell under the cursor
+   * @param {(text: string) => void} describeTo called with a description of the cell under the cursor
    * @param {(zone: string | null) => void} choose called with the zone to highlight alone; null for all
    */
-  constructor(canvas, show, choose) {
+  constructor(canvas, describeTo, choose) {
     this.canvas = canvas;
-    this.show = show;
+    this.describeTo = describeTo;
     this.choose = choose;
     this.map = null;
     this.cells = [];
@@ -155,7 +155,7 @@ export class BlockMap {
   /** Describes the cell under the pointer, else under the cursor. */
   describe() {
     const index = this.pointed ?? this.cursor;
-    this.show(index === null || index >= this.cells.length ? "" : this.inWords(index));
+    this.describeTo(index === null || index >= this.cells.length ? "" : this.inWords(index));
   }
 
   inWords(index) {
