@@ -112,12 +112,15 @@ def in_bytes(share):
 class Disk:
     """A tier of `chunks` chunks in a folder, and the requests of its tenants."""
 
-    def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, shape=None, **shares):
+    def __init__(
+        self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, shape=None, writers=2, **shares
+    ):
         self.root = Path(root)
         self.files = FaultyDisk()
         self.parts = {}
         self.ended = {}
-        self.chunks, self.bounds, self.seconds, self.shape = chunks, bounds, seconds, shape
+        self.chunks, self.bounds, self.shape = chunks, bounds, shape
+        self.settings = DiskSettings(readers=2, writers=writers, seconds=seconds)
         self.shares = {tenant: in_bytes(share) for tenant, share in shares.items()}
         self.tier = self._new()
         self.declare(*(zones or [declare(tenant) for tenant in shares]), opening=opening)
@@ -130,7 +133,7 @@ class Disk:
             salt_key=lambda: salt_key,
             instance=lambda tenant: instance(tenant, **self.parts),
             bounds=self.bounds,
-            settings=DiskSettings(readers=2, writers=2, seconds=self.seconds),
+            settings=self.settings,
             shape=self.shape,
             file_system=self.files,
             now=time.monotonic(),

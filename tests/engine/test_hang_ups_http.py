@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import socket
-import struct
 from contextlib import suppress
 
 import psutil
@@ -12,6 +10,7 @@ import pytest
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET
 from tests.engine.real_engine import API_PORT, RealEngine
+from tests.frontend.fuzzing.client import reset_when_closed
 from tests.waiting import await_that
 
 pytestmark = pytest.mark.engine
@@ -51,8 +50,7 @@ async def hang_up(engine: RealEngine, number: int, places: asyncio.Semaphore) ->
             if way == 3:
                 await reader.read(100)
         if number % 2:
-            # Resets the connection instead of closing it in order.
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_when_closed(writer)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()

@@ -172,8 +172,9 @@ def held(port: int) -> list[int]:
 
 
 def established(port: int) -> int:
-    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
-    return sum(int(row[1].partition(":")[2], 16) == port and row[3] == "01" for row in rows)
+    tables = [Path("/proc/self/net", name).read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return sum(int(row[1].rpartition(":")[2], 16) == port and row[3] == "01" for row in rows)
 
 
 def are_closed(connections: list[socket.socket], least: int) -> bool:
@@ -192,5 +193,6 @@ async def test_a_moment_without_descriptors_ends_no_bound(tmp_path: Path) -> Non
             await asyncio.sleep(10 * rpc.look_seconds)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        with silent(ports.grpc, 40, PREFACE) as slow:
-            assert await asyncio.to_thread(is_closed, slow[0])
+        with silent(ports.grpc, 40, PREFACE):
+            # The kernel counts silence in ticks of some milliseconds, so any of the 40 may be the one that is kept.
+            await eventually(partial(is_within, ports.grpc, 8), True)

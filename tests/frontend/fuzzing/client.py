@@ -84,7 +84,7 @@ async def send(host: str, port: int, sending: Sending) -> Reply:
             elif sending.reads:
                 await reader.read(sending.reads)
         if sending.breaks_off:
-            _reset_when_closed(writer)
+            reset_when_closed(writer)
     finally:
         writer.close()
         with suppress(ConnectionError):
@@ -92,5 +92,8 @@ async def send(host: str, port: int, sending: Sending) -> Reply:
     return Reply(status, body, 0.0)
 
 
-def _reset_when_closed(writer: asyncio.StreamWriter) -> None:
+def reset_when_closed(writer: asyncio.StreamWriter) -> None:
+    """Makes the close of a connection reset it."""
+    if writer.is_closing():  # The server was first, and asyncio has closed the socket.
+        return
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
