@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.alerts.findings import Day, tables
 from bench.alerts.history import History
 from bench.alerts.loads import Load, loads
-from bench.alerts.queries import holding
+from bench.alerts.queries import serving
 from hack.debian import DebianError
 from hack.progress import say
 
@@ -44,7 +44,7 @@ def _live(load: Load) -> Day:
             shown = time.monotonic()
             simulated = f"{simulation.submitted:,} requests, {simulation.engine.now:,.0f} s simulated"
             say(load.name, f"{shown - began:.0f} s: {simulated}")
-    with tempfile.TemporaryDirectory() as folder, holding(history, Path(folder)) as prometheus:
+    with tempfile.TemporaryDirectory() as folder, serving(history, Path(folder)) as prometheus:
         day = Day(load, simulation.engine.now, simulation.summary.overall.hit_rate)
         day.look(prometheus, lambda what: say(load.name, f"asking for {what}"))
     return day

@@ -68,7 +68,7 @@ def expand(expression: str) -> str:
 
 
 @contextmanager
-def holding(history: Written, folder: Path) -> Iterator[Prometheus]:
+def serving(history: Written, folder: Path) -> Iterator[Prometheus]:
     """A Prometheus with this history, for as long as the block lasts."""
     text, data = folder / "history.txt", folder / "data"
     with text.open("w") as file:

@@ -11,8 +11,8 @@ from pathlib import Path
 import bench.kubernetes_clients
 from bench.kubernetes_clients.cases import CASES, REMARK
 from bench.kubernetes_clients.libraries import AT_ONCE, CLIENTS
+from bench.kubernetes_clients.outcomes import Figures, Finding, costs, judge, matrix
 from bench.kubernetes_clients.stage import OTHER_NAME, USER, Certificates, Stage
-from bench.kubernetes_clients.verdicts import Figures, Finding, costs, judge, matrix
 from hack.controlplane.credentials import Authority
 
 

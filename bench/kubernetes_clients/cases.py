@@ -5,9 +5,9 @@ import datetime
 import shutil
 from collections.abc import Awaitable, Callable
 
+from bench.kubernetes_clients.outcomes import Finding, judge
 from bench.kubernetes_clients.server import Visit, proxying
 from bench.kubernetes_clients.stage import OTHER_ADDRESS, OTHER_NAME, PLUGIN_VERSION, USER, Stage, encoded
-from bench.kubernetes_clients.verdicts import Finding, judge
 
 PATIENCE_SECONDS = 65.0
 """Within which a token's file has to be read again: client-go takes a minute."""

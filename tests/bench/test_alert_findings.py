@@ -10,7 +10,7 @@ import yaml
 from bench.alerts.findings import Day, _firings, tables
 from bench.alerts.history import BEGINNING, History
 from bench.alerts.loads import FLOOD_STARTS, loads
-from bench.alerts.queries import expand, holding
+from bench.alerts.queries import expand, serving
 from bench.alerts.signals import SIGNALS, shipped
 from bench.simulator.engine import Model
 from bench.simulator.simulation import Plan, Simulation
@@ -62,7 +62,7 @@ def test_prometheus_is_given_what_the_simulated_engine_had(tmp_path: Path):
     history = History(simulation)
     for _ in simulation.run():
         history.note()
-    with holding(history, tmp_path) as prometheus:
+    with serving(history, tmp_path) as prometheus:
         found = prometheus.ask("tenantzone:zone_held_blocks", BEGINNING, BEGINNING + simulation.engine.now, 15)
     held = {
         zone.spec.name: [value for _, value in found[zone.spec.name]]

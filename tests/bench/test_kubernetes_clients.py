@@ -2,21 +2,21 @@
 
 import pytest
 
-from bench.kubernetes_clients.verdicts import Figures, Finding, Verdict, costs, judge, matrix
+from bench.kubernetes_clients.outcomes import Figures, Finding, Outcome, costs, judge, matrix
 
 
 @pytest.mark.parametrize(
-    ("error", "as_asked", "verdict"),
+    ("error", "as_asked", "outcome"),
     [
-        (None, True, Verdict.WORKS),
-        (None, False, Verdict.WRONG),
-        ("ConfigError: Proxy-URL is not supported", True, Verdict.REFUSED),
-        ("KeyError: 'x'", True, Verdict.FAILS),
-        ("KeyError: 'x'", False, Verdict.FAILS),
+        (None, True, Outcome.WORKS),
+        (None, False, Outcome.WRONG),
+        ("ConfigError: Proxy-URL is not supported", True, Outcome.REFUSED),
+        ("KeyError: 'x'", True, Outcome.FAILS),
+        ("KeyError: 'x'", False, Outcome.FAILS),
     ],
 )
-def test_a_verdict_is_on_what_was_done_and_said(error, as_asked, verdict):
-    assert judge(error, as_asked=as_asked, names="proxy-url").verdict == verdict
+def test_a_verdict_is_on_what_was_done_and_said(error, as_asked, outcome):
+    assert judge(error, as_asked=as_asked, names="proxy-url").outcome == outcome
 
 
 def test_an_error_is_shown_in_one_short_line():
@@ -25,7 +25,7 @@ def test_an_error_is_shown_in_one_short_line():
 
 
 def test_a_table_has_each_client_under_its_name_and_errors_below():
-    works, fails = Finding(Verdict.WORKS), Finding(Verdict.FAILS, "KeyError: 'x'")
+    works, fails = Finding(Outcome.WORKS), Finding(Outcome.FAILS, "KeyError: 'x'")
 
     title, first, second, _, *errors = matrix({"a": {"one": works, "two": fails}, "b": {"one": works, "two": works}})
 

@@ -231,11 +231,11 @@ async def test_a_request_under_way_makes_no_room() -> None:
         return web.Response(text="held")
 
     async with application(hold, HttpBounds(connections=1)) as port, aiohttp.ClientSession() as client:
-        holding = asyncio.create_task(client.get(f"http://127.0.0.1:{port}/"))
+        held_request = asyncio.create_task(client.get(f"http://127.0.0.1:{port}/"))
         await began.wait()
         assert await asyncio.to_thread(is_closed_within, port, b"")
         may_end.set()
-        assert await (await holding).text() == "held"
+        assert await (await held_request).text() == "held"
 
 
 async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> None:
@@ -253,11 +253,11 @@ async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> No
 
     async with application(hold, replace(PATIENT, connections=1)) as port, aiohttp.ClientSession() as client:
         body = b"a" * (2 * DEFAULT_CHUNK_SIZE + 1)
-        holding = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", data=body))
+        held_request = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", data=body))
         await began.wait()
         assert await asyncio.to_thread(is_closed_within, port, b"")
         may_end.set()
-        assert await (await holding).text() == "held"
+        assert await (await held_request).text() == "held"
 
 
 async def test_no_handshake_begins_where_there_is_no_room(contexts: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ _PAUSES = random.Random(0)
 
 
 @pytest.mark.parametrize(
-    ("pace", "shortest_pause", "longest_pause"), [("1 to 2 s apart", 1.0, 2.0), ("one right after the other", 0.0, 0.0)]
+    ("frequency", "shortest_pause", "longest_pause"),
+    [("1 to 2 s apart", 1.0, 2.0), ("one right after the other", 0.0, 0.0)],
 )
-def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shortest_pause, longest_pause):
+def test_patches_are_enforced_in_both_engines_soon(engines, capsys, frequency, shortest_pause, longest_pause):
     """With either pause: kubelet syncs a pod again only after another look at its containers, once a second."""
     pods = engines.pods()
     assert len(pods) == 2
@@ -30,7 +31,7 @@ def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shorte
         engines.await_enforced("acme", reserved, engines.patch("acme", reserved), pods)
         seconds.append(time.monotonic() - began)
     engines.kubectl("wait", "--for=condition=Ready", "tenantzone/acme", "--timeout=30s")
-    _show(capsys, f"kubectl patch to enforced in both engines, {PATCHES} times, {pace}", seconds)
+    _show(capsys, f"kubectl patch to enforced in both engines, {PATCHES} times, {frequency}", seconds)
 
 
 def test_a_key_that_is_revoked_ends_soon_in_both_engines(cluster, engines, client, capsys):

@@ -164,10 +164,10 @@ async def test_a_parsers_exception_comes_back_from_elsewhere():
 async def test_others_are_served_while_a_hostile_answer_is_parsed(name, refusals):
     made = partial(make_parser, ParserName("tool", name))
     made()
-    bearings = []
+    contexts = []
 
     async def call():
-        bearings.append(current_context())
+        contexts.append(current_context())
         with pytest.raises(generation_error()):
             await Serving().whole(made(), HOSTILE_WHOLE[name])
 
@@ -177,7 +177,7 @@ async def test_others_are_served_while_a_hostile_answer_is_parsed(name, refusals
     (refusal,) = refusals
     assert isinstance(refusal, Refusal)
     assert refusal.status == 422
-    assert bearings[0].parsing._spent > 0.1
+    assert contexts[0].parsing._spent > 0.1
     assert on_the_event_loop < 0.1
 
 

@@ -59,12 +59,12 @@ async def test_what_was_begun_and_removed_by_a_wrong_clock_is_due_as_by_a_right_
     await playing.manager.remover.remove_cache(instance, removed)
     playing.clock.now -= jump
     await playing.reclaim()
-    (standing,) = (await playing.start_write(begun)).statuses
-    assert standing is WriteStatus.WRITING, "its writer has its time"
+    (status,) = (await playing.start_write(begun)).statuses
+    assert status is WriteStatus.WRITING, "its writer has its time"
     timing = playing.manager.settings.timing
     await playing.reclaim(after=timing.write + 1)
-    (standing,) = (await playing.start_write(begun, write_seconds=1.0)).statuses
-    assert standing is WriteStatus.WRITE
+    (status,) = (await playing.start_write(begun, write_seconds=1.0)).statuses
+    assert status is WriteStatus.WRITE
     await playing.reclaim(after=timing.write + 1)
     await playing.settle()
     assert (await playing.account(books.group_chain("team", "FileSystem")[0])).used == 0

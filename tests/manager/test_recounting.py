@@ -286,17 +286,17 @@ async def test_all_changes_before_are_heard_of(
         return message
 
     monkeypatch.setattr(PubSub, "get_message", get_message_late)
-    hearing, other = redis_store(), redis_store()
-    for backend in (hearing, other):
+    listening, other = redis_store(), redis_store()
+    for backend in (listening, other):
         await backend.start(lambda *_: None)
-    before = await hearing.changes_heard()
+    before = await listening.changes_heard()
     may_hear.clear()
     await other.commit(Commit([Change(Address(spaces.blocks_of(INSTANCE), b"key"), None, b"value")]))
-    asking = asyncio.create_task(hearing.changes_heard())
+    asking = asyncio.create_task(listening.changes_heard())
     assert not (await asyncio.wait([asking], timeout=0.2))[0]
     may_hear.set()
     assert await asking == before + 1
-    for backend in (hearing, other):
+    for backend in (listening, other):
         await backend.close()
 
 

@@ -129,8 +129,8 @@ def test_what_is_renewed_is_shown_to_who_connects_next(served: Site) -> None:
     before = in_pem(served.mounted.certificate)
     assert [shown(port) for port in ports] == [before, before]
     context = client_context(TlsFiles(authorities=served.servers.certificate))
-    standing = http.client.HTTPSConnection("127.0.0.1", served.manager.port, timeout=30, context=context)
-    standing.connect()
+    kept = http.client.HTTPSConnection("127.0.0.1", served.manager.port, timeout=30, context=context)
+    kept.connect()
     try:
         new_key(served.mounted.paths[1])
         assert [shown(port) for port in ports] == [before, before]
@@ -138,10 +138,10 @@ def test_what_is_renewed_is_shown_to_who_connects_next(served: Site) -> None:
         after = in_pem(served.mounted.certificate)
         assert after != before
         assert [shown(port) for port in ports] == [after, after]
-        standing.request("GET", "/healthz")
-        assert standing.getresponse().read() == b"ok\n"
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().read() == b"ok\n"
     finally:
-        standing.close()
+        kept.close()
 
 
 def test_where_certificates_are_asked_for_a_call_needs_one(choosy: Site) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from bench.alerts.history import BEGINNING, SCRAPE_SECONDS
-from bench.alerts.queries import holding
+from bench.alerts.queries import serving
 from hack.monitoring.panel import Panel
 from hack.monitoring.tier_panels import tiers
 from tests.runtime.scraping import scrape
@@ -45,7 +45,7 @@ class Scraped:
 def test_each_panel_about_tiers_has_data(tmp_path: Path):
     end = BEGINNING + SCRAPE_SECONDS * (SCRAPES - 1)
     last: dict[str, float] = {}
-    with holding(Scraped(), tmp_path) as prometheus:
+    with serving(Scraped(), tmp_path) as prometheus:
         for panel, expression in _queries():
             found = prometheus.ask(expression, end, end, 15)
             values = [value for series in found.values() for _, value in series]

@@ -58,7 +58,7 @@ from tests.operator.crd_objects import manifest, refused, zone
         pytest.param(
             zone(idle={"release": {"share": "0%", "every": "1m"}}), "release.share", id="a release of nothing"
         ),
-        pytest.param(zone(idle={"release": {"share": "25%"}}), "release.every", id="a release without a pace"),
+        pytest.param(zone(idle={"release": {"share": "25%"}}), "release.every", id="a release without an interval"),
         *(
             pytest.param(
                 zone(fairness={"header": header}),

@@ -19,11 +19,11 @@ from tests.zones.reference import Claim, World
 
 @dataclass(eq=False, repr=False)
 class Request:
-    """A request: a prompt, and output that needs one more block every ``pace`` steps up to its maximum length."""
+    """A request: a prompt, and output that needs one more block every ``interval`` steps up to its maximum length."""
 
     prompt: int
     longest: int
-    pace: int = 1
+    interval: int = 1
     chunk: int = CAPACITY
     """Blocks of a prompt that one step computes."""
     hits: int = 0
@@ -45,22 +45,22 @@ class Request:
     running: bool = False
 
     def __repr__(self) -> str:
-        return f"{self.prompt} to {self.longest} blocks by {self.pace}, hits {self.hits}, priority {self.priority}"
+        return f"{self.prompt} to {self.longest} blocks by {self.interval}, hits {self.hits}, priority {self.priority}"
 
     @property
     def needed(self) -> int:
         """Blocks for all tokens that it has now."""
-        return min(self.longest, self.prompt + self.ticks // self.pace)
+        return min(self.longest, self.prompt + self.ticks // self.interval)
 
     @property
     def is_done(self) -> bool:
-        return self.ticks >= (self.longest - self.prompt + 1) * self.pace
+        return self.ticks >= (self.longest - self.prompt + 1) * self.interval
 
     def solo_steps(self, step_tokens: int | None, chunk_tokens: int) -> int:
         """The steps that it still takes if it runs alone."""
         each = self.chunk * BLOCK_TOKENS
         prompt = -(-self.needed * BLOCK_TOKENS // (min(each, step_tokens or each) // chunk_tokens * chunk_tokens))
-        return (self.longest - self.prompt + 1) * self.pace - self.ticks + prompt
+        return (self.longest - self.prompt + 1) * self.interval - self.ticks + prompt
 
 
 def by_tenant(payments: Any) -> dict[str, list[int]]:
@@ -105,7 +105,7 @@ class History:
         """Waiting requests within their zone's reservation that lacked blocks, but no seat, in the last step."""
         self.lost_turn: list[Request] = []
         """Running requests that found no blocks in the last step, in order."""
-        self.relieved = []
+        self.reclaimed = []
         """Blocks evicted by surplus reclaim that the engine has not been notified of."""
         self.covered_for = None
         """The borrower whose loans were covered by evicted blocks that the engine has not been notified of."""

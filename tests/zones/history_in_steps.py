@@ -58,9 +58,9 @@ class HistoryInSteps(History):
 
     def _who_still_stands(self):
         """Requests that lost their turn and are known to find no blocks: they may not be asked in this step."""
-        standing = self.arbiter._held_back.standing()
-        assert {*standing} <= {*self.lost_turn}
-        return standing
+        skipped = self.arbiter._held_back.skipped()
+        assert {*skipped} <= {*self.lost_turn}
+        return skipped
 
     def _compute(self, request, granted):
         self.tokens.compute(request, granted)
@@ -216,10 +216,10 @@ class HistoryInSteps(History):
         paid = self.world.evict_surplus_for(claim, count, peak)
         self.check_reasons(paid, claim)
         if paid:
-            self._saw("relieved")
+            self._saw("reclaimed")
             assert self.world.takeable(claim, peak=peak) >= count, "nothing is evicted in vain"
             assert self._has_headroom(claim, count), "nothing is evicted in vain"
-        self.relieved = [(tenant, blocks) for tenant, blocks, _ in paid]
+        self.reclaimed = [(tenant, blocks) for tenant, blocks, _ in paid]
         return evictions
 
     def return_evicted(self, evictions):
@@ -232,11 +232,11 @@ class HistoryInSteps(History):
             self.returned(evictions)
             self.check_overdue()
         else:
-            assert self.returned(evictions) == self.relieved
-            if not self.relieved:
+            assert self.returned(evictions) == self.reclaimed
+            if not self.reclaimed:
                 # Other zones may have taken over loans, or a config may cover them.
                 self.check_overdue()
-            self.relieved = []
+            self.reclaimed = []
 
     def check_unsatisfiable(self, request, error):
         claim = request.claim
@@ -271,12 +271,12 @@ class HistoryInSteps(History):
             return
         assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for no zone"
         assert len(victim.claim.in_use) > victim.claim.reserved, "a zone within its reservation is preempted"
-        yielding = [
+        candidates = [
             (work.claim.priority, -index, work)
             for index, work in enumerate(running)
             if work.claim is not claim and len(work.claim.in_use) > work.claim.reserved
         ]
-        assert victim is min(yielding, key=lambda rank: rank[:2])[2]
+        assert victim is min(candidates, key=lambda rank: rank[:2])[2]
 
     def _check_seat(self, victim, beneficiary, running):
         """No zone gives up its own seats; of the others, the lowest priority's youngest request gives up its seat."""
@@ -300,8 +300,10 @@ class HistoryInSteps(History):
         def may_yield(claim):
             return claim is not beneficiary and held[claim] > own(claim) and (own(claim) or in_shared > shared)
 
-        yielding = [(work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)]
-        assert victim is min(yielding, key=lambda rank: rank[:2])[2]
+        candidates = [
+            (work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)
+        ]
+        assert victim is min(candidates, key=lambda rank: rank[:2])[2]
 
     def _lacking(self, claim, running):
         """Blocks that requests of a zone ask for, alone or one after another, and may not take."""

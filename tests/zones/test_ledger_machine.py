@@ -26,7 +26,7 @@ def requests(draw):
     return Request(
         prompt,
         longest=min(CAPACITY, prompt + draw(st.integers(0, 8))),
-        pace=draw(st.integers(1, 2)),
+        interval=draw(st.integers(1, 2)),
         chunk=draw(st.sampled_from([2, 5, CAPACITY])),
         hits=draw(st.integers(0, 6)),
         shared=draw(st.integers(0, 2)),
@@ -217,7 +217,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         for request in list(self.requests):
             self.end(request)
         if generates:
-            self.arrive(tenants[0], Request(1, longest=9, pace=6))
+            self.arrive(tenants[0], Request(1, longest=9, interval=6))
         for tenant in tenants:
             self.arrive(tenant, Request(prompt, longest=prompt))
         for _ in range(steps):

@@ -315,7 +315,7 @@ def test_others_caches_make_room_for_a_request_up_to_its_peak_though_the_limit_i
     assert lead.counters.evicted == {"relief": 15}
 
 
-def test_who_was_relieved_is_not_admitted_before_the_engine_can_hand_the_blocks_out(core):
+def test_a_zone_that_reclaimed_surplus_is_not_admitted_before_the_engine_can_hand_the_blocks_out(core):
     engine = LateEngine(core)
     lead = core.zone("lead", cached=90)
     engine.run(core.zone("busy"), 10)

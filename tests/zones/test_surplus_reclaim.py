@@ -13,7 +13,7 @@ def core():
     return Core()
 
 
-def relieved(core, zone, count, peak=0):
+def reclaimed(core, zone, count, peak=0):
     evicted = core.tenancy.evict_surplus_for(zone, count, core.free, peak)
     return [(owner.spec.tenant, len(blocks)) for owner, blocks in evicted]
 
@@ -23,7 +23,7 @@ def test_surplus_is_reclaimed_from_what_active_zones_cache_above_their_reservati
     core.zone("lead", reserved=20, cached=50)
     core.zone("gold", cached=50, priority=1)
     assert core.takeable(burst) == 0
-    assert relieved(core, burst, 40) == [("lead", 30), ("gold", 10)]
+    assert reclaimed(core, burst, 40) == [("lead", 30), ("gold", 10)]
     assert core.takeable(burst) == 40
     (note, *_) = core.events("evicted")
     assert (note.reason, note.beneficiary) == ("relief", "burst")
@@ -32,30 +32,30 @@ def test_surplus_is_reclaimed_from_what_active_zones_cache_above_their_reservati
 def test_surplus_is_reclaimed_only_if_it_is_enough(core):
     burst = core.zone("burst")
     core.zone("lead", reserved=60, cached=100)
-    assert relieved(core, burst, 41) == []
-    assert relieved(core, burst, 40) == [("lead", 40)]
+    assert reclaimed(core, burst, 41) == []
+    assert reclaimed(core, burst, 40) == [("lead", 40)]
 
 
 def test_no_surplus_is_reclaimed_for_a_request_that_may_allocate_without_it(core):
     burst = core.zone("burst")
     core.zone("lead", cached=50)
-    assert relieved(core, burst, 50) == []
-    assert relieved(core, burst, 51) == [("lead", 1)]
+    assert reclaimed(core, burst, 50) == []
+    assert reclaimed(core, burst, 51) == [("lead", 1)]
 
 
 def test_surplus_for_a_request_from_before_zones_is_that_of_weight_1(core):
     core.zone("lead", cached=90, weight=3)
-    assert relieved(core, core.early(in_use=10), 16) == []
-    assert relieved(core, core.ledger.zones[""], 15) == [("lead", 15)]
+    assert reclaimed(core, core.early(in_use=10), 16) == []
+    assert reclaimed(core, core.ledger.zones[""], 15) == [("lead", 15)]
 
 
 def test_reclaimed_surplus_covers_blocks_locked_by_other_zones(core):
     burst = core.zone("burst")
     core.zone("acme", reserved=40)
     lead = core.zone("lead", in_use=70, cached=30)
-    assert relieved(core, burst, 10) == []
+    assert reclaimed(core, burst, 10) == []
     core.release(lead, kept=20)
-    assert relieved(core, burst, 10) == [("lead", 50)]
+    assert reclaimed(core, burst, 10) == [("lead", 50)]
     assert core.takeable(burst) == 10
 
 
@@ -63,24 +63,24 @@ def test_no_surplus_is_reclaimed_for_a_zone_that_owes_blocks(core):
     burst = core.zone("burst")
     core.zone("lead", cached=50)
     burst.overdue = 5
-    assert relieved(core, burst, 60) == []
+    assert reclaimed(core, burst, 60) == []
     burst.overdue = 0
-    assert relieved(core, burst, 60) == [("lead", 10)]
+    assert reclaimed(core, burst, 60) == [("lead", 10)]
 
 
 def test_no_surplus_is_reclaimed_for_a_zone_at_its_own_limit(core):
     burst = core.zone("burst", limit=30)
     core.zone("lead", cached=100)
-    assert relieved(core, burst, 31) == []
-    assert relieved(core, burst, 30) == [("lead", 30)]
-    assert relieved(core, burst, 31, peak=40) == [("lead", 1)]
+    assert reclaimed(core, burst, 31) == []
+    assert reclaimed(core, burst, 30) == [("lead", 30)]
+    assert reclaimed(core, burst, 31, peak=40) == [("lead", 1)]
 
 
 def test_surplus_for_a_borrower_covers_its_whole_request(core):
     acme = core.zone("acme", reserved=5)
     core.zone("lead", cached=100)
     assert core.takeable(acme) == 5
-    assert relieved(core, acme, 10) == [("lead", 10)]
+    assert reclaimed(core, acme, 10) == [("lead", 10)]
     assert core.takeable(acme) == 10
 
 
@@ -88,39 +88,39 @@ def test_no_surplus_is_reclaimed_from_blocks_that_a_quiet_zone_lends_to_others_o
     burst = core.zone("burst")
     core.zone("gold", reserved=40, cached=40, quiet=True, priority=1)
     core.zone("lead", cached=60, priority=5)
-    assert relieved(core, burst, 61) == []
-    assert relieved(core, burst, 60) == [("lead", 60)]
+    assert reclaimed(core, burst, 61) == []
+    assert reclaimed(core, burst, 60) == [("lead", 60)]
 
 
 def test_the_denied_zones_own_cache_is_no_surplus(core):
     burst = core.zone("burst", cached=30)
     core.zone("lead", reserved=60, cached=70)
-    assert relieved(core, burst, 41) == []
-    assert relieved(core, burst, 40) == [("lead", 10)]
+    assert reclaimed(core, burst, 41) == []
+    assert reclaimed(core, burst, 40) == [("lead", 10)]
 
 
-def test_a_zone_that_uses_blocks_is_relieved_up_to_its_share_of_unreserved_blocks(core):
+def test_a_zone_that_uses_blocks_reclaims_surplus_up_to_its_share_of_unreserved_blocks(core):
     acme = core.zone("acme", reserved=10, in_use=10, weight=2)
     core.zone("gold", reserved=30, weight=1)
     core.zone("lead", cached=60, weight=3)
     core.zone("asleep", quiet=True, weight=100)
     assert core.ledger.totals.share(acme) == 20
-    assert relieved(core, acme, 21) == []
-    assert relieved(core, acme, 20) == [("lead", 20)]
+    assert reclaimed(core, acme, 21) == []
+    assert reclaimed(core, acme, 20) == [("lead", 20)]
 
 
-def test_who_uses_a_single_block_is_relieved_up_to_its_share_only(core):
+def test_a_zone_that_uses_a_single_block_reclaims_surplus_up_to_its_share_only(core):
     acme = core.zone("acme", in_use=1)
     core.zone("lead", cached=99, weight=9)
-    assert relieved(core, acme, 10) == []
-    assert relieved(core, acme, 9) == [("lead", 9)]
+    assert reclaimed(core, acme, 10) == []
+    assert reclaimed(core, acme, 9) == [("lead", 9)]
 
 
-def test_who_uses_no_block_is_relieved_beyond_its_share(core):
+def test_a_zone_that_uses_no_block_reclaims_surplus_beyond_its_share(core):
     acme = core.zone("acme")
     core.zone("lead", cached=100, weight=9)
     assert core.ledger.totals.share(acme) == 10
-    assert relieved(core, acme, 80) == [("lead", 80)]
+    assert reclaimed(core, acme, 80) == [("lead", 80)]
 
 
 def test_shares_follow_weights_quietness_and_reservations(core):

@@ -32,12 +32,12 @@ def crowds(draw):
 def test_what_all_leave_together_and_what_a_zone_adds_of_its_own_is_what_it_has(core):
     totals = core.ledger.totals
     for zone in core.ledger.zones.values():
-        _, own_of_spare, own_of_relief = zone.prospects
+        _, own_of_spare, own_of_surplus = zone.prospects
         priority = zone.spec.priority
         spare = totals.total("spare", priority, core.free) + own_of_spare
-        with_relief = totals.total("relief", priority, core.free) + own_of_relief
+        with_surplus = totals.total("surplus", priority, core.free) + own_of_surplus
         assert spare == totals.spare(zone, core.free)
-        assert with_relief == spare + totals.surplus_cached_elsewhere(zone)
+        assert with_surplus == spare + totals.surplus_cached_elsewhere(zone)
 
 
 @given(crowds(), PRIORITIES)

@@ -397,7 +397,7 @@ class Arbiter(Generic[W]):
         if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False
         denied = self._denied_of(work, at_most)
-        return denied is None or zone.is_entitled_to(denied.blocks) or self._may_be_relieved(work, denied)
+        return denied is None or zone.is_entitled_to(denied.blocks) or self._may_reclaim_surplus(work, denied)
 
     def _may_go_on(self, zone: Zone) -> None:
         """Note that a zone's next request need not wait for blocks; it may wait for something else."""
@@ -497,7 +497,7 @@ class Arbiter(Generic[W]):
         first, count = next(waiting, (None, 0))
         if first is None or not self._engine.can_begin(first):
             return
-        if (denied := self._denied_of(first, count)) is not None and not self._may_be_relieved(first, denied):
+        if (denied := self._denied_of(first, count)) is not None and not self._may_reclaim_surplus(first, denied):
             return
         yield first
         left = self._preemptor.available(first) - count
@@ -511,7 +511,7 @@ class Arbiter(Generic[W]):
         """Whether a waiting request most likely begins in this step, if it has a seat."""
         return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
-    def _may_be_relieved(self, work: W, denied: _Denied) -> bool:
+    def _may_reclaim_surplus(self, work: W, denied: _Denied) -> bool:
         """Whether a waiting request that is denied blocks gets them from caches of other active zones."""
         if denied.headroom:
             return False

@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 _MIN_STALE = 64
 
-_Name = Literal["spare", "relief", "headroom", "share"]
+_Name = Literal["spare", "surplus", "headroom", "share"]
 """headroom: what is free or cached. share: a zone's share of unreserved blocks, for a weight of 1."""
 _Sum = tuple[_Name, int]
 """A sum and the priority of the zones that it is computed for; 0 if it does not depend on the priority."""
@@ -135,7 +135,7 @@ class BackoffSet:
         elif zone.overdue:
             return
         elif totals.may_reclaim_surplus(zone, count, peak):
-            self._enter("relief", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
+            self._enter("surplus", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
         else:
             self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
             self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)

@@ -10,8 +10,8 @@ The order, for a zone that may take the blocks that it needs:
 - S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor. A
   borrower takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches within its
   reservation is lent to requests, and never to another zone's cache;
-- then, for a running request that grows above the reservation, blocks that other zones cache above theirs (relief):
-  running work counts more than an unreserved cache. A waiting request gets these only by :func:`relieve`.
+- then, for a running request that grows above the reservation, blocks cached by others above theirs (surplus reclaim):
+  running work counts more than an unreserved cache. A waiting request gets these only by :func:`evict_surplus_for`.
 
 If these do not give enough, the other blocks are in use (see ``preemption``). Background eviction (watermark) takes
 blocks cached above reservations.
@@ -66,7 +66,8 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     For a tier, whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what
     its requests use, and no request waits for it. Up to the reservation it gets free blocks, and those that others hold
     above their reservations, quiet zones first. Above it, it gets spare blocks, those that quiet zones hold above their
-    reservations, and up to the zone's share of unreserved blocks those that active zones hold above theirs (relief).
+    reservations, and surplus reclaim: up to the zone's share of unreserved blocks, those that active zones hold above
+    theirs.
     The rest replaces the zone's own blocks (S1), as far as blocks that others have locked stay obtainable. No other
     zone loses what it holds within its reservation.
 
@@ -82,9 +83,9 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
         free += given
         within = min(within, free)
     free, left = free - within, count - within
-    above, relief = _growth_above(ledger, zone, min(left, promise.limit - zone.held - within), within, free)
-    if relief:
-        free += _evict_surplus(ledger, evicted, relief, "relief", zone)
+    above, reclaimed = _growth_above(ledger, zone, min(left, promise.limit - zone.held - within), within, free)
+    if reclaimed:
+        free += _evict_surplus(ledger, evicted, reclaimed, "relief", zone)
     if above > free:
         free += _evict_surplus(ledger, evicted, above - free, "quiet", zone, quiet=True)
     above = min(above, free)
@@ -110,7 +111,7 @@ def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
 
 
 def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
-    """Returns how many of ``count`` blocks a zone may hold above its reservation, and how many by relief.
+    """Returns how many of ``count`` blocks a zone may hold above its reservation, and the part from surplus reclaim.
 
     Args:
         ledger: all zones.
@@ -124,8 +125,8 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
     totals = ledger.totals
     spare = totals.spare(zone, free) - len(zone.cached)
     to_share = zone.spec.quota.reserved + totals.share(zone) - zone.held - within
-    relieved = min(count, to_share, spare + totals.surplus_cached_elsewhere(zone))
-    growth = max(0, min(count, spare), relieved)
+    with_surplus = min(count, to_share, spare + totals.surplus_cached_elsewhere(zone))
+    growth = max(0, min(count, spare), with_surplus)
     return growth, max(0, growth - spare) if growth else 0
 
 

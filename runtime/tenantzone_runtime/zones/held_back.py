@@ -63,13 +63,13 @@ class HeldBack(Generic[W]):
         self._known = {work: self._look_at(work) for work in works if self._lacks_blocks(work)}
         self.zones = {work.zone for work in self._known}
 
-    def standing(self) -> list[W]:
-        """The requests expected, before the step, to compute nothing in it."""
+    def skipped(self) -> list[W]:
+        """Returns the requests that are expected to compute nothing in this step."""
         return [work for work, known in self._known.items() if not known.fitting]
 
     def first_of(self, zone: Zone) -> W | None:
         """Returns a request of the zone that lacks blocks to continue in this step; None if there is none."""
-        return next((work for work in (*self.standing(), *self._turned_down) if work.zone is zone), None)
+        return next((work for work in (*self.skipped(), *self._turned_down) if work.zone is zone), None)
 
     def fitting(self, work: W) -> int:
         """Tokens of a running request's prompt for which it has blocks in this step, and room in the encoder."""

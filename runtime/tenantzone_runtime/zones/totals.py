@@ -12,9 +12,9 @@ from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.victims import Rank, SumsByPriority, VictimOrder, by_age
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
-Source = Literal["spare", "relief"]
-"""The source of blocks for a request. spare: blocks promised to no zone. relief: these, and what others cache above
-their reservations."""
+Source = Literal["spare", "surplus"]
+"""The source of blocks for a request. spare: blocks promised to no zone. surplus: these, and blocks that
+other zones cache above their reservations."""
 
 
 class Totals:

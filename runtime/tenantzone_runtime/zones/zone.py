@@ -223,7 +223,8 @@ class Zone:
     def prospects(self) -> tuple[int, int, int]:
         """The zone's own properties that decide whether its next request gets its blocks, whatever others leave it.
 
-        These are the blocks that it does not use, and its own part of spare blocks and of relief. More only helps.
+        These are the blocks that it does not use, and its own part of spare blocks and
+        of surplus to reclaim. More only helps.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable

@@ -7,7 +7,7 @@ from enum import StrEnum
 _LONGEST_ERROR = 150
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """What became of a kubeconfig's field."""
 
     WORKS = "works"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 class Finding:
     """What one client made of one case."""
 
-    verdict: Verdict
+    outcome: Outcome
     error: str = ""
 
 
@@ -42,7 +42,7 @@ class Figures:
 
 
 def judge(error: str | None, *, as_asked: bool, names: str) -> Finding:
-    """The verdict on what came of a request.
+    """The outcome on what came of a request.
 
     Args:
         error: None where it was answered.
@@ -51,8 +51,8 @@ def judge(error: str | None, *, as_asked: bool, names: str) -> Finding:
     """
     if error is not None:
         line = " ".join(error.split())[:_LONGEST_ERROR]
-        return Finding(Verdict.REFUSED if names.lower() in error.lower() else Verdict.FAILS, line)
-    return Finding(Verdict.WORKS if as_asked else Verdict.WRONG)
+        return Finding(Outcome.REFUSED if names.lower() in error.lower() else Outcome.FAILS, line)
+    return Finding(Outcome.WORKS if as_asked else Outcome.WRONG)
 
 
 def matrix(findings: Mapping[str, Mapping[str, Finding]]) -> Sequence[str]:
@@ -66,7 +66,7 @@ def matrix(findings: Mapping[str, Mapping[str, Finding]]) -> Sequence[str]:
     first = max(map(len, cases)) + 2
     lines = [" " * first + "".join(f"{client:<20}" for client in clients)]
     lines += [
-        f"{case:<{first}}" + "".join(f"{findings[client][case].verdict:<20}" for client in clients) for case in cases
+        f"{case:<{first}}" + "".join(f"{findings[client][case].outcome:<20}" for client in clients) for case in cases
     ]
     errors = [
         f"{client}, {case}: {finding.error}"
