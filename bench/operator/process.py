@@ -20,6 +20,8 @@ _ROOT = Path(__file__).parents[2]
 class OperatorProcess(KillableServer):
     """The operator as a process of its own, which can be started, killed and measured. It ends with this process.
 
+    Its memory includes the official Kubernetes client, which reads the kubeconfig. In a pod the operator lacks it.
+
     Args:
         kubeconfig: as whom.
         folder: for its log.

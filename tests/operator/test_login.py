@@ -9,7 +9,7 @@ import pytest
 from tenantzone_operator.kube import login
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.login import KopfLogin
-from tests.operator.test_connection import write
+from tests.operator.test_kubeconfig import write
 
 CLUSTER = {"server": "http://one:6443"}
 

@@ -16,7 +16,7 @@ from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.login import KopfLogin
 from tenantzone_operator.kube.rest import Rest
-from tests.operator.test_connection import write
+from tests.operator.test_kubeconfig import write
 
 
 def without_identifiers(subject: x509.Name, issuer: x509.Name, key: Any, issuer_key: Any) -> x509.CertificateBuilder:

@@ -2,12 +2,17 @@
 
 import asyncio
 import ssl
-from dataclasses import dataclass, fields
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, fields
 
 import kopf
 
-from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
+from tenantzone_operator.kube.service_account import CredentialsError, from_service_account
 from tenantzone_operator.kube.tls_files import check_tls
+
+_SECONDS = 60.0
 
 __all__ = ["Connection", "CredentialsError", "LenientConnection"]
 
@@ -22,7 +27,7 @@ class LenientConnection(kopf.ConnectionInfo):
         return context
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Connection:
     """The configured cluster and credentials."""
 
@@ -31,17 +36,36 @@ class Connection:
     is_lenient: bool = False
     """Whether the API server's certificate may lack key identifiers."""
 
+    _reading: Future[kopf.ConnectionInfo] | None = field(default=None, init=False, repr=False, compare=False)
+
     async def for_kopf(self) -> kopf.ConnectionInfo:
         """Read the credentials, for kopf and for our own requests.
 
         Raises:
-            CredentialsError: the kubeconfig or the pod's service account can't be used.
+            CredentialsError: the kubeconfig or the pod's service account can't be used, or reading takes too long.
         """
-        # In a thread: a kubeconfig may name a program that takes long.
-        return await asyncio.to_thread(self._read)
+        # Callers share one attempt, because an exec plugin that hangs would otherwise leave a thread behind for each.
+        if self._reading is None or self._reading.done():
+            self._reading = _in_thread(self._read)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await asyncio.wrap_future(self._reading)
+        except TimeoutError:
+            raise CredentialsError(
+                f"kubeconfig {self.kubeconfig}: its exec plugin has run for over {_SECONDS:g} s"
+            ) from None
 
     def _read(self) -> kopf.ConnectionInfo:
-        found = from_kubeconfig(self.kubeconfig) if self.kubeconfig else from_service_account()
+        if self.kubeconfig:
+            # Imported here, because the official client is not installed in pods, where it would only take memory.
+            try:
+                from tenantzone_operator.kube.kubeconfig import from_kubeconfig
+            except ImportError as error:
+                raise CredentialsError(f"a kubeconfig needs tenantzone[kubeconfig] to be installed: {error}") from None
+
+            found = from_kubeconfig(self.kubeconfig)
+        else:
+            found = from_service_account()
         try:
             check_tls(found)
         except (OSError, ValueError) as error:
@@ -50,3 +74,19 @@ class Connection:
         if self.is_lenient:
             return LenientConnection(**{field.name: getattr(found, field.name) for field in fields(found)})
         return found
+
+
+def _in_thread(read: Callable[[], kopf.ConnectionInfo]) -> Future[kopf.ConnectionInfo]:
+    """Start a function in a daemon thread, which does not delay the end of the process if an exec plugin hangs."""
+    future: Future[kopf.ConnectionInfo] = Future()
+    # From now on, a caller that gives up cancels only its own wait.
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(read())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="read credentials", daemon=True).start()
+    return future

@@ -1,206 +1,170 @@
-"""Reads credentials from a kubeconfig as kubectl does, and from a pod's service account.
+"""Reads a kubeconfig with the official Kubernetes client, for an operator that runs outside a pod.
 
-docs/decisions/0006-own-requests-to-kubernetes.md explains why no client library does this.
+The official client sends a request without credentials if it finds none that it can use, and reads some settings
+differently from kubectl. This module refuses such kubeconfigs. Only this module imports the client, and the operator
+imports this module only if a kubeconfig is named (docs/decisions/0009-the-official-client-reads-kubeconfigs.md).
 """
 
-import os
-from collections.abc import Sequence
-from pathlib import Path
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 import kopf
 import yaml
+from kubernetes.client import Configuration
+from kubernetes.client.rest import should_bypass_proxies
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from tenantzone_operator.kube.credential_plugin import Section, ask_plugin
-from tenantzone_operator.kube.proxy import proxy_of_the_environment
+from tenantzone_operator.kube.service_account import CredentialsError, checked_token
 
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+Section = dict[str, Any]
+
 _UNSUPPORTED = {
-    "auth-provider": "kubectl does not know it any more, either; use exec or a token",
-    "tls-server-name": "name the server as its certificate does",
-    "as": "the operator acts as itself; give it a user of its own",
+    "auth-provider": "use exec or a token",
+    "tls-server-name": "use the server name for which its certificate is valid",
+    "as": "the operator does not impersonate; give it a user of its own",
 }
-"""Fields of a cluster or user that can't be ignored without connecting differently, and what to do instead."""
-
-
-class CredentialsError(Exception):
-    """No cluster is named, or the credentials for it can't be used."""
+"""Fields of a cluster or user that would change the connection, and what to use instead."""
 
 
 def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
     """Read the cluster and the user of a kubeconfig's current context.
 
     Args:
-        paths: one file, or several as in the variable KUBECONFIG; the first file that defines a name wins. Missing
-            files are skipped if another exists, as in kubectl.
+        paths: one file, or several as in the variable KUBECONFIG. The first file that defines a name wins. Missing
+            files are skipped if another file exists, as in kubectl.
 
     Raises:
-        CredentialsError: no file exists, one can't be read, or the content can't be used.
+        CredentialsError: no file exists, a file can't be read, or its content can't be used.
     """
     try:
-        named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-        # If no file exists, reading the first one raises the error.
-        config = _merged([path for path in named if path.exists()] or named[:1])
-        if "current-context" not in config:
-            raise ValueError("no context is chosen; kubectl config use-context NAME does")
-        context = _section(config, "contexts", config["current-context"])
-        cluster = _section(config, "clusters", context["cluster"])
-        return _connection(cluster, _section(config, "users", context["user"]))
-    except (OSError, ValueError) as error:
-        raise CredentialsError(f"kubeconfig {paths}: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CredentialsError(f"kubeconfig {paths}: nothing usable under {error}") from None
-
-
-def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo:
-    """Read the cluster and the service account of the pod that this process runs in.
-
-    The token is replaced after some time: call this again when it is refused.
-
-    Raises:
-        CredentialsError: this process does not run in a pod, or has no token at the moment.
-    """
-    try:
-        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        token = _token_in(folder / "token")
-    except (KeyError, OSError) as error:
-        raise CredentialsError(f"not in a pod ({error}); name a cluster with --kubeconfig or KUBECONFIG") from None
-    except ValueError as error:
-        raise CredentialsError(str(error)) from None
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return kopf.ConnectionInfo(server=server, ca_path=str(folder / "ca.crt"), token=token)
-
-
-def _merged(paths: Sequence[Path]) -> dict[str, Any]:
-    """Merge all kubeconfig files into one, with their lists of named sections as dicts."""
-    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}}
-    for path in paths:
-        content = _read(path)
-        if content.get("current-context"):
-            merged.setdefault("current-context", content["current-context"])
-        for kind in ("clusters", "users", "contexts"):
-            for item in content.get(kind) or []:
-                section = item.get(kind[:-1]) or {}
-                merged[kind].setdefault(item["name"], _located(section, path.absolute().parent))
-    return merged
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
+        return _read(paths)
     except yaml.MarkedYAMLError as error:
-        # The whole error contains the line, which may contain a token.
+        # The message of the error itself shows the line, which may contain a token.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise ValueError(f"{path}{line}: {error.problem}") from None
+        complaint = f"invalid YAML{line}: {error.problem}"
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise ValueError(f"{path} is not text in YAML") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is no kubeconfig")
-    return content
+        complaint = "not YAML text"
+    except (ConfigException, OSError, ValueError) as error:
+        complaint = str(error)
+    except (AttributeError, KeyError, TypeError) as error:
+        complaint = f"not a valid kubeconfig ({error})"
+    raise CredentialsError(f"kubeconfig {paths}: {complaint}")
 
 
-def _section(config: dict[str, Any], kind: str, name: str) -> Section:
-    section: Section | None = config[kind].get(name)
-    if section is None:
-        raise ValueError(f"nothing is named {name} in {kind}")
-    return section
+def _read(paths: str) -> kopf.ConnectionInfo:
+    merged = KubeConfigMerger(paths)
+    if merged.config is None:
+        raise FileNotFoundError("No such file or directory")
+    cluster, user, context = _sections(merged)
+    _check_cluster(cluster)
+    _check_user(user)
+    configuration = Configuration()
+    loader = KubeConfigLoader(merged.config, active_context=context, config_base_path=None)
+    loader.load_and_set(configuration)
+    return _connection(configuration, cluster, user)
 
 
-def _located(section: Section, folder: Path) -> dict[str, Any]:
-    """Returns a section with full paths: a kubeconfig's paths are relative to its own folder."""
-    files = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-    located = {key: str(folder / value) if key in files and value else value for key, value in section.items()}
-    plugin = section.get("exec")
-    if plugin and os.sep in plugin["command"]:
-        located["exec"] = {**plugin, "command": str(folder / plugin["command"])}
-    return located
+def _sections(merged: KubeConfigMerger) -> tuple[Section, Section, str]:
+    """Returns the sections of the cluster and the user in the current context, and the context's name."""
+    # The official client uses the last file that names a context, kubectl the first one.
+    chosen = (merged.config_files[path].get("current-context") for path in merged.paths)
+    name = next(filter(None, chosen), None)
+    if name is None:
+        raise ValueError("no context is chosen; run kubectl config use-context NAME")
+    context = merged.config["contexts"].get_with_name(name)["context"]
+    cluster = merged.config["clusters"].get_with_name(context["cluster"]).value["cluster"]
+    # The official client sends anonymous requests if it does not find the user.
+    user = merged.config["users"].get_with_name(context["user"]).value["user"]
+    return cluster, user or {}, name
 
 
-def _connection(cluster: Section, user: Section) -> kopf.ConnectionInfo:
-    for field, instead in _UNSUPPORTED.items():
-        if cluster.get(field) or user.get(field):
-            raise ValueError(f"{field} is not supported; {instead}")
-    _check_server(cluster)
-    if "exec" in user:
-        user = {**user, **ask_plugin(user["exec"], cluster)}
-    if _has(user, "client-certificate") and not _has(user, "client-key"):
-        raise ValueError("a client certificate without its key")
-    token = _token_in(Path(user["tokenFile"])) if user.get("tokenFile") else _checked_token("token", user.get("token"))
-    return kopf.ConnectionInfo(
-        server=cluster["server"],
-        ca_path=_unless(cluster, "certificate-authority-data", "certificate-authority"),
-        ca_data=cluster.get("certificate-authority-data"),
-        insecure=cluster.get("insecure-skip-tls-verify"),
-        proxy_url=_proxy(cluster),
-        username=user.get("username"),
-        password=user.get("password"),
-        token=token or None,
-        certificate_path=_unless(user, "client-certificate-data", "client-certificate"),
-        certificate_data=user.get("client-certificate-data"),
-        private_key_path=_unless(user, "client-key-data", "client-key"),
-        private_key_data=user.get("client-key-data"),
-    )
-
-
-def _check_server(cluster: Section) -> None:
+def _check_cluster(cluster: Section) -> None:
+    _refuse_unsupported(cluster)
     url = urlsplit(cluster["server"])
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError("server is not a URL that begins with https:// or http://")
+        raise ValueError("server must be a URL that begins with https:// or http://")
     insecure = cluster.get("insecure-skip-tls-verify")
     if insecure not in (None, True, False):
-        # In quotes, even "false" would count as true.
-        raise ValueError("insecure-skip-tls-verify is true or false, without quotes")
+        # The official client skips the verification for any text, even for "false".
+        raise ValueError("insecure-skip-tls-verify must be true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
         raise ValueError("certificate-authority and insecure-skip-tls-verify exclude each other; remove one of them")
 
 
-def _token_in(path: Path) -> str:
-    """Returns the token in a file; the file may be empty for a moment while a new token is written."""
-    try:
-        token = _checked_token(str(path), path.read_text().strip())
-    except UnicodeDecodeError:
-        token = None
-    if not token:
-        # Without a token the requests would be anonymous, and the API server might allow them less.
-        raise ValueError(f"{path} holds no token")
-    return token
+def _check_user(user: Section) -> None:
+    """Refuse credentials that the official client would ignore in part, connecting anonymously or as another user."""
+    _refuse_unsupported(user)
+    if _has(user, "client-certificate") != _has(user, "client-key"):
+        raise ValueError("client-certificate and client-key are only valid together; add the missing one")
+    named = [field for field in ("token", "tokenFile", "exec", "username") if user.get(field)]
+    if "exec" in named and _has(user, "client-certificate"):
+        named.append("client-certificate")
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)} exclude each other; keep one of them")
+    if bool(user.get("username")) != bool(user.get("password")):
+        raise ValueError("username and password are only valid together; add the missing one")
+    if (user.get("exec") or {}).get("interactiveMode") == "Always":
+        raise ValueError("the exec plugin needs a terminal (interactiveMode: Always), which the operator does not have")
 
 
-def _checked_token(where: str, token: object) -> str | None:
-    if not token:
-        return None
-    if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
-        raise ValueError(f"{where} is not a token: it is no text, has several lines, or signs that no header has")
-    return token
+def _refuse_unsupported(section: Section) -> None:
+    for field, instead in _UNSUPPORTED.items():
+        if section.get(field):
+            raise ValueError(f"{field} is not supported; {instead}")
+
+
+def _connection(configuration: Configuration, cluster: Section, user: Section) -> kopf.ConnectionInfo:
+    scheme, _, token = (configuration.api_key.get("BearerToken") or "").partition(" ")
+    if user.get("exec") and token == "None":
+        token = ""  # The official client turns a null token into text.
+    if user.get("tokenFile") or token:
+        token = checked_token(user.get("tokenFile") or "token", token)
+    if user.get("exec") and not token and not (configuration.cert_file and configuration.key_file):
+        raise ValueError(
+            f"the exec plugin {user['exec']['command']} returned neither a token nor a certificate with its key; "
+            "the line before this one in the log has its error"
+        )
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        proxy_url=_proxy(configuration, is_named=bool(cluster.get("proxy-url"))),
+    )
 
 
 def _has(section: Section, field: str) -> bool:
     return bool(section.get(field) or section.get(f"{field}-data"))
 
 
-def _unless(section: Section, data: str, file: str) -> str | None:
-    """Returns the file that a section names, or None if the section holds the data itself, which takes precedence."""
-    return None if section.get(data) else section.get(file)
-
-
-def _proxy(cluster: Section) -> str | None:
-    """Returns the cluster's proxy, else the environment's."""
-    url: str | None = cluster.get("proxy-url") or proxy_of_the_environment(cluster["server"])
-    if not url:
+def _proxy(configuration: Configuration, *, is_named: bool) -> str | None:
+    """Returns the proxy that the kubeconfig names, or else the environment's, as kubectl does."""
+    url: str | None = configuration.proxy
+    if not url or (not is_named and _is_direct(configuration)):
         return None
-    parts = urlsplit(url)
+    parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https"):
-        raise ValueError(f"a proxy of http or https is supported, not of {parts.scheme or 'a URL without either'}")
-    if not parts.hostname or not _has_port(url):
-        # The invalid part may contain a password.
-        raise ValueError("the URL of the proxy has no host, or an invalid port")
-    return url
-
-
-def _has_port(url: str) -> bool:
-    """Returns whether a URL's port is valid or absent."""
+        raise ValueError(f"the proxy must be an HTTP or HTTPS proxy, not {parts.scheme}")
     try:
-        return urlsplit(url).port != 0
+        is_valid = parts.hostname and parts.port != 0
     except ValueError:
-        return False
+        is_valid = False
+    if not is_valid:
+        # The message does not show the URL, which may contain a password.
+        raise ValueError("the URL of the proxy has no host, or an invalid port")
+    return parts.geturl()
+
+
+def _is_direct(configuration: Configuration) -> bool:
+    """Returns whether the environment's proxy does not apply to the server, as to loopback addresses in kubectl."""
+    host = urlsplit(configuration.host).hostname or ""
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    return is_loopback or bool(should_bypass_proxies(configuration.host, configuration.no_proxy or ""))

@@ -1,6 +1,5 @@
 """Checks certificates and keys before a client uses them, for clearer errors."""
 
-import base64
 import ssl
 from pathlib import Path
 
@@ -19,9 +18,9 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
         ValueError: a certificate or key is invalid, or the key does not belong to the certificate, for example while
             only one of them was replaced; or the key has a pass phrase, for which OpenSSL would ask on a terminal.
     """
-    _pem("certificate-authority", connection.ca_path, connection.ca_data)
-    _pem("client-certificate", connection.certificate_path, connection.certificate_data)
-    key = _pem("client-key", connection.private_key_path, connection.private_key_data)
+    _pem("certificate-authority", connection.ca_path)
+    _pem("client-certificate", connection.certificate_path)
+    key = _pem("client-key", connection.private_key_path)
     if _ENCRYPTED in key:
         raise ValueError("client-key has a pass phrase, which can't be entered; use a key without one")
     try:
@@ -30,23 +29,11 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
         raise ValueError(f"certificates or key can't be used: {error.reason or error}") from None
 
 
-def _pem(field: str, path: object, data: str | bytes | None) -> bytes:
-    """Returns the content of a file, or the data in its place; empty if there is neither."""
-    if path:
-        text = Path(str(path)).read_bytes()
-    elif data:
-        text = data.encode() if isinstance(data, str) else data
-        if not text.startswith(_BEGIN):
-            text = _decoded(field, text)
-    else:
+def _pem(field: str, path: object) -> bytes:
+    """Returns the content of a file in PEM; empty if no file is named."""
+    if not path:
         return b""
+    text = Path(str(path)).read_bytes()
     if _BEGIN not in text:
-        raise ValueError(f"{path or f'{field}-data'} has no {field} in PEM")
+        raise ValueError(f"{field} is not in PEM: {path}")
     return text
-
-
-def _decoded(field: str, data: bytes) -> bytes:
-    try:
-        return base64.b64decode(b"".join(data.split()), validate=True)
-    except ValueError:
-        raise ValueError(f"{field}-data is not in base64") from None
