@@ -1,4 +1,4 @@
-"""The result of the README's commands for a user."""
+"""The result of the quick start's commands for a user."""
 
 import json
 import urllib.request
