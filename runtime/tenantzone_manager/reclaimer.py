@@ -180,7 +180,6 @@ class Reclaimer:
                     gone += await self._forget(space, places[part])
                 self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)), storage)
                 done.deleted += len(gone)
-                done.deleted_bytes += sum(place.location.size for place in gone)
 
     async def _postpone(self, space: str, places: list[Place], until: float) -> None:
         """Retry later: locations that a storage does not delete must not block those of other storages."""

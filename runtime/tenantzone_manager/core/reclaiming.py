@@ -27,7 +27,6 @@ class Reclaimed:
     """Locations whose writer was presumed dead."""
     deleted: int = 0
     """Locations whose bytes were deleted."""
-    deleted_bytes: int = 0
     evicted_of: dict[str, Removed] = field(default_factory=dict)
     """Evicted blocks and bytes, by group."""
     failed: int = 0

@@ -30,7 +30,6 @@ class DiskFigures:
     writes_fail: bool
     """Whether the disk refuses writes; one is tried periodically."""
     reads_fail: bool
-    breaker_openings: int
     leftovers: int
     """Files removed at the start: half written, of another size, or not a chunk's."""
     found: int

@@ -346,7 +346,6 @@ class DiskTier:
             is_open=self.is_open,
             writes_fail=self.write_breaker.is_open,
             reads_fail=self.read_breaker.is_open,
-            breaker_openings=sum(breaker.openings for breaker in (self.write_breaker, self.read_breaker)),
             leftovers=self._catalog.leftovers,
             found=self._catalog.found,
             removals_failed=self._catalog.removals_failed,

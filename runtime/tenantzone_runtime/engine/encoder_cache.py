@@ -86,7 +86,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             if place.offset + place.length <= computed_tokens or self._is_in_use(feature.identifier):
                 continue
             embeddings = int(request.get_num_encoder_embeds(position))
-            yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings, int(place.offset))
+            yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings)
 
     def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
         """Returns whether an encoding fits into an empty cache and into a step that computes no other."""

@@ -32,8 +32,6 @@ class Encoding:
     """Embeddings in the encoder cache, until its tokens are computed."""
     compute: int
     """Embeddings to compute in a step; 0 if it is cached already."""
-    begins_at: int = 0
-    """The position of its first token in its request's prompt."""
 
 
 class Engine(Protocol[W]):
