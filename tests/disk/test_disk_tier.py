@@ -298,7 +298,7 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
     other.declare(declare("acme"), opening=False)
     other.wait(lambda: other.tier.figures().removals_failed or other.tier.removal_breaker._failures)
     assert not other.tier.is_open
-    assert "another engine uses it" in caplog.text
+    assert "another engine is using this folder" in caplog.text
     assert tenants.load("acme", A) == {A: content(A)}
     other.tier.stop()
 
