@@ -154,7 +154,11 @@ def test_a_folder_that_another_engine_has_made_meanwhile_is_left_to_it(disk, tmp
     tenants.root.rename(tmp_path / "elsewhere")
     other = Disk(tenants.root, acme={})
     try:
-        tenants.wait(lambda: "another engine is using this folder" in tenants.tier.problem or tenants.tier.removal_breaker.openings)
+        tenants.wait(
+            lambda: (
+                "another engine is using this folder" in tenants.tier.problem or tenants.tier.removal_breaker.openings
+            )
+        )
         assert "another engine is using this folder" in tenants.tier.removal_breaker.error
         assert tenants.store("acme", A) == []
     finally:

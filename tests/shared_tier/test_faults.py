@@ -98,7 +98,7 @@ def test_questions_that_no_thread_is_free_to_ask_are_waited_for_no_more_after_so
         assert mine.found("acme", KEYS) == 0
     questions = mine.tier.figures().questions
     assert (questions["late"], questions["skipped"]) == (5, 15)
-    assert "did not answer a question in time" in mine.tier.problem
+    assert "did not answer a query in time" in mine.tier.problem
     goes_on.set()
     mine.wait(lambda: not mine.tier.problem)
 

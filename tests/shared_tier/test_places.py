@@ -107,7 +107,7 @@ def test_another_object_of_a_pool_is_refused(path):
 def test_nothing_is_written_where_no_storage_is(tmp_path):
     path = tmp_path / f"objects/ml.chat/{INSTANCE}/ab/{NAME}"
     path.parent.mkdir(parents=True)
-    with pytest.raises(OSError, match="no storage is here"):
+    with pytest.raises(OSError, match="no storage is mounted here"):
         FileStorages().write(place(str(path)), bytearray(SIZE))
     assert not path.exists()
     (tmp_path / "owner").write_text("an index")
