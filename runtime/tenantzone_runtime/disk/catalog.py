@@ -153,7 +153,7 @@ class Catalog:
             yield
 
     def retire_if_gone(self, tenant: str) -> None:
-        """Remove all of a tenant's chunks if its zone is gone."""
+        """Remove all of a tenant's chunks if its zone was removed."""
         zone = self._tier.ledger.zones.get(tenant)
         if (zone is None or zone.leaving) and (space := self._spaces.pop(tenant, None)) is not None:
             self._retire(space, "")

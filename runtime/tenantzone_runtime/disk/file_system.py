@@ -20,7 +20,7 @@ class FileFacts(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """All file operations of the tier. Every call may block, and raise :class:`OSError`."""
+    """All file operations of the tier. Each method may block, and may raise :class:`OSError`."""
 
     def lock(self, path: Path) -> None:
         """Lock the file for this process, until the process ends or locks another file.

@@ -101,7 +101,7 @@ class DiskTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is in transfer, and nothing must be removed."""
+        """Whether no chunks are in transfer, and no files must be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
@@ -136,7 +136,7 @@ class DiskTier:
         return entry is not None and self.tier.has_stored(zone, entry.slot)
 
     def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
-        """Returns whether this many chunks of the zone, which are only useful together, may be loaded now.
+        """Returns whether ``count`` chunks of the zone that are only useful together may be loaded now.
 
         A caller that begins to load them must also call :meth:`try_reading`.
         """
@@ -179,7 +179,7 @@ class DiskTier:
         self._jobs.begin(job)
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
-        """Begin to store missing chunks, as far as the zone may; :meth:`finished` reports the job.
+        """Begin to store those of the chunks that are missing and that the zone may store; `finished` reports the job.
 
         Args:
             number: the number of the job.
@@ -313,7 +313,7 @@ class DiskTier:
 
     def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
         """Do the same as `upkeep` in parts of ``at_once`` chunks."""
-        # An engine without requests runs no steps, and so does not collect finished jobs.
+        # Collect results here, too, because an engine without requests runs no steps, which would collect them.
         self._take_note()
         if self._catalog.is_lost:
             yield from self.renew_in_parts(at_once)

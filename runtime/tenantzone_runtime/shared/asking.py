@@ -42,7 +42,7 @@ def locate_prefix(client: ManagerClient) -> Locate:
 
 
 class Asking:
-    """Queries the locations of prompts, once for each request.
+    """Queries the locations of prompts for requests.
 
     Args:
         locate: queries the manager.
@@ -63,7 +63,7 @@ class Asking:
         return self._counts.copy()
 
     def ask(self, zone: SharedZone, query: Query, now: float, budget: float, removals: Sequence[Event] = ()) -> None:
-        """Query a request's whole prompt, unless the manager fails.
+        """Query the locations of a request's whole prompt, unless the manager fails.
 
         Args:
             zone: the zone of the request.

@@ -58,7 +58,7 @@ class ManagerError(Exception):
 
 
 class ManagerClient:
-    """Calls one manager. Any number of threads may use it, each with its own connection, which stays open.
+    """Calls one manager. It is thread-safe: each thread has its own connection, which is kept alive.
 
     Args:
         url: URL of the manager's HTTP port, such as ``http://kv-cache-manager:9470``.
@@ -81,7 +81,7 @@ class ManagerClient:
         self._of_thread = threading.local()
 
     def register_instance(self, instance: dict[str, Any], seconds: float) -> None:
-        """Register an instance; does nothing if it is registered with the same properties."""
+        """Register an instance; does nothing if it is already registered with the same properties."""
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
@@ -147,7 +147,7 @@ class ManagerClient:
         return self._call("RemoveCache", {"instance_id": instance, "block_keys": keys}, seconds, Removed)
 
     def trim_cache(self, instance: str, unused_for_seconds: float, seconds: float) -> Removed:
-        """Remove all blocks of an instance that have been unused for this long."""
+        """Remove all blocks of an instance that have been unused for ``unused_for_seconds``."""
         asked = {"instance_id": instance, "unused_for_seconds": unused_for_seconds}
         return self._call("TrimCache", asked, seconds, Removed)
 

@@ -21,7 +21,7 @@ class MooncakeStorages:
             raise OSError(f"Mooncake could not write {place.name} (code {code})")
 
     def read(self, place: PoolPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if it has another length than ``content``.
+        """Read an object. Returns False if its length differs from the length of ``content``.
 
         Raises:
             OSError: the object could not be read; ``FileNotFoundError`` if it is missing.

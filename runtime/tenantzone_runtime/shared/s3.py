@@ -40,7 +40,7 @@ class S3Storages:
             client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
 
     def read(self, place: ObjectPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if it has another length than ``content``.
+        """Read an object. Returns False if its length differs from the length of ``content``.
 
         Raises:
             OSError: the object could not be read; ``FileNotFoundError`` if it is missing.

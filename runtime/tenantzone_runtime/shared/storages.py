@@ -14,13 +14,13 @@ from tenantzone_runtime.shared.s3 import S3Storages, open_s3
 
 
 class Storages(Protocol):
-    """The storage operations of the shared tier. Every call may block, and raise :class:`OSError`."""
+    """The storage operations of the shared tier. Each method may block, and may raise :class:`OSError`."""
 
     def write(self, place: Place, content: bytearray) -> None:
         """Write a chunk. Engines that read it later get the whole chunk."""
 
     def read(self, place: Place, content: bytearray) -> bool:
-        """Read a chunk. Returns False if the place has another length than ``content``."""
+        """Read a chunk. Returns False if its length differs from the length of ``content``."""
 
 
 class FileStorages:

@@ -105,7 +105,7 @@ class SharedTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is in transfer, and nothing must be removed."""
+        """Whether no chunks are in transfer, and none must be removed."""
         loads = any(zone.loading for zone in self.zones.values())
         return self._storing.is_at_rest and not loads and not self._removing.has_work
 
@@ -182,7 +182,7 @@ class SharedTier:
             self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
 
     def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to store missing chunks, as far as the manager permits; :meth:`finished` reports the job.
+        """Begin to store the missing chunks that the manager permits to store; :meth:`finished` reports the job.
 
         Args:
             number: the number of the job.

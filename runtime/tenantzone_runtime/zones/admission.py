@@ -60,7 +60,7 @@ class Admission:
     def next(
         self, is_admissible: Callable[[Zone], bool], may_call: Callable[[], bool], free: int, *, is_running: bool
     ) -> Zone | None:
-        """Returns the zone whose turn it is, among those whose next request can be admitted.
+        """Returns the zone whose turn it is, of all zones whose next request can be admitted.
 
         Zones whose next request can't be admitted are set aside until the end of the step, unless ``is_admissible``
         makes them back off.
@@ -85,7 +85,7 @@ class Admission:
         return None if account is None else self._zones[account]
 
     def first(self) -> Iterator[Zone]:
-        """Yields the zones in the queue, roughly in their order; the queue must not change meanwhile."""
+        """Returns the zones in the queue, roughly in their order. The queue must not change during the iteration."""
         return (self._zones[account] for account in self._fair.first())
 
     def somebody_was_admitted(self) -> None:
@@ -119,7 +119,7 @@ class Admission:
             self._requeue(zone)
 
     def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
-        """Requeue the backed-off zones for which ``have_changed`` holds."""
+        """Requeue the backed-off zones for which ``have_changed`` returns true."""
         for zone in [zone for zone in self._zones.values() if zone.backoff_ticket and have_changed(zone)]:
             self._requeue(zone)
 

@@ -15,7 +15,7 @@ class Ages(LeastRecentlyUsed):
     __slots__ = ()
 
     def keep_since(self, block_ids: Iterable[int], moment: float) -> None:
-        """Keep blocks that a request has released at ``moment``, which is not before that of any earlier call."""
+        """Add blocks that a request has released at ``moment``. Calls must be in the order of their moments."""
         block_ids = list(block_ids)
         self._append(block_ids)
         noted = self.links.noted

@@ -385,7 +385,7 @@ class Arbiter(Generic[W]):
         return self._finds_blocks(work, self._engine.blocks_at_most(work)) and self._engine.can_begin(work)
 
     def _could_begin_with_encoding(self, zone: Zone) -> W | None:
-        """Returns a zone's first waiting request if it could begin in this step with room in the encoder; else None."""
+        """Returns a zone's first waiting request if it lacks only encoder room to begin in this step, else None."""
         if (
             not self._engine.is_open
             or zone not in self._admission
@@ -397,7 +397,7 @@ class Arbiter(Generic[W]):
         return work if work is not None and self._finds_blocks(work, at_most) else None
 
     def _finds_blocks(self, work: W, at_most: int) -> bool:
-        """Whether a waiting request may have the ``at_most`` blocks that it needs, or is entitled to them."""
+        """Whether a waiting request may take the ``at_most`` blocks that it needs, or is entitled to them."""
         zone = work.zone
         if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False
@@ -479,7 +479,7 @@ class Arbiter(Generic[W]):
         return False
 
     def _wait_to_begin(self, work: W) -> None:
-        """Note that a zone's next request waits for the encoder, or for what this step computes."""
+        """Note that a zone's next request waits for encoder room, or for a prefix that this step computes."""
         if self._engine.can_encode(work):
             self._tenancy.must_wait_for_tokens(work.zone)
         else:
@@ -498,7 +498,7 @@ class Arbiter(Generic[W]):
         return max(self._engine.free_seats, len(self._seats.claimants))
 
     def _ready(self, zone: Zone) -> Iterator[W]:
-        """Yields a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
+        """Generate a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
         if zone.backoff_ticket or zone in self._sent_back or zone in self._held_back.zones:
             return
         waiting = islice(candidates(self._engine, zone, self._blocks_at_most), self._seats.free_for(zone))
@@ -520,7 +520,7 @@ class Arbiter(Generic[W]):
         return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
     def _may_reclaim_surplus(self, work: W, denied: _Denied) -> bool:
-        """Whether a waiting request that is denied blocks gets them from caches of other active zones."""
+        """Whether a waiting request that is denied blocks may get them by surplus reclaim from other active zones."""
         if denied.headroom:
             return False
         count = denied.blocks + self._preemptor.of_siblings(work)
@@ -546,7 +546,7 @@ class Arbiter(Generic[W]):
         return _Denied(count, 0) if count > available else None
 
     def _evict_surplus_for(self, work: W, count: int) -> bool:
-        """Evict caches of other active zones, if the zone may have the blocks; returns whether anything was evicted."""
+        """Evict cached surplus of other active zones, if the zone may have it; returns whether any was evicted."""
         count += self._preemptor.of_siblings(work)
         evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
@@ -554,7 +554,7 @@ class Arbiter(Generic[W]):
         return bool(evictions)
 
     def _get_unstuck(self) -> Zone | None:
-        """Find a zone to admit from if nothing runs and all requests wait for blocks that other zones have reserved.
+        """Find a zone to admit a request from, if none runs and all wait for blocks that other zones have reserved.
 
         Unused reservations are then lent as if their owners were quiet. An owner that requests blocks within its
         entitlement gets them back within a step.

@@ -11,8 +11,8 @@ from tenantzone_contract.report import EvictionReason
 from tenantzone_contract.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
-"""declared, changed, removed: by the config; a zone that is removed while its requests run is leaving until they end.
-registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the zone's current state.
+"""declared, changed, removed: by the config. leaving: the config has removed the zone, but its requests still
+run. registered, forgotten: the zone is for a tenant without a TenantZone. active, idle, evicted: the zone's new state.
 """
 
 PreemptionReason = Literal["reclaim", "seat", "adapter", "encoder", "due", "own", "reset", "violation"]
@@ -120,7 +120,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Blocks that a borrower was lent since the last collection."""
+    """The event that blocks were lent to a borrower, summed since the last collection."""
 
     kind: ClassVar = "lent"
     lender: str
@@ -133,7 +133,7 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Repaid:
-    """Blocks that a borrower returned since the last collection: loans, or parts of them, that are over."""
+    """The event that a borrower has returned blocks of a loan, summed since the last collection."""
 
     kind: ClassVar = "repaid"
     lender: str

@@ -24,7 +24,7 @@ _Name = Literal["spare", "surplus", "headroom", "share"]
 """headroom: all free and cached blocks. share: a zone's share of the unreserved blocks, for a weight of 1. The others
 are as in ``totals.Source``."""
 _Sum = tuple[_Name, int]
-"""A sum and the priority of the zones that it is computed for; 0 if it does not depend on the priority."""
+"""A sum, and the priority of the zones for which it is computed; 0 if it does not depend on the priority."""
 _Entry = tuple[float, int, int]
 """A zone's service when it was entered or last considered, its ticket in the fair queue, and its backoff ticket."""
 
@@ -115,7 +115,7 @@ class BackoffSet:
         """Backed-off zones by ticket."""
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Add a zone whose next request was denied ``count`` blocks that it is not entitled to.
+        """Add a zone whose next request was denied ``count`` blocks to which the zone is not entitled.
 
         Args:
             zone: the zone whose request was denied.

@@ -1,4 +1,4 @@
-"""Turns a runtime config into zones: percentages become blocks; zones are added, changed and removed.
+"""Applies a runtime config: converts percentages to blocks, and adds, changes and removes zones.
 
 No running request is killed. A zone that was removed keeps its requests until they finish; its cached blocks are
 evicted at once.
@@ -63,7 +63,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     )
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     if lending.are_too_short:
-        # A borrower would be admitted, computed for a step and preempted, again and again.
+        # Otherwise a borrower would be admitted, computed for a step and preempted, again and again.
         lendable = 0
     return ZoneSpec(
         tenant=zone.tenant,

@@ -50,7 +50,7 @@ intends that."""
 
 @dataclass(slots=True)
 class Counters:
-    """The totals of one zone, which never decrease: tokens, blocks, requests, and seconds where the name says so."""
+    """The totals of one zone, which never decrease. The names say whether they count tokens, blocks, or seconds."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0

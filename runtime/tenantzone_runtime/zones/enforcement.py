@@ -52,7 +52,7 @@ class Enforcement:
         self._capacity = capacity
         self._timers = timers
         self.config: RuntimeConfig | None = None
-        """The newest config; it may not be applied completely yet."""
+        """The newest config, which may not be applied completely yet."""
         self._is_whole = True
         """Whether the newest config is applied completely."""
         self._was_whole = True
@@ -141,7 +141,7 @@ class Enforcement:
         if zone is None:
             zone = configure.add_zone(self._ledger, spec)
         else:
-            # Cached blocks above a lower limit are evicted when the zone is applied.
+            # If the limit is lower, the excess cached blocks are evicted when the config reaches this zone.
             configure.change_spec(self._ledger, zone, spec, at_once=0)
         self._timers.set(zone)
         return zone

@@ -38,7 +38,7 @@ class Encoding:
 
 
 class Engine(Protocol[W]):
-    """An engine between two steps, or within one."""
+    """The state of an engine between two steps, or within a step."""
 
     @property
     def running(self) -> Sequence[W]:
@@ -73,7 +73,7 @@ class Engine(Protocol[W]):
 
     @property
     def loading(self) -> Collection[W]:
-        """Requests that have a seat and blocks, and can't be preempted before their data from a tier is copied."""
+        """Requests with a seat and blocks that can't be preempted until their data is loaded from a tier."""
 
     @property
     def landing(self) -> Collection[W]:

@@ -1,4 +1,4 @@
-"""Eviction: whose cached blocks are evicted when too few blocks are free.
+"""Eviction: which zones' cached blocks are evicted when too few blocks are free.
 
 The order, for a zone that may take the blocks that it needs:
 

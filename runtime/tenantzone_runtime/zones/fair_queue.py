@@ -1,4 +1,4 @@
-"""The fair queue: whose waiting request is admitted next, by a weighted Virtual Token Counter.
+"""The fair queue: which zone's waiting request is admitted next, by a weighted Virtual Token Counter.
 
 Each zone has an account of the service that it has received: the cost of its tokens, divided by the zone's weight. The
 zone with the least service is next. A zone that returns after a pause starts level with the others, so it can't save up
@@ -73,7 +73,7 @@ class FairQueue:
     def next(
         self, admissible: Callable[[Account], bool], call: Callable[[Place | None], Account | None] | None = None
     ) -> Account | None:
-        """Returns the account to serve: the one with the least service among those whose next request can be admitted.
+        """Returns the account to serve: of accounts whose next request can be admitted, the one with the least service.
 
         Accounts whose next request can't be admitted are set aside until :meth:`end_round`, unless ``admissible`` calls
         :meth:`hold` for them.

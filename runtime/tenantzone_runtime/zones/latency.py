@@ -35,7 +35,7 @@ class Window:
 
     def __init__(self) -> None:
         self._slices: deque[tuple[float, dict[int, tuple[int, float]]]] = deque()
-        """The start of each slice, and for each of its buckets the count and the longest duration."""
+        """The start time of each slice, and by bucket, the count and the longest duration."""
 
     def add(self, seconds: float, now: float, times: int = 1) -> None:
         if not self._slices or now - self._slices[-1][0] >= _SLICE_SECONDS:

@@ -245,7 +245,7 @@ class LatencyBudget(Generic[W]):
         return max(alone, min(added, filled)) if generates and alone <= bound else added
 
     def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
-        """Returns the tokens of a zone's prompts that a step may compute if the zone also generates.
+        """Returns how many tokens of a zone's prompts a step may compute if the zone also generates.
 
         That many tokens fit into the zone's token time. If the zone has many waiting prompts, the step takes a fixed
         fraction of them instead, so that their backlog does not grow.
@@ -269,7 +269,7 @@ class LatencyBudget(Generic[W]):
         return max(within, part, own.at_once)
 
     def _waiting_tokens(self, zone: Zone, own: Prompts, generating: int) -> float:
-        """Returns the tokens to compute for all prompts of a zone.
+        """Returns the estimated number of tokens to compute for all prompts of a zone.
 
         Only as many prompts as one step could compute are examined. The others are assumed to have the same mean.
 

@@ -41,7 +41,7 @@ class LoanBook:
         """Number of blocks of all loans."""
         self._begun = 0
         self._needing = VictimOrder()
-        """Zones with surplus for which there is no loan yet."""
+        """Zones with surplus blocks that no loan covers yet."""
         self._offering: dict[Borrowers, VictimOrder] = {
             "SameOrHigherPriority": VictimOrder(),
             "AnyPriority": VictimOrder(),

@@ -1,4 +1,4 @@
-"""Preemption: which running request is preempted so that its blocks can be used.
+"""Preemption: which running request is preempted so that another request can use its blocks.
 
 If a request that may not take blocks is entitled to them (its zone stays within its reservation), requests of zones
 above their reservations are preempted, lowest priority first, and the youngest of a zone first. If it is not entitled,

@@ -242,7 +242,7 @@ class Seats(Generic[W]):
         return ready
 
     def _can_follow(self, zone: Zone, blocks: int) -> bool:
-        """Whether the zone could run one more request if all its requests then need ``blocks`` blocks."""
+        """Whether the zone could run one more request, if its new requests need ``blocks`` blocks together."""
         if zone.is_entitled_to(blocks):
             return True
         # Seats that come with blocks are only for requests within the reservation. Explicitly reserved seats are for

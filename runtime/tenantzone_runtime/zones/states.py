@@ -57,7 +57,7 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Advance the zone's timers; returns at most ``at_once`` blocks evicted because it was idle."""
+    """Advance the zone's timers; returns the blocks that were evicted because it is idle, at most ``at_once``."""
     if zone.requests > 0:
         return []
     # Compare points in time, as timers do, because floating-point differences and sums are rounded differently.
@@ -83,7 +83,7 @@ def _kept(ledger: Ledger, zone: Zone) -> int | None:
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
-    """Whether the zone was registered for a tenant that has been idle long enough to be removed."""
+    """Whether the zone was registered for a tenant, and has been idle long enough to be removed."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
     return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)

@@ -192,7 +192,7 @@ class StepTimes:
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
 
     def observe(self, load: StepLoad, seconds: float) -> None:
-        """Learn from a step; a step that takes no time is ignored."""
+        """Learn from a step that took ``seconds``. A step that took no time is ignored."""
         if seconds <= 0.0:
             return
         predicted = self.predict(load)

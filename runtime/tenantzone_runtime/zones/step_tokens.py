@@ -80,7 +80,7 @@ class StepTokens(Generic[W]):
         """Number of prompt tokens computed in this step, by zone."""
         self._pacing: Pacing[W] | None = None
         self._is_generating_bounded = False
-        """Whether a generating request may have fewer tokens in this step than the engine would compute."""
+        """Whether generating requests may get fewer tokens in this step than the engine would compute."""
         self._in_all = 0
         """Number of tokens computed in this step, for all zones together."""
         self._are_given = False
@@ -290,7 +290,7 @@ class StepTokens(Generic[W]):
 
     @property
     def _are_drafts_cut(self) -> bool:
-        """Whether generating requests may have fewer drafts in this step than the engine makes."""
+        """Whether generating requests may compute fewer drafts in this step than the engine has made."""
         return self._each < self._engine.tokens_each
 
     @property

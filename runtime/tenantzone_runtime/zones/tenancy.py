@@ -128,7 +128,7 @@ class Tenancy:
         self._waits.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def must_wait_for_own_seat(self, zone: Zone) -> None:
-        """Note that a zone's next request waits because the zone runs as many requests as it may."""
+        """Note that a zone's next request waits because the zone has reached its limit of seats."""
         self._waits.begin(zone, 0, "seat_limit", self.ledger.now)
 
     def must_wait_for_tokens(self, zone: Zone) -> None:
@@ -163,12 +163,12 @@ class Tenancy:
         self._waits.leave(zone, self.ledger.now)
 
     def seats_are(self, *, taken: bool) -> None:
-        """Note whether, from now on, the engine runs as many requests as it can."""
+        """Note whether all seats of the engine are taken from now on."""
         self._waits.seats_are(taken=taken, now=self.ledger.now)
 
     @property
     def is_full(self) -> bool:
-        """Whether the engine ran as many requests as it can after its last step."""
+        """Whether all seats of the engine were taken after its last step."""
         return self._waits.is_full
 
     def nobody_waits(self) -> None:
@@ -283,7 +283,7 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """Returns the events of the growth in usage of each zone, and of each borrower of each lender."""
+        """Returns events of the usage of each zone, and of each borrower of each lender, that has grown."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:

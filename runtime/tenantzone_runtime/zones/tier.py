@@ -104,7 +104,7 @@ class Tier:
         counts = self.counts.get(zone)
         if counts is None:
             counts = TierCounts(totals=self.totals)
-            # The counts of a zone that is gone are never read.
+            # The counts of a removed zone would never be read.
             if self.ledger.is_present(zone):
                 self.counts[zone] = counts
         return counts

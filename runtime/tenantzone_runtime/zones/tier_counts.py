@@ -88,6 +88,6 @@ class TierCounts:
         self.totals.written += chunks
 
     def note_corrupt(self) -> None:
-        """Count one chunk that is not what was stored."""
+        """Count one corrupt chunk."""
         self.corrupt += 1
         self.totals.corrupt += 1

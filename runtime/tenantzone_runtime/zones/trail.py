@@ -196,7 +196,7 @@ class Trail:
         return list(self.take().events())
 
     def _has_room(self, notes: Collection[object], key: object) -> bool:
-        """Whether a note under this key can be kept; if not, it is counted as lost."""
+        """Whether a note with this key can be kept; if not, counts it as lost."""
         if key in notes or len(notes) < self._max:
             return True
         self._notes.lost += 1

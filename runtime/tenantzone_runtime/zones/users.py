@@ -64,7 +64,7 @@ class UserAccount(Account):
 
 
 class Users:
-    """The users of one zone: the service of each, and which waiting user is next."""
+    """The users of one zone: the service that each has received, and which waiting user is next."""
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}

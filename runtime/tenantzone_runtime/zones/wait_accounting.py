@@ -47,7 +47,7 @@ class WaitAccounting:
         self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks."""
+        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks (or 0)."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self.count(zone, now)

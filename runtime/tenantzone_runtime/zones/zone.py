@@ -63,7 +63,7 @@ be lost when the loan ends."""
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
-    """The terms on which a zone lends what its quota calls lendable."""
+    """The terms on which a zone lends the lendable part of its quota."""
 
     borrowers: Borrowers = "SameOrHigherPriority"
     """Which zones may borrow, by their priority relative to this zone's."""
@@ -134,7 +134,7 @@ class ZoneSpec:
     """Maximum number of tokens of an answer; None means no limit."""
     retention: Retention = Retention()
     offload: Offload = "All"
-    """Which parts of its requests are stored in tiers below the engine's blocks."""
+    """Which parts of the zone's requests are stored in tiers below the engine's blocks."""
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
     tells_users_apart: bool = False
@@ -151,7 +151,7 @@ class ZoneSpec:
 
 @dataclass(slots=True, eq=False)
 class Zone:
-    """The mutable state of one zone; only the ledger changes its blocks, and only ``states`` its state and quietness.
+    """The mutable state of one zone. Only the ledger changes its blocks, and only ``states`` its state and quietness.
 
     Two zones are equal only if they are the same object, because a block's owner refers to the object.
     """
