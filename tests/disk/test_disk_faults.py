@@ -132,7 +132,7 @@ def test_a_folder_that_vanished_is_made_again_and_what_was_there_is_forgotten(
         tenants.root.write_text("no folder")
     elif left == "what was there":
         shutil.copytree(tmp_path / "elsewhere", tenants.root)
-    tenants.wait(lambda: "is gone or another one" in caplog.text)
+    tenants.wait(lambda: "was removed or replaced" in caplog.text)
     if left == "a file":
         for _ in range(30):
             assert tenants.store("acme", C) == []
@@ -144,7 +144,7 @@ def test_a_folder_that_vanished_is_made_again_and_what_was_there_is_forgotten(
     tenants.wait(lambda: tenants.store("acme", A) == [A])
     assert tenants.load("acme", A) == {A: content(A)}
     assert set(tenants.paths()) == {A}, "no other file takes room"
-    assert caplog.text.count("is gone or another one") == 1
+    assert caplog.text.count("was removed or replaced") == 1
     assert caplog.text.count("could not") <= 1
 
 
@@ -154,8 +154,12 @@ def test_a_folder_that_another_engine_has_made_meanwhile_is_left_to_it(disk, tmp
     tenants.root.rename(tmp_path / "elsewhere")
     other = Disk(tenants.root, acme={})
     try:
-        tenants.wait(lambda: "another engine uses it" in tenants.tier.problem or tenants.tier.removal_breaker.openings)
-        assert "another engine uses it" in tenants.tier.removal_breaker.error
+        tenants.wait(
+            lambda: (
+                "another engine is using this folder" in tenants.tier.problem or tenants.tier.removal_breaker.openings
+            )
+        )
+        assert "another engine is using this folder" in tenants.tier.removal_breaker.error
         assert tenants.store("acme", A) == []
     finally:
         other.stop()

@@ -298,12 +298,14 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
     other.declare(declare("acme"), opening=False)
     other.wait(lambda: other.tier.figures().removals_failed or other.tier.removal_breaker._failures)
     assert not other.tier.is_open
-    assert "another engine uses it" in caplog.text
+    assert "another engine is using this folder" in caplog.text
     assert tenants.load("acme", A) == {A: content(A)}
     other.tier.stop()
 
 
-@pytest.mark.parametrize(("root", "capacity", "words"), [("a/b", 10**6, "from the root"), ("/a", 100, "no room")])
+@pytest.mark.parametrize(
+    ("root", "capacity", "words"), [("a/b", 10**6, "must be an absolute path"), ("/a", 100, "no room")]
+)
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):
         open_disk_tier(Path(root), capacity, CHUNK, salt_key=lambda: SALT_KEY, instance=instance)

@@ -313,7 +313,7 @@ def test_a_zone_that_keeps_nothing_in_storages_fails_it_and_not_the_manager(engi
     first.ask("acme", prompt(3))
     second.declare(declare("acme", offload="Never"), declare("burst"))
     done = move(second, "warm-up", prompts=recent(first))
-    assert done.problem == "the zone keeps nothing in storages: see its offload, and its retention"
+    assert done.problem == "the zone stores nothing in storages, because of its offload or retention setting"
     assert has_nothing_left(second)
 
 
@@ -324,7 +324,7 @@ def test_what_is_still_being_removed_fails_it_and_not_the_manager(engines, manag
     second.declare(declare("acme", offload="Never"), declare("burst"))
     second.declare(declare("acme"), declare("burst"))
     done = move(second, "warm-up", prompts=recent(first))
-    assert done.problem == "what the zone had in storages before is still being removed: try again later"
+    assert done.problem == "the zone's earlier chunks in storages are still being removed; try again later"
 
 
 def test_a_reset_ends_it(alone):

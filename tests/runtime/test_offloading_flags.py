@@ -85,12 +85,12 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ({"manager_url": 1}, "manager_url must be the URL of a KV-cache manager; it is 1"),
         (
             {"manager_url": "manager:9470"},
-            "'manager:9470' is no URL of a KV-cache manager; write it as http://HOST:9470",
+            "'manager:9470' is not a valid URL of a KV-cache manager; use the form http://HOST:9470",
         ),
         ({"manager_token_file": "/token"}, "manager_url must be the URL of a KV-cache manager; it is None"),
         ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be a path from the root"),
         ({"manager_ca_file": "/ca"}, "manager_url must be the URL of a KV-cache manager; it is None"),
-        ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates are for a URL that begins with https"),
+        ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates require a URL that begins with https"),
         ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be a path from the root"),
         ({"manager_budget_seconds": 0.5}, "manager_url must be the URL of a KV-cache manager; it is None"),
         *(

@@ -227,7 +227,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         (["--manager-budget", "1"], "--manager-url needs --cpu-tier"),
         (["--cpu-tier", "1GiB", "--manager-budget", "1"], "--manager-budget needs --manager-url"),
         (["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-budget", "9"], "--manager-budget must be"),
-        (["--cpu-tier", "1GiB", "--manager-url", "m:9470"], "'m:9470' is no URL of a KV-cache manager"),
+        (["--cpu-tier", "1GiB", "--manager-url", "m:9470"], "'m:9470' is not a valid URL of a KV-cache manager"),
         (["--cpu-tier", "1GiB", "--manager-token-file", "t"], "--manager-token-file needs --manager-url"),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-token-file", "/"],
@@ -237,7 +237,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         (["--cpu-tier", "1GiB", "--manager-ca-file", "ca"], "--manager-ca-file needs --manager-url"),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-ca-file", "ca"],
-            "certificates are for a URL that begins with https, and it is http://m",
+            "certificates require a URL that begins with https, but the URL is http://m",
         ),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "https://m", "--manager-client-cert-file", "cert"],

@@ -98,7 +98,7 @@ def test_questions_that_no_thread_is_free_to_ask_are_waited_for_no_more_after_so
         assert mine.found("acme", KEYS) == 0
     questions = mine.tier.figures().questions
     assert (questions["late"], questions["skipped"]) == (5, 15)
-    assert "did not answer a question in time" in mine.tier.problem
+    assert "did not answer a query in time" in mine.tier.problem
     goes_on.set()
     mine.wait(lambda: not mine.tier.problem)
 
@@ -172,7 +172,7 @@ def test_an_unknown_token_opens_nothing(engine):
 def test_a_token_that_no_header_can_have_is_reported(engine):
     mine = engine(token="two\nlines")
     assert mine.found("acme", KEYS) == 0
-    assert "can't be shown" in mine.tier.problem
+    assert "token can't be sent" in mine.tier.problem
     mine.token = "chat"
     mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
 

@@ -52,11 +52,11 @@ def test_what_is_no_place_of_this_chunk_is_refused(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scheme": "http://"}, "neither of files nor S3 nor Mooncake"),
-        ({"scheme": "file://host"}, "neither of files nor S3 nor Mooncake"),
-        ({"query": "?size=64&offset=-1"}, "no place of a manager's storage"),
-        ({"name": "tp0"}, "other parts"),
-        ({"size": 65}, "other parts"),
+        ({"scheme": "http://"}, "not of a type that this engine supports"),
+        ({"scheme": "file://host"}, "not of a type that this engine supports"),
+        ({"query": "?size=64&offset=-1"}, "not a path in a manager's storage"),
+        ({"name": "tp0"}, "does not consist of one chunk"),
+        ({"size": 65}, "does not consist of one chunk"),
     ],
 )
 def test_what_an_engine_can_not_use_is_refused_by_name(change, message):
@@ -100,14 +100,14 @@ def test_an_object_of_a_pool():
 
 @pytest.mark.parametrize("path", [f"m:1/ml.chat/other/{NAME}", f"m:1/ml.chat/{INSTANCE}/else", "m:1/", "m:1"])
 def test_another_object_of_a_pool_is_refused(path):
-    with pytest.raises(PlaceError, match="something else"):
+    with pytest.raises(PlaceError, match="not the name of this chunk's object"):
         place(path, scheme="mooncake://")
 
 
 def test_nothing_is_written_where_no_storage_is(tmp_path):
     path = tmp_path / f"objects/ml.chat/{INSTANCE}/ab/{NAME}"
     path.parent.mkdir(parents=True)
-    with pytest.raises(OSError, match="no storage is here"):
+    with pytest.raises(OSError, match="no storage is mounted here"):
         FileStorages().write(place(str(path)), bytearray(SIZE))
     assert not path.exists()
     (tmp_path / "owner").write_text("an index")

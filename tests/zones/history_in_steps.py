@@ -245,7 +245,7 @@ class HistoryInSteps(History):
         assert not claim.in_use
         assert request.needed > reachable
         assert f"needs {request.needed} blocks" in error
-        assert f"can have {reachable} of this engine's" in error
+        assert f"can have at most {reachable} of this engine's" in error
 
     def check_victim(self, victim, reason, beneficiary):
         """Requests are preempted only for one that lacks blocks, and in the stated order."""

@@ -214,9 +214,9 @@ def test_refusals_are_counted_by_reason_and_with_the_zone_that_they_name(core):
 def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(core):
     core.zone("gold", reserved=40, lendable=10)
     capped = core.zone("capped", limit=20)
-    at_the_most = [core.tenancy.why_never(capped, 80, peak).split(" at most")[0] for peak in (0, 30, 90)]
-    assert at_the_most == [
-        f"it needs 80 blocks; zone capped can have {blocks} of this engine's 100" for blocks in (20, 30, 70)
+    reasons = [core.tenancy.why_never(capped, 80, peak).split(", because")[0] for peak in (0, 30, 90)]
+    assert reasons == [
+        f"it needs 80 blocks, but zone capped can have at most {blocks} of this engine's 100" for blocks in (20, 30, 70)
     ]
 
 

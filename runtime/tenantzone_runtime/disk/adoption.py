@@ -1,4 +1,4 @@
-"""Adoption: files that an earlier engine left on the disk are assigned to zones again."""
+"""Adoption: assigns files that an earlier engine left on the disk to zones."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,17 +12,17 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
 
 Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
-"""Runs work for a tenant on a thread, and then calls the last argument with its error on the caller's thread."""
+"""Runs work for a tenant on a thread, and then calls a callback with its error, or None, on the caller's thread."""
 
 
 class Adoption:
-    """Lists the disk at the start, and decides what to keep.
+    """Lists the disk at the start, and decides which files to keep.
 
     Args:
         objects: the files.
-        tier: the zones' shares.
+        tier: the zones' shares of the disk.
         slots: the slots, all of them free.
-        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
+        shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
 
     def __init__(self, objects: Objects, tier: Tier, slots: Slots, shape: HitShape | None = None) -> None:
@@ -32,9 +32,9 @@ class Adoption:
         self.strangers: set[str] = set()
         """Folders that belong to no zone of this engine."""
         self.excess: set[tuple[str, ObjectName]] = set()
-        """Files of zones that have no room for them, or have a newer file of the same chunk."""
+        """Files that do not fit into their zones' shares, or that are older files of a chunk with a newer file."""
         self.hits: dict[Space, list[FoundHit]] = {}
-        """The only hits for which the kept chunks are useful."""
+        """The hits of the kept chunks, for a model whose chunks are only useful together."""
         self._shape = shape
         self._objects = objects
         self._tier = tier
@@ -44,16 +44,16 @@ class Adoption:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the disk is listed, and nothing was adopted yet."""
+        """Whether the disk was listed, and its files were not adopted yet."""
         return self._listing is not None and not self.is_done
 
     def list_files(self, run: Runner, failed: Callable[[Exception], None], before: Iterable[Removal] = ()) -> None:
-        """Have the disk listed, unless it is being listed or was listed before.
+        """Begin to list the disk, unless it is being listed or was listed before.
 
         Args:
             run: runs work on a thread.
-            failed: called with the error; the caller must retry then.
-            before: removals to make first: their files must not be found.
+            failed: called with the error if listing fails. The caller must retry then.
+            before: removals to make before listing, so that their files are not found.
         """
         if self._is_listing or self._listing is not None:
             return
@@ -76,10 +76,10 @@ class Adoption:
         run("", work, listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
-        """Assign the found files to the zones, the most recently used chunks first, as far as each zone may hold them.
+        """Assign the found files to the zones, the most recently used chunks first, up to the zones' shares.
 
-        The disk may have less room than before. So the chunks within each zone's reservation precede others' chunks
-        above their reservations.
+        The disk may have less room than before, so chunks within each zone's reservation take precedence over other
+        zones' chunks above their reservations.
         """
         assert self._listing is not None, "the disk was listed"
         left = dict(self._listing.objects)
@@ -100,7 +100,7 @@ class Adoption:
             ttl = zone.spec.retention.ttl_seconds
             wall = time.time()
             newest = {found.name.key: found for found in sorted(objects, key=_used_at)}
-            # After a clock was set back, no file is younger than now.
+            # If the clock was set back, files may have a time in the future.
             ages = {key: max(0.0, wall - found.used_at) for key, found in newest.items()}
             fit = [found for key, found in newest.items() if ttl is None or ages[key] < ttl]
             fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
@@ -122,7 +122,7 @@ class Adoption:
     def _by_hits(
         self, space: Space, fit: list[FoundObject], ages: Mapping[bytes, float], shape: HitShape
     ) -> tuple[list[FoundObject], dict[bytes, float]]:
-        """Returns the chunks of hits, those of the last used hit last, and their ages according to the hits."""
+        """Returns the chunks of hits, with the last used hit last, and their ages according to the hits."""
         by_key = {found.name.key: found for found in fit}
         hits = find_hits((found.name for found in fit), shape)
         extents: dict[Block, tuple[float, float]] = {}
@@ -134,8 +134,7 @@ class Adoption:
                 before = () if block.before is None else extents[block.before]
                 extents[block] = max((*of_block, *before)), min((*of_block, *before))
             of_hit = [*extents[hit.end], *(ages[key] for key in hit.of_windows())]
-            # Common chunks give several hits the same age: the most recent chunk decides, or else the longest hit is
-            # kept.
+            # Hits with common chunks may have the same age. Then the most recent chunk decides, and then the length.
             ranks[hit] = max(of_hit), min(of_hit), -hit.end.length
         order = sorted(hits, key=ranks.__getitem__, reverse=True)
         self.hits[space] = order

@@ -1,4 +1,4 @@
-"""A circuit breaker: a failing service is avoided for a while, and then probed with one transfer."""
+"""A circuit breaker: a failing service is not used for a while, and then probed with one transfer."""
 
 import logging
 import time
@@ -8,10 +8,10 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 FAILURES: Final = 5
-"""Consecutive failures after which it opens."""
+"""Number of consecutive failures after which the breaker opens."""
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 8.0
-"""The maximum pause: a recovered disk is used again soon."""
+"""Maximum pause, so that a recovered disk is used again soon."""
 
 
 @dataclass(slots=True)
@@ -20,9 +20,9 @@ class Breaker:
 
     longest_pause: float = LONGEST_PAUSE_SECONDS
     way: str = "transfers"
-    """What it protects, for people."""
+    """The protected operations, for messages."""
     openings: int = 0
-    """How often it opened, or stayed open after a probe."""
+    """Number of times that the breaker opened, or stayed open after a probe."""
     error: str = ""
     """The error of the last failure."""
     _failures: int = 0
@@ -32,15 +32,18 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether transfers fail; one is tried periodically."""
+        """Whether the breaker is open because transfers fail. It then permits a probe periodically."""
         return bool(self._pause)
 
     def is_due(self, now: float) -> bool:
-        """Returns whether a transfer may begin; a caller that begins one must call :meth:`allows`."""
+        """Returns whether a transfer may begin. A caller that begins a transfer must also call :meth:`allows`."""
         return not self._pause or now >= self._closed_from
 
     def allows(self, now: float) -> bool:
-        """Returns whether a transfer may begin. If it is open, one may after each pause: True makes it the probe."""
+        """Returns whether a transfer may begin.
+
+        While the breaker is open, it returns True once after each pause, and the caller's transfer is the probe.
+        """
         if not self.is_due(now):
             return False
         if self._pause:
@@ -57,7 +60,7 @@ class Breaker:
         self._is_tried = False
 
     def note(self, error: Exception, doing: str) -> None:
-        """Record a failure, and log the first of consecutive ones."""
+        """Record a failure, and log the first of consecutive failures."""
         if not self._failures:
             logger.warning("The disk tier could not %s: %s", doing, error)
         self.failed(time.monotonic(), str(error))
@@ -67,7 +70,7 @@ class Breaker:
         self._failures += 1
         self.error = error
         if self._pause and not self._is_tried:
-            # It began before the failures that opened the breaker, and adds no information to them.
+            # This transfer began before the breaker opened, so its failure adds no information.
             return
         self._is_tried = False
         if at_once or self._pause or self._failures >= FAILURES:

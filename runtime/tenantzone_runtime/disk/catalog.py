@@ -1,6 +1,7 @@
-"""The catalog of a disk: the file of each zone's chunks, and the files to remove.
+"""The catalog of a disk: the files of each zone's chunks, and the files to remove.
 
-It is kept in memory, on the caller's thread. The tier's own threads list and remove files; failures are retried.
+The catalog is in memory and is used on the caller's thread. The tier's own threads list and remove files. Failed
+operations are retried.
 """
 
 import logging
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 """Seconds between two checks that the folder is still the same."""
 FILES_AT_ONCE: Final = 100
-"""Files that are swept, or whose removal is retried, at a time."""
+"""Maximum number of files that are swept, or whose removal is retried, at a time."""
 
 
 class Catalog:
@@ -39,10 +40,10 @@ class Catalog:
 
     Args:
         objects: the files.
-        tier: the zones' shares, with one chunk per possible file.
-        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
-        run: runs work on a thread that may write.
-        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
+        tier: the zones' shares of the disk, with one chunk for each file that fits.
+        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
+        run: runs work on a thread for writes.
+        shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class Catalog:
         self._run = run
         self._spaces: dict[str, Space] = {}
         self._space_of: dict[int, tuple[Space, bytes]] = {}
-        """The space of each held slot, and its key there."""
+        """For each slot in use, its space and its key in the space."""
         self._failed: dict[Removal, int] = {}
-        """Failed removals to retry, with their slots."""
+        """Failed removals to retry, each with its slot."""
         self._shape = shape
         self._adoption = Adoption(objects, tier, self.slots, shape)
         self.is_lost = False
-        """Whether the folder is gone or was replaced, so that no known chunk is there."""
+        """Whether the folder was removed or replaced, so that all known chunks are lost."""
         self._is_looking = False
         self._looked_at = -inf
         self._sweeping = Sweeping(objects, self.slots, run, self._swept)
@@ -77,7 +78,7 @@ class Catalog:
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks may be stored: the disk's contents are known, and files of no zone are gone."""
+        """Whether chunks may be stored: the disk was listed, and files that belong to no zone were removed."""
         return self._adoption.is_done and not self._sweeping.has_strangers
 
     @property
@@ -87,23 +88,23 @@ class Catalog:
 
     @property
     def found(self) -> int:
-        """Chunks that an earlier engine stored and that were adopted."""
+        """Number of chunks of an earlier engine that were adopted."""
         return self._adoption.found
 
     @property
     def leftovers(self) -> int:
-        """Files removed at the start: half written, of another size, or not a chunk's."""
+        """Number of files removed at the start because they were incomplete, of the wrong size, or not chunks."""
         return self._adoption.leftovers
 
     # Chunks
 
     def entry(self, zone: Zone, key: bytes) -> Entry | None:
-        """Returns a zone's chunk, which may still be being stored, or None."""
+        """Returns a zone's chunk, or None. The chunk may not be completely stored yet."""
         space = self._spaces.get(zone.spec.tenant)
         return None if space is None else space.entries.get(key)
 
     def slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
-        """Returns the slots of those of the keys that a zone has."""
+        """Returns the slots of the zone's chunks with these keys. Missing chunks are left out."""
         entries = [self.entry(zone, key) for key in keys]
         return [entry.slot for entry in entries if entry is not None]
 
@@ -116,22 +117,22 @@ class Catalog:
         return space
 
     def is_purging(self, zone: Zone) -> bool:
-        """Returns whether files that the zone writes now would be removed by an unfinished purge."""
+        """Returns whether an unfinished purge would remove files that the zone writes now."""
         return self._sweeping.is_going(self.space(zone).seal.folder)
 
     def add(self, space: Space, slot: int, name: ObjectName) -> Removal | None:
-        """Record that a chunk is about to be written. Returns the removal to make first."""
+        """Record that a chunk is about to be written. Returns the removal to make before, or None."""
         space.entries[name.key] = Entry(slot, name)
         self._space_of[slot] = space, name.key
         return self.slots.removal(slot)
 
     def forget(self, slots: Iterable[int]) -> None:
-        """Forget evicted chunks, and have their files removed."""
+        """Forget evicted chunks, and begin to remove their files."""
         for slot in slots:
             space, key = self._space_of.pop(slot)
             entry = space.entries.pop(key)
             if space.receipt is not None:
-                # Their files are removed with all others of the space.
+                # The file is removed with all other files of the space.
                 space.given_up.append(slot)
                 continue
             removal = Removal(self._objects, space.seal.folder, entry.name, self.slots.removal(slot))
@@ -141,7 +142,7 @@ class Catalog:
     # Spaces
 
     def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
-        """Give the zones of a new config their spaces, and purged zones new ones; in parts."""
+        """Create spaces for new zones of a config, and new spaces for purged zones; in parts."""
         for zone in config.zones:
             space = self._spaces.get(zone.tenant)
             if space is None:
@@ -152,7 +153,7 @@ class Catalog:
             yield
 
     def retire_if_gone(self, tenant: str) -> None:
-        """Remove all of a tenant's chunks if its zone is gone."""
+        """Remove all of a tenant's chunks if its zone was removed."""
         zone = self._tier.ledger.zones.get(tenant)
         if (zone is None or zone.leaving) and (space := self._spaces.pop(tenant, None)) is not None:
             self._retire(space, "")
@@ -169,7 +170,7 @@ class Catalog:
         return list(self._spaces)
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts of ended spaces whose files were removed since the last call."""
+        """Returns the receipts of spaces whose files were completely removed since the last call."""
         return self._sweeping.take_receipts()
 
     def _retire(self, space: Space, purge: str) -> None:
@@ -182,7 +183,7 @@ class Catalog:
     # Time
 
     def tidy(self) -> Iterator[None]:
-        """Assign the found files to zones, and remove those of no zone; in parts."""
+        """Assign the found files to zones, and remove files that belong to no zone; in parts."""
         if self._adoption.is_ready and self._tier.tenancy.pool is not None:
             for space, key, entry in self._adoption.adopt(self._spaces):
                 space.entries[key] = entry
@@ -213,7 +214,7 @@ class Catalog:
         self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), []))
 
     def begin_anew(self) -> None:
-        """Treat the folder as at a start, after all known chunks were forgotten."""
+        """List the folder again as at the start, after all known chunks were forgotten."""
         before, self._adoption = self._adoption, Adoption(self._objects, self._tier, self.slots, self._shape)
         self._adoption.found, self._adoption.leftovers = before.found, before.leftovers
         self.is_lost = False
@@ -227,16 +228,16 @@ class Catalog:
         found: list[bool] = []
 
         def looked(_: Exception | None) -> None:
-            # A disk that does not respond has lost nothing: transfers fail, and report why.
+            # Ignore errors: a disk that does not respond has not lost its chunks, and failing transfers report why.
             self._is_looking = False
             if found == [False]:
-                logger.warning("The disk tier's folder is gone or another one: what was there is forgotten")
+                logger.warning("The disk tier's folder was removed or replaced, so all its chunks are lost")
                 self.is_lost = True
 
         self._run("", lambda: found.append(self._objects.is_in_place()), looked)
 
     def go_on(self, now: float) -> None:
-        """List and remove what threads could not, and sweep spaces without transfers."""
+        """Retry failed listings and removals, and sweep ended spaces without transfers."""
         self._look_at_folder(now)
         if not self.breaker.allows(now):
             return
@@ -247,7 +248,7 @@ class Catalog:
         self._sweeping.go_on(at_most)
 
     def sweep(self) -> None:
-        """Sweep spaces without transfers."""
+        """Sweep ended spaces without transfers."""
         self._sweeping.go_on(FILES_AT_ONCE)
 
     def _list_files(self) -> None:

@@ -13,9 +13,9 @@ class ZoneFigures:
     reserved_bytes: int
     limit_bytes: int
     in_transfer: int
-    """Chunks in transfer."""
+    """Number of chunks in transfer."""
     evictions: dict[str, int]
-    """Evicted chunks, by reason."""
+    """Number of evicted chunks, by reason."""
     counts: TierCounts
 
 
@@ -26,14 +26,14 @@ class DiskFigures:
     capacity_bytes: int
     held_bytes: int
     is_open: bool
-    """Whether the contents at the start are known, and files of no zone are gone."""
+    """Whether the disk was listed, and files that belong to no zone were removed."""
     writes_fail: bool
-    """Whether the disk refuses writes; one is tried periodically."""
+    """Whether writes fail, so that only probes are written periodically."""
     reads_fail: bool
     leftovers: int
-    """Files removed at the start: half written, of another size, or not a chunk's."""
+    """Number of files removed at the start because they were incomplete, of the wrong size, or not chunks."""
     found: int
-    """Chunks that an earlier engine stored and that were adopted."""
+    """Number of chunks of an earlier engine that were adopted."""
     removals_failed: int
     zones: dict[str, ZoneFigures] = field(default_factory=dict)
     """The figures of zones, by tenant."""
@@ -41,14 +41,14 @@ class DiskFigures:
 
 @dataclass(slots=True)
 class Receipt:
-    """The outcome of a purge or of a zone's removal for the zone's files."""
+    """The result of a purge, or of a zone's removal, for the zone's files."""
 
     tenant: str
     purge: str
-    """The id of the purge; empty if the zone was removed."""
+    """Id of the purge; empty if the zone was removed."""
     chunks: int
-    """Chunks that could not be found any more from then on."""
+    """Number of chunks that the purge or removal made unavailable."""
     files: int = 0
-    """Files that were removed from the disk."""
+    """Number of files that were removed from the disk."""
     is_complete: bool = False
-    """Whether all files are removed."""
+    """Whether all files were removed."""

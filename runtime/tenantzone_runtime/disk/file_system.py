@@ -14,13 +14,13 @@ class FileFacts(NamedTuple):
 
     path: Path
     size: int
-    """The size in bytes."""
+    """Size in bytes."""
     used_at: float
-    """When it was written or marked as used, in Unix time."""
+    """Unix time at which the file was written or last marked as used."""
 
 
 class FileSystem(Protocol):
-    """All file operations of the tier. Every call may block, and raise :class:`OSError`."""
+    """All file operations of the tier. Each method may block, and may raise :class:`OSError`."""
 
     def lock(self, path: Path) -> None:
         """Lock the file for this process, until the process ends or locks another file.
@@ -30,14 +30,16 @@ class FileSystem(Protocol):
         """
 
     def has_locked(self, path: Path) -> bool:
-        """Returns whether the file is the one locked last: it may have been removed, or another disk mounted.
+        """Returns whether the path still refers to the file that was locked last.
+
+        It does not if the file was removed or replaced, or if another disk was mounted.
 
         Raises:
             OSError: the disk does not respond.
         """
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and its parents; does nothing if it exists."""
+        """Create a folder and its parents; does nothing if it exists."""
 
     def folders(self, path: Path) -> list[Path]:
         """Returns the folders in a folder; empty if it does not exist."""
@@ -46,13 +48,13 @@ class FileSystem(Protocol):
         """Returns the files in a folder; empty if it does not exist."""
 
     def write(self, path: Path, content: bytearray) -> None:
-        """Write a whole new file durably, so that it survives a loss of power."""
+        """Write a new file durably, so that it survives a power failure."""
 
     def read(self, path: Path, content: bytearray) -> bool:
         """Read a whole file. Returns False if its size differs from that of ``content``."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file its name atomically."""
+        """Rename a file atomically."""
 
     def mark_used(self, path: Path) -> None:
         """Mark a file as used now."""
@@ -61,17 +63,17 @@ class FileSystem(Protocol):
         """Remove a file; does nothing if it does not exist."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder durably, with its former contents; does nothing if it does not exist."""
+        """Remove an empty folder durably, together with its former files; does nothing if it does not exist."""
 
 
 class LocalFileSystem:
-    """The operating system's files. It follows no symbolic link to a file."""
+    """The operating system's file system. Symbolic links to files are not followed."""
 
     def __init__(self) -> None:
         self._locked: int | None = None
-        """The descriptor of the locked file."""
+        """Descriptor of the locked file."""
         self._mutex = threading.Lock()
-        """Held to use the descriptor, so that no other thread closes it meanwhile."""
+        """Lock for the use of the descriptor, so that no other thread closes it meanwhile."""
 
     def lock(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -127,7 +129,7 @@ class LocalFileSystem:
         with _opened(path, os.O_RDONLY) as descriptor:
             if os.fstat(descriptor).st_size != len(content):
                 return False
-            # The whole file is needed, so the kernel need not detect that read by read.
+            # Let the kernel read ahead, because the whole file is needed.
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
             filled = 0
             while filled < len(content):

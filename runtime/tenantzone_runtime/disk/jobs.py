@@ -7,21 +7,21 @@ from tenantzone_runtime.disk.transfers import Job, JobEnd, Transfer, end_of
 
 
 class Jobs:
-    """The jobs of one disk: those in progress, and the outcomes of the others."""
+    """The jobs of one disk: the jobs in progress, and the outcomes of ended jobs."""
 
     def __init__(self) -> None:
         self._going_on: dict[int, Job[Transfer]] = {}
         self._ended: list[JobEnd] = []
         self._moved_at = dict.fromkeys((False, True), -inf)
-        """When a chunk was last moved, in each direction."""
+        """Time at which a chunk was last moved, by direction (whether it was a load)."""
 
     def begin(self, job: Job[Transfer]) -> None:
-        """Start a job; a job without chunks in transfer has ended."""
+        """Start a job. A job without chunks in transfer ends at once."""
         self._going_on[job.number] = job
         self._end_if_over(job)
 
     def chunk_ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> bool:
-        """Record the outcome of a chunk. Returns whether it was the last one that a job waited for."""
+        """Record the outcome of a chunk. Returns whether it was the last chunk for which the job waited."""
         self._moved_at[job.is_load] = time.monotonic()
         if not job.ended(key, error):
             return False
@@ -29,7 +29,7 @@ class Jobs:
         return not job.left
 
     def late(self, now: float, seconds: float) -> list[Job[Transfer]]:
-        """Returns the jobs that are overdue, or in whose direction nothing was moved for this many seconds."""
+        """Returns the jobs that are overdue, or in whose direction no chunk was moved for ``seconds``."""
         still = {way: now - seconds > moved_at for way, moved_at in self._moved_at.items()}
         return [
             job
@@ -38,12 +38,12 @@ class Jobs:
         ]
 
     def give_up(self, job: Job[Transfer]) -> None:
-        """End a job; its transfers continue without the caller's memory."""
+        """End a job. Its transfers may continue, but do not access the caller's memory."""
         job.give_up()
         self._end_if_over(job)
 
     def give_up_all(self) -> None:
-        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
+        """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
         for job in list(self._going_on.values()):
             self.give_up(job)
 

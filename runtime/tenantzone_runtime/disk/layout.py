@@ -1,12 +1,12 @@
 """The paths of the disk tier's files.
 
-    lock                                        held by the process that uses the folder
+    lock                                        locked by the process that uses the folder
     incoming/NAME                               a file that is being written
-    objects/FOLDER/KK/KEY-NONCE                 a chunk; FOLDER is of its seal, KK the first two digits of its key
-    objects/FOLDER/KK/KEY-NONCE-BEFORE          one that is only useful with others; BEFORE is of the block before it
+    objects/FOLDER/KK/KEY-NONCE                 a chunk; FOLDER depends on its seal, KK is the first two digits of KEY
+    objects/FOLDER/KK/KEY-NONCE-BEFORE          a chunk that is only useful with others; BEFORE is the previous block
 
-The nonce in the name makes each write a file of its own: no file replaces another, and removing an old one never
-removes a newer one of the same chunk.
+Because of the nonce in its name, each write creates a file of its own. No file replaces another, and removing an old
+file never removes a newer file of the same chunk.
 """
 
 import re
@@ -23,10 +23,10 @@ class ObjectName:
     """The name of one write of a chunk."""
 
     key: bytes
-    """vLLM's key: the block hash, and the group of the model's layers."""
+    """vLLM's key: the block hash, and the KV cache group."""
     nonce: bytes
     before: bytes = b""
-    """The block of the prompt before this one; empty if the chunk is useful on its own."""
+    """Hash of the previous block of the prompt; empty if the chunk is useful on its own."""
 
     def __str__(self) -> str:
         parts = (self.key, self.nonce, self.before)
@@ -34,7 +34,7 @@ class ObjectName:
 
 
 def object_name(text: str) -> ObjectName | None:
-    """Parse a file's name; returns None if it is not a chunk's."""
+    """Parse a file's name; returns None if it is not the name of a chunk's file."""
     match = _NAME.fullmatch(text)
     return None if match is None else ObjectName(*(bytes.fromhex(part or "") for part in match.groups()))
 

@@ -1,6 +1,6 @@
-"""Chunks as files on a disk: written whole or not at all, read back as written, found and removed.
+"""Chunks as files on a disk: writes them atomically, reads them back, and lists and removes them.
 
-Each method may block on the disk, and raise :class:`OSError`; none uses zones or quotas.
+All methods may block on the disk, and raise :class:`OSError`. They know nothing of zones and quotas.
 """
 
 import errno
@@ -21,7 +21,7 @@ class FoundObject:
 
     name: ObjectName
     used_at: float
-    """The time of its last use, in Unix time."""
+    """Unix time of the file's last use."""
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ class Found:
     """The contents of a folder at the start."""
 
     objects: dict[str, list[FoundObject]] = field(default_factory=lambda: defaultdict(list))
-    """Chunk files by the folder of their seal."""
+    """Chunk files, by the folder of their seal."""
     leftovers: int = 0
-    """Files that were removed: half written, of another size, or not a chunk's."""
+    """Number of files removed because they were incomplete, of the wrong size, or not chunks."""
 
 
 class Objects:
@@ -40,8 +40,8 @@ class Objects:
     Args:
         root: a folder for this engine process alone.
         file_system: the file system of the folder.
-        content_bytes: the size of each chunk.
-        sealed_bytes: the size of each chunk's file.
+        content_bytes: size of each chunk in bytes.
+        sealed_bytes: size of each chunk's file in bytes.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, content_bytes: int, sealed_bytes: int) -> None:
@@ -52,7 +52,7 @@ class Objects:
         self._of_thread = threading.local()
 
     def buffer(self) -> bytearray:
-        """Returns the thread's own buffer for one file: allocating it for each file would cost more than filling it."""
+        """Returns the thread's own buffer for one file, because allocation would take more time than filling it."""
         buffer = getattr(self._of_thread, "buffer", None)
         if not isinstance(buffer, bytearray):
             buffer = self._of_thread.buffer = bytearray(self.sealed_bytes)
@@ -70,7 +70,7 @@ class Objects:
             try:
                 self._files.lock(self.layout.lock)
             except BlockingIOError:
-                words = "another engine uses it; give each a folder of its own"
+                words = "another engine is using this folder; give each engine a folder of its own"
                 raise OSError(errno.EBUSY, words, str(self.layout.root)) from None
         found = Found()
         for facts in self._files.files(self.layout.incoming):
@@ -90,7 +90,7 @@ class Objects:
         return found
 
     def is_in_place(self) -> bool:
-        """Returns whether the folder is the one that this process has locked, neither removed nor replaced.
+        """Returns whether the folder is still the one that this process has locked, and was not removed or replaced.
 
         Raises:
             OSError: the disk does not respond.
@@ -98,7 +98,7 @@ class Objects:
         return self._files.has_locked(self.layout.lock)
 
     def write(self, folder: str, name: ObjectName, sealed: bytearray) -> None:
-        """Write a chunk's file: a temporary one, flushed to the disk and then renamed."""
+        """Write a chunk's file, first to a temporary file that is synced to the disk and then renamed."""
         temporary, path = self.layout.temporary(name), self.layout.object(folder, name)
         try:
             self._files.write(temporary, sealed)
@@ -113,21 +113,21 @@ class Objects:
         """Returns the contents of a chunk's file, in this thread's buffer.
 
         Raises:
-            CorruptObjectError: the file has another size.
+            CorruptObjectError: the file has the wrong size.
             FileNotFoundError: the file does not exist.
         """
         sealed = self.buffer()
         if not self._files.read(self.layout.object(folder, name), sealed):
-            raise CorruptObjectError("the file has another size")
+            raise CorruptObjectError("the file has the wrong size")
         return sealed
 
     def mark_used(self, folder: str, name: ObjectName) -> None:
-        """Mark a chunk as used now, for the next start, if the disk permits it."""
+        """Mark a chunk as used now, for the next engine start. Errors are ignored."""
         with suppress(OSError):
             self._files.mark_used(self.layout.object(folder, name))
 
     def remove(self, folder: str, name: ObjectName) -> None:
-        """Remove a chunk's file, and the remains of its write."""
+        """Remove a chunk's file, and its temporary file."""
         self._files.remove(self.layout.temporary(name))
         self._files.remove(self.layout.object(folder, name))
 

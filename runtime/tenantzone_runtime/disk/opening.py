@@ -31,25 +31,25 @@ def open_disk_tier(
     file_system: FileSystem | None = None,
     now: float = 0.0,
 ) -> DiskTier:
-    """Returns the disk tier of one engine. It lists the disk in the background, and stores nothing before that.
+    """Returns the disk tier of one engine. It first lists the disk in the background, and stores nothing until then.
 
     Args:
-        root: a folder for this engine alone; created if it is missing.
-        capacity_bytes: the maximum disk space of its files.
-        chunk_bytes: the size of a chunk in memory.
+        root: a folder for this engine alone. It is created if it does not exist.
+        capacity_bytes: maximum disk space of the tier's files in bytes.
+        chunk_bytes: size of a chunk in memory in bytes.
         salt_key: returns the pool's current salt key.
-        instance: returns the instance that the chunks of a tenant's zone depend on.
-        bounds: the transfer bounds of each zone.
-        settings: how chunks are moved.
-        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
-        file_system: the file system of the folder; None for the operating system's.
+        instance: returns the instance on which the chunks of a tenant's zone depend.
+        bounds: maximum number of chunks of each zone in transfer.
+        settings: settings of transfers.
+        shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
+        file_system: file system of the folder; None for the operating system's.
         now: monotonic time in seconds.
 
     Raises:
         ValueError: the folder's path is not absolute, or the capacity is smaller than a chunk.
     """
     if not root.is_absolute():
-        raise ValueError(f"the disk tier's folder must be named from the root, as /data/cache is; {root} is not")
+        raise ValueError(f"the disk tier's folder must be an absolute path such as /data/cache, but {root} is relative")
 
     def seal(tenant: str, purge: str) -> ZoneSeal:
         return ZoneSeal(salt_key(), instance(tenant), purge)

@@ -1,4 +1,4 @@
-"""Reconstructs hits from the names of a disk's chunks: each name states the preceding block of its prompt."""
+"""Reconstructs hits from the file names of a disk's chunks. Each name has the hash of the prompt's previous block."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable
@@ -9,18 +9,18 @@ from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.zones.hit_shape import HitShape
 
 BEFORE_BYTES: Final = 16
-"""The bytes of a block's hash that identify it within a zone."""
+"""Number of leading bytes of a block's hash that identify it within a zone."""
 NOTHING_BEFORE: Final = bytes(BEFORE_BYTES)
 """The predecessor of a prompt's first block."""
 _GROUP_BYTES: Final = 4
-"""The last bytes of a key, which name the group of the model's layers; the rest is the block's hash."""
+"""Number of bytes at the end of a key that identify the KV cache group. The rest is the block's hash."""
 
 
 def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Returns the predecessor of each block of a prompt, by the block's hash.
 
     Args:
-        keys: the keys of one group's chunks from the beginning of the prompt, one block each.
+        keys: the keys of one group's chunks from the beginning of the prompt, one for each block.
     """
     before, found = NOTHING_BEFORE, {}
     for key in keys:
@@ -42,36 +42,36 @@ def suffix_of(group: int) -> bytes:
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A block of a prompt, linked to the one before it. Blocks of a common beginning exist once."""
+    """A block of a prompt, linked to the previous block. Prompts share the blocks of a common prefix."""
 
     name: bytes
-    """The hash of the block."""
+    """Hash of the block."""
     before: "Block | None"
     length: int
-    """The length of the prompt up to here, in blocks."""
+    """Length of the prompt up to and including this block, in blocks."""
     runs: tuple[int, ...]
-    """For each group, the number of consecutive chunks up to this one."""
+    """For each group, the number of consecutive present chunks up to and including this block."""
     is_end: bool
-    """Whether all that a hit ending here needs is present."""
+    """Whether all chunks are present that a hit ending here needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHit:
-    """A hit whose chunks are all present. It does not list them: thousands of hits may have a common beginning."""
+    """A hit whose chunks are all present. It does not list them, since thousands of hits may have a common prefix."""
 
     end: Block
     shape: HitShape
 
     def blocks(self, known: Container[Block] = ()) -> list[Block]:
-        """Returns its blocks from the beginning, without the known ones and all blocks before a known one."""
+        """Returns the blocks of the hit from the beginning, without known blocks and all blocks before a known one."""
         return _path(self.end, self.end.length, known)
 
     def of_beginning(self, block: Block) -> list[bytes]:
-        """Returns the keys of a block that the hit needs wherever the block is in the prompt."""
+        """Returns the keys of a block that the hit needs regardless of the block's position."""
         return [_key(block, group) for group, window in enumerate(self.shape.windows) if window is None]
 
     def of_windows(self) -> list[bytes]:
-        """Returns the keys that the hit needs because of where it ends."""
+        """Returns the keys of the last blocks that the windows of the hit need."""
         windows = [(group, window) for group, window in enumerate(self.shape.windows) if window is not None]
         return [_key(block, group) for group, window in windows for block in _path(self.end, window)]
 
@@ -81,14 +81,14 @@ class FoundHit:
 
 
 def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
-    """Returns complete hits that together cover each chunk that belongs to any, the longest first.
+    """Returns complete hits that together cover all chunks that belong to any hit, the longest first.
 
-    It returns as few hits as that takes. Others are evicted with the hits that need their chunks: if the windows of a
-    conversation's turns are adjacent, a hit ends at each block.
+    As few hits as possible are returned. Other hits are evicted with the returned hits that need their chunks. There
+    may be many: if the windows of a conversation's turns are adjacent, a hit ends at each block.
 
     Args:
-        names: the names of all chunks of one zone.
-        shape: the model's hit shape, with chunks of one block.
+        names: names of all chunks of one zone.
+        shape: hit shape of the model, with chunks of one block.
     """
     hits: list[FoundHit] = []
     covered: set[bytes] = set()
@@ -98,7 +98,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
         needed = [_key(block, group) for group in range(len(shape.windows))]
         if block.before is None or not block.before.is_end:
             needed += hit.of_windows()
-        # All else that the hit needs is also needed by the hit that ends one block earlier.
+        # If a hit ends one block earlier, it needs all other chunks of this hit.
         if covered.issuperset(needed):
             continue
         hits.append(hit)
@@ -139,7 +139,7 @@ def _ends(names: Iterable[ObjectName], shape: HitShape) -> list[Block]:
     while left:
         each, parent = left.pop()
         if each in seen:
-            # A forged name leads back to an earlier block.
+            # Only a forged name can lead back to an earlier block.
             continue
         seen.add(each)
         block = _block(each, parent, there, shape)

@@ -1,4 +1,4 @@
-"""The slots of a disk that a zone may write to now: within its share, and without files that must still be removed."""
+"""The slots of a disk to which a zone may write now: within its share, and without files that must be removed first."""
 
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
@@ -10,7 +10,7 @@ class Room:
     """The room on one disk.
 
     Args:
-        tier: the zones' shares.
+        tier: the zones' shares of the disk.
         catalog: the contents of the disk.
         breaker: the breaker of writes.
     """
@@ -21,7 +21,7 @@ class Room:
         self._breaker = breaker
 
     def for_some(self, zone: Zone, count: int, protected: list[int], now: float) -> list[int]:
-        """Returns slots for at most this many chunks, without evicting protected ones."""
+        """Returns slots for at most ``count`` chunks, without evicting protected chunks."""
         if not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, protected)
@@ -31,7 +31,7 @@ class Room:
         return slots
 
     def for_all(self, zone: Zone, count: int, there: list[int], now: float) -> list[int]:
-        """Returns slots for all chunks that a hit lacks in addition to those present, or none."""
+        """Returns slots for all ``count`` missing chunks of a hit, or none; ``there`` has slots of its other chunks."""
         if not count or not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, there, whole=True)
@@ -53,5 +53,5 @@ class Room:
         return False
 
     def _refuse_until_removed(self, zone: Zone, count: int) -> None:
-        """Count chunks as refused that can be written only after files of a purge are removed."""
+        """Count chunks as refused that can only be written after the files of a purge were removed."""
         self._tier.counts_of(zone).refuse_writes("closed", count)

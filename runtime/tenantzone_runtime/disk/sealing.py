@@ -1,8 +1,8 @@
-"""Sealing: stored data opens only as the chunk that was written, for the zone and instance that wrote it.
+"""Sealing: encrypts stored chunks, so that data opens only as the same chunk, for the zone and instance that wrote it.
 
-AES-GCM (NIST SP 800-38D) with 256 bits, with a key for each zone and each of its purges that HKDF (RFC 5869) derives
-from the pool's salt key. So data from before a purge never opens again, even if it is restored. The seal covers, in
-addition to the content, the owner, the meaning of the bytes, and the identity of the chunk.
+Chunks are sealed with AES-256-GCM (NIST SP 800-38D). HKDF (RFC 5869) derives a key for each zone and each of its purges
+from the pool's salt key. So data from before a purge never opens again, even if its files are restored. In addition to
+the content, the seal authenticates the owner, the format of the bytes, and the identity of the chunk.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _HEADER: Final = b"TZD1"
 
 
 class CorruptObjectError(ValueError):
-    """A file does not have what was written under its name: it is changed, truncated, swapped or another's."""
+    """A file's content is not what was written: it was changed, truncated or swapped, or belongs to another zone."""
 
 
 class Seal(Protocol):
@@ -31,10 +31,10 @@ class Seal(Protocol):
 
     @property
     def folder(self) -> str:
-        """The name of the folder of files with this seal."""
+        """Name of the folder for files with this seal."""
 
     def sealed_size(self, content_bytes: int) -> int:
-        """Returns the size of a file with this many bytes of content."""
+        """Returns the size of a file with ``content_bytes`` bytes of content."""
 
     def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
         """Seal a chunk into ``sealed``, with its key and a unique nonce."""
@@ -43,7 +43,7 @@ class Seal(Protocol):
         """Open a file's content into ``content``.
 
         Raises:
-            CorruptObjectError: it was not sealed for this chunk with this nonce; the content is zeros then.
+            CorruptObjectError: the file was not sealed for this chunk with this nonce. ``content`` is set to zeros.
         """
 
 
@@ -54,7 +54,7 @@ class ZoneSeal:
         salt_key: the pool's salt key.
         instance: the zone's instance.
         purge: the id of the zone's last purge; empty for none.
-        use: the kind of storage: data sealed for one use does not open for another.
+        use: the kind of storage. Data sealed for one kind does not open for another.
     """
 
     def __init__(self, salt_key: bytes, instance: Instance, purge: str, use: bytes = b"tenantzone disk tier") -> None:

@@ -28,27 +28,30 @@ class Space:
     entries: dict[bytes, Entry] = field(default_factory=dict)
     """Chunks by key, including those that are being stored."""
     transfers: int = 0
-    """Chunks in transfer, which may still create files."""
+    """Number of chunks in transfer, which may still create files."""
     receipt: Receipt | None = None
-    """The receipt of its removal; None while the space is in use."""
+    """Receipt of the space's removal; None while the space is in use."""
     given_up: list[int] = field(default_factory=list)
     """Slots that become free when the space is swept."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the space has ended without transfers in progress, and all its chunks are evicted."""
+        """Whether the space has ended, has no transfers in progress, and all its chunks are evicted."""
         return self.receipt is not None and not self.transfers and not self.entries
 
 
 class Slots:
-    """The tier's unowned chunk ids. Each has at most one file, even while the file waits for its removal."""
+    """The tier's free chunk ids (slots). A slot has at most one file, which may still have to be removed."""
 
     def __init__(self, count: int) -> None:
         self.free = deque(range(count))
         self._removals: dict[int, Removal] = {}
 
     def take(self, count: int) -> list[int]:
-        """Take at most ``count`` free slots, those free for longest first, whose files are probably removed by now."""
+        """Take at most ``count`` free slots.
+
+        The slots that have been free for longest come first, because their files are probably removed already.
+        """
         return [self.free.popleft() for _ in range(min(count, len(self.free)))]
 
     def give_back(self, slots: Iterable[int]) -> None:
@@ -71,5 +74,5 @@ class Slots:
 
     @property
     def to_remove(self) -> list[tuple[int, Removal]]:
-        """Removals that are not confirmed yet."""
+        """Removals that are not confirmed yet, with their slots."""
         return list(self._removals.items())

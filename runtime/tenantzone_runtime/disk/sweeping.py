@@ -1,4 +1,4 @@
-"""Sweeping: removes files of no zone from the disk, and reports that to the caller that requested it."""
+"""Sweeping: removes files that belong to no zone from the disk, and creates receipts for it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Sweeping:
-    """Everything that is removed as a whole: ended spaces, and files found at the start that belong to no zone.
+    """Removes ended spaces, and files found at the start that belong to no zone.
 
     Args:
         objects: the files.
-        slots: receive the slots of a space once its files are gone.
+        slots: the slots, to which slots of a space return once its files are removed.
         run: runs work on a thread.
-        ended: called with the error, or None; :meth:`go_on` retries what failed.
+        ended: called after each removal, with its error or None. :meth:`go_on` retries failed removals.
     """
 
     def __init__(self, objects: Objects, slots: Slots, run: Runner, ended: Callable[[Exception | None], None]) -> None:
@@ -37,7 +37,7 @@ class Sweeping:
 
     @property
     def has_strangers(self) -> bool:
-        """Whether files that belong to no zone remain from the start: they take room from others."""
+        """Whether files found at the start that belong to no zone still take up room."""
         return bool(self._strangers or self._excess)
 
     @property
@@ -51,15 +51,15 @@ class Sweeping:
         self._excess |= excess
 
     def add(self, space: Space) -> None:
-        """Add a space; nothing more may be stored in it."""
+        """Add an ended space. No more chunks may be stored in it."""
         self._spaces.append(space)
 
     def is_going(self, folder: str) -> bool:
-        """Returns whether a seal's folder is about to be removed, with files that are added meanwhile."""
+        """Returns whether a seal's folder is about to be removed, including files that are added meanwhile."""
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
     def go_on(self, at_most: int) -> None:
-        """Remove what has no transfers, with at most this many folders and files at a time."""
+        """Begin removals of items without transfers, with at most ``at_most`` folders and files in progress."""
         for space in list(self._idle([space for space in self._spaces if space.is_over], at_most)):
             self._sweep(space)
         for folder in list(self._idle(self._strangers, at_most)):
@@ -69,7 +69,7 @@ class Sweeping:
             self._begin(item, partial(self._objects.remove, folder, name), partial(self._excess.discard, item))
 
     def _idle(self, items: Iterable[T], at_most: int) -> Iterator[T]:
-        """Returns items that are not being removed, at most as many as the limit leaves."""
+        """Returns items that are not being removed yet, so that at most ``at_most`` removals are in progress."""
         room = max(0, at_most - len(self._under_way))
         return islice((item for item in items if item not in self._under_way), room)
 

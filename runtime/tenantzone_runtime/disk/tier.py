@@ -1,8 +1,8 @@
-"""The disk tier: owns zones' chunks on the disk, and decides how many each zone may write and read.
+"""The disk tier: owns zones' chunks on the disk, and decides how many chunks each zone may write and read.
 
-All decisions are made here, from memory, on the caller's thread; the tier's own threads wait for the disk. Their
-results are processed in :meth:`DiskTier.finished`. So a slow, full, read-only or missing disk costs hits, and no caller
-ever waits for it.
+All decisions are made here, on the caller's thread, using only data in memory. The tier's own threads wait for the
+disk, and :meth:`DiskTier.finished` processes their results. So a slow, full, read-only or missing disk costs hits, but
+no caller ever waits for it.
 """
 
 import logging
@@ -34,23 +34,25 @@ from tenantzone_runtime.zones.zone import Zone
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[bytes, memoryview]]
-"""Keys, and the caller's memory of each chunk."""
+"""The key and the caller's memory of each chunk."""
 
 CHUNKS_AT_ONCE: Final = 50
-"""Chunks that are evicted at a time outside the steps with the lock held: each must be passed to a thread."""
+"""Number of chunks that are evicted at a time, outside of steps, while the lock is held. The removal of each is passed
+to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSettings:
-    """How the tier moves chunks."""
+    """The settings of the tier's transfers."""
 
     readers: int = 8
-    """Threads; the next number, too."""
+    """Number of threads that read."""
     writers: int = 4
+    """Number of threads that write."""
     seconds: float = 2.0
-    """The seconds of a job for each ``chunks`` chunks of its zone in transfer; then the job is given up, and a request
-    that waits for a load computes instead. A job is also given up if nothing was moved in its direction for this
-    long."""
+    """Seconds that a job may take for each ``chunks`` chunks of its zone in transfer. After that, the job is given up,
+    and a request that waits for a load computes instead. A job is also given up if no chunk was moved in its direction
+    for this time."""
     chunks: int = 64
 
 
@@ -59,10 +61,10 @@ class DiskTier:
 
     Args:
         objects: the files.
-        tier: the zones' shares, with one chunk per possible file, each as long as a file.
-        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
-        settings: how chunks are moved.
-        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
+        tier: the zones' shares of the disk, with one chunk for each file that fits, of the size of a file.
+        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
+        settings: settings of transfers.
+        shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
 
     def __init__(
@@ -88,18 +90,18 @@ class DiskTier:
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks may be stored: the disk's contents are known, and files of no zone are gone."""
+        """Whether chunks may be stored: the disk was listed, and files that belong to no zone were removed."""
         return self._catalog.is_open
 
     @property
     def problem(self) -> str:
-        """What fails on the disk now, and why, for people; empty if nothing does."""
+        """The operations that fail on the disk now, and their errors, as a message; empty if none fails."""
         ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
         return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is in transfer, and nothing must be removed."""
+        """Whether no chunks are in transfer, and no files must be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
@@ -111,7 +113,7 @@ class DiskTier:
         Args:
             zone: the zone of the request.
             key: the key of the chunk.
-            promised: chunks that were reported to the zone and are not being loaded yet.
+            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
         """
         counts = self.tier.counts_of(zone)
         entry = self._catalog.entry(zone, key)
@@ -125,7 +127,7 @@ class DiskTier:
 
     @property
     def is_readable(self) -> bool:
-        """Whether chunks may be loaded now: not while reads fail, until the next probe is due."""
+        """Whether chunks may be loaded now. While reads fail, they may not until the next probe is due."""
         return self.read_breaker.is_due(time.monotonic())
 
     def holds(self, zone: Zone, key: bytes) -> bool:
@@ -134,7 +136,7 @@ class DiskTier:
         return entry is not None and self.tier.has_stored(zone, entry.slot)
 
     def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
-        """Returns whether this many chunks of the zone, which are only useful together, may be loaded now.
+        """Returns whether ``count`` chunks of the zone that are only useful together may be loaded now.
 
         A caller that begins to load them must also call :meth:`try_reading`.
         """
@@ -144,21 +146,21 @@ class DiskTier:
         return may
 
     def try_reading(self) -> None:
-        """Record that chunks will be loaded: if reads fail, they are the probe, and no others load for a while."""
+        """Record that chunks will be loaded. If reads fail, they are the probe, and no others begin for a while."""
         self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
-        """Returns the keys of a hit under which the zone has nothing, stored or in transfer."""
+        """Returns the keys of a hit for which the zone has no chunk, stored or in transfer."""
         return [key for key in hit if self._catalog.entry(zone, key) is None]
 
     def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:
-        """Begin to store all that a hit lacks, or nothing; :meth:`finished` reports the job.
+        """Begin to store either all missing chunks of a hit or none; :meth:`finished` reports the job.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
             chunks: the missing chunks; their memory must not change until the job has ended.
-            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
+            hit: the keys of all chunks that the hit needs, in the order of `HitShape.keys`.
             prompt: the keys of one group's chunks, from the beginning of the prompt.
         """
         now = time.monotonic()
@@ -177,13 +179,13 @@ class DiskTier:
         self._jobs.begin(job)
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
-        """Begin to store missing chunks, as far as the zone may; :meth:`finished` reports the job.
+        """Begin to store those of the chunks that are missing and that the zone may store; `finished` reports the job.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
             chunks: the chunks in the order of the prompt; their memory must not change until the job has ended.
-            protected: keys of the same prompt's beginning, which must not be evicted for them.
+            protected: keys of chunks at the beginning of the same prompt, which must not be evicted for the new ones.
         """
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
@@ -210,13 +212,13 @@ class DiskTier:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
-        """Begin to load chunks that were reported to the zone; chunks that it can't get any more count as failed.
+        """Begin to load chunks that were reported to the zone. Chunks that are no longer available count as failed.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
-            chunks: the chunks; when the job has ended, each one's memory is unchanged, or the complete chunk.
-            is_tried: whether :meth:`try_reading` was called for them.
+            chunks: the chunks. When the job has ended, the memory of each is either unchanged or has the whole chunk.
+            is_tried: whether :meth:`try_reading` was called for these chunks.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
         if not is_tried and not self.read_breaker.allows(job.began):
@@ -236,7 +238,7 @@ class DiskTier:
         self._jobs.begin(job)
 
     def end_at_once(self, number: int) -> None:
-        """End a job of a caller that may store nothing."""
+        """Begin and end an empty job, for a caller that may not store anything."""
         self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
@@ -244,7 +246,7 @@ class DiskTier:
         self.tier.use(zone, self._catalog.slots_of(zone, keys))
 
     def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
-        """Remove what a zone has under these keys, because it is wrong."""
+        """Remove the chunks of a zone with these keys, because their contents are wrong."""
         for slot in self._catalog.slots_of(zone, keys):
             self._catalog.forget(self.tier.lose(zone, slot))
 
@@ -254,7 +256,7 @@ class DiskTier:
             pass
 
     def renew_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do what `renew` does, with pauses after ``at_once`` chunks, during which other chunks may change."""
+        """Do the same as `renew` in parts of ``at_once`` chunks, between which other chunks may change."""
         for tenant in self._catalog.tenants:
             zone, space = self.tier.ledger.zones.get(tenant), self._catalog.reseal(tenant)
             for entries in slices(list(space.entries.items()), at_once):
@@ -264,7 +266,7 @@ class DiskTier:
                 yield
 
     def finished(self) -> list[JobEnd]:
-        """Process the threads' results. Returns the jobs that have ended, including those given up by now."""
+        """Process the threads' results. Returns the jobs that have ended or were given up."""
         self._take_note()
         return self._jobs.take_ended()
 
@@ -280,22 +282,22 @@ class DiskTier:
             self._is_late(job, now)
 
     def give_up_jobs(self) -> None:
-        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
+        """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
     # Configs and time
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Enforce a new config of the engine's zones, with the tier's shares.
+        """Enforce a new config of the engine's zones, with their shares of the tier.
 
-        Purged chunks and those of removed zones can't be found when this returns, and are removed from the disk later:
-        :meth:`take_receipts` reports when.
+        When this returns, purged chunks and chunks of removed zones can't be found any more. They are removed from the
+        disk later, which :meth:`take_receipts` reports.
         """
         for _ in self.apply_in_parts(config, ALL):
             pass
 
     def apply_in_parts(self, config: RuntimeConfig, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do what `apply` does, with pauses after ``at_once`` chunks, during which other chunks may change."""
+        """Do the same as `apply` in parts of ``at_once`` chunks, between which other chunks may change."""
         yield from self._catalog.renew_purged(config)
         for zone, given_up in self.tier.apply_in_parts(config, time.monotonic(), at_once):
             self._catalog.retire_if_gone(zone.spec.tenant)
@@ -305,13 +307,13 @@ class DiskTier:
         self._catalog.sweep()
 
     def upkeep(self) -> None:
-        """Apply timeouts to zones and chunks, and retry what the disk has refused; called several times a second."""
+        """Advance timers of zones and chunks, and retry failed disk operations; to be called several times a second."""
         for _ in self.upkeep_in_parts(ALL):
             pass
 
     def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do what `upkeep` does, with pauses after ``at_once`` chunks."""
-        # An engine without requests runs no steps, and so does not collect finished jobs.
+        """Do the same as `upkeep` in parts of ``at_once`` chunks."""
+        # Collect results here, too, because an engine without requests runs no steps, which would collect them.
         self._take_note()
         if self._catalog.is_lost:
             yield from self.renew_in_parts(at_once)
@@ -369,7 +371,7 @@ class DiskTier:
             self.write_breaker.note(error, "write a chunk")
         self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
         if self._jobs.chunk_ended(job, key, error):
-            # The end of a prompt is evicted first, in whatever order its chunks were written.
+            # Mark the chunks as used from the end of the prompt on, so that the end is evicted first.
             self.use(transfer.zone, reversed(job.hit))
 
     def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
@@ -395,12 +397,14 @@ class DiskTier:
         self._jobs.chunk_ended(job, transfer.name.key, error)
 
     def _is_late(self, job: Job[Transfer], now: float) -> None:
-        """Give up a late job, so that no request waits for it. Its transfers continue, and count until they end."""
+        """Give up a late job, so that no request waits for it. Its transfers count until they really end."""
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
         breaker = self.read_breaker if job.is_load else self.write_breaker
         if not breaker.is_open:
-            logger.warning("The disk tier was late with a %s of %d chunks", _way(job), len(job.left))
+            logger.warning(
+                "The disk tier gave up a %s that took too long, with %d chunks left", _way(job), len(job.left)
+            )
         breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
         self._jobs.give_up(job)
 

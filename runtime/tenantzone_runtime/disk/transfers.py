@@ -1,4 +1,4 @@
-"""Chunks in transfer between memory and disk, and how late transfers return the caller's memory."""
+"""Chunks in transfer between memory and disk, and how the caller's memory is taken from late transfers."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -25,17 +25,17 @@ _Transfer = TypeVar("_Transfer", bound=UsesMemory)
 
 
 class AbandonedError(Exception):
-    """A transfer's memory was taken back before it could be used."""
+    """A transfer's memory was revoked before it could be used."""
 
 
 class Removal:
-    """The removal of a slot's former file, made by the first thread that needs it, and always before the next write.
+    """The removal of a slot's old file, made by the first thread that needs it, and always before the next write.
 
     Args:
         objects: the files.
-        folder: the folder of the file's seal.
-        name: the name of the file.
-        earlier: an earlier removal of the same slot, which may not have been made.
+        folder: folder of the file's seal.
+        name: name of the file.
+        earlier: an earlier removal of the same slot, which may not be done yet.
     """
 
     def __init__(self, objects: Objects, folder: str, name: ObjectName, earlier: "Removal | None" = None) -> None:
@@ -45,7 +45,7 @@ class Removal:
         self._is_done = False
 
     def make(self) -> None:
-        """Remove the file, unless that was done before.
+        """Remove the file, unless it was removed before.
 
         Raises:
             OSError: the file may still exist.
@@ -60,7 +60,7 @@ class Removal:
 
 
 class Memory:
-    """The caller's memory of one chunk, which it can revoke at any moment."""
+    """The caller's memory of one chunk, which the caller can revoke at any moment."""
 
     def __init__(self, view: memoryview) -> None:
         self._view: memoryview | None = view
@@ -68,14 +68,14 @@ class Memory:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a caller waits for it: it was neither used nor taken back."""
+        """Whether a caller still waits for the memory: it was neither used nor revoked."""
         return self._view is not None
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Call a function that does not block with the memory, once; if it succeeds, the memory is the caller's again.
+        """Call a nonblocking function with the memory. If it succeeds, the memory is returned to the caller.
 
         Raises:
-            AbandonedError: the memory was taken back, or used before.
+            AbandonedError: the memory was revoked, or used before.
         """
         with self._lock:
             if self._view is None:
@@ -85,7 +85,7 @@ class Memory:
             return done
 
     def take_back(self) -> None:
-        """Take the memory back: no thread reads or writes it when this returns, or later."""
+        """Revoke the memory: once this returns, no thread reads or writes it any more."""
         with self._lock:
             self._view = None
 
@@ -110,7 +110,7 @@ class Transfer:
         objects.write(self.seal.folder, name, sealed)
 
     def read(self, objects: Objects) -> None:
-        """Load the chunk, on a thread of the tier. The memory never gets data that was not stored for this chunk."""
+        """Load the chunk, on a thread of the tier. The memory never receives data that was not stored for it."""
         name = self.name
         sealed = objects.read(self.seal.folder, name)
         self.memory.use(lambda view: self.seal.open(sealed, name.key, name.nonce, view))
@@ -135,15 +135,15 @@ class Job(Generic[_Transfer]):
     began: float
     chunk_bytes: int
     until: float = inf
-    """The time at which it is given up."""
+    """Time at which the job is given up."""
     hit: Sequence[bytes] = ()
-    """The keys of all chunks that are only useful together with the stored ones."""
+    """Keys of the hit to which the stored chunks belong, if they are only useful together."""
     left: dict[bytes, _Transfer] = field(default_factory=dict)
     moved: list[bytes] = field(default_factory=list)
     failed: int = 0
 
     def ended(self, key: bytes, error: Exception | None) -> bool:
-        """Record the outcome of a chunk. Returns whether the job waited for it."""
+        """Record the outcome of a chunk. Returns whether the job was still waiting for it."""
         if self.left.pop(key, None) is None:
             return False
         if error is None:
@@ -174,5 +174,5 @@ class JobEnd:
 
 
 def end_of(job: Job[Any], now: float) -> JobEnd:
-    """Returns the outcome of a job that waits for no more chunks."""
+    """Returns the outcome of a job without chunks in transfer."""
     return JobEnd(job.number, not job.failed, job.moved, now - job.began, len(job.moved) * job.chunk_bytes)

@@ -1,4 +1,4 @@
-"""Threads that wait for a disk in place of the caller, and serve tenants in turn."""
+"""Threads that wait for a disk in place of the caller, with round-robin scheduling of tenants."""
 
 import threading
 from collections import OrderedDict, deque
@@ -8,11 +8,11 @@ Work = Callable[[], None]
 
 
 class Workers:
-    """A number of threads. They end with the process, even if a disk never responds.
+    """A number of daemon threads, which end with the process even if a disk never responds.
 
     Args:
-        name: the name of the threads.
-        count: the number of threads.
+        name: name of the threads.
+        count: number of threads.
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -20,13 +20,13 @@ class Workers:
         self._changed = threading.Condition()
         self._stopped = False
         self._waiting = 0
-        """The number of idle threads."""
+        """Number of idle threads."""
         for number in range(count):
             # A thread that hangs in a call to the disk must not keep the process from ending.
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
     def submit(self, tenant: str, work: Work) -> None:
-        """Submit work, which runs after the same tenant's earlier work. It must not raise."""
+        """Submit work, which begins after the same tenant's earlier work. It must not raise."""
         with self._changed:
             self._queues.setdefault(tenant, deque()).append(work)
             self._changed.notify()

@@ -1,5 +1,5 @@
 """The shared tier: sealed chunks in storages that engines share, located by a KV-cache manager; no vLLM.
 
-``tier`` decides on the caller's thread and never blocks; threads of ``disk.workers`` query the manager (``client``) and
-move bytes (``storages``). So a slow or missing manager or storage costs hits, but blocks no caller.
+``tier`` makes decisions on the caller's thread and never blocks. Threads of ``disk.workers`` query the manager
+(``client``) and move bytes (``storages``). So a slow or missing manager or storage costs hits, but blocks no caller.
 """

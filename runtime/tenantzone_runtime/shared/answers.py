@@ -13,30 +13,31 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A place of one block."""
+    """A location at which one block is stored or will be written."""
 
     id: str
-    """An id that no other write has."""
+    """Unique id of the write."""
     type: str
     storage: str
-    """The name of the storage."""
+    """Name of the storage."""
     specs: list[Part]
 
 
 class BlockLocations(msgspec.Struct, frozen=True):
-    """The locations from which one block can be read, the best first."""
+    """The locations from which one block can be read, the preferred one first."""
 
     locations: list[Location] = []
 
 
 class CacheLocations(msgspec.Struct, frozen=True):
-    """The readable blocks of a prompt's beginning."""
+    """The readable blocks at the beginning of a prompt."""
 
     blocks: list[BlockLocations] = []
     matched_blocks: int = 0
-    """The number of the prompt's blocks found; with several groups, ``blocks`` may have several entries for each."""
+    """Number of the prompt's blocks that were found. With several groups, ``blocks`` may have several entries for each.
+    """
     lease_seconds: float = 0.0
-    """How long the locations stay valid, counted from the query."""
+    """Seconds from the query for which the locations stay valid."""
 
 
 class BlockToWrite(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class StartedWrite(msgspec.Struct, frozen=True):
     """The locations to write to."""
 
     write_id: str = ""
-    """The id of the write; empty if nothing must be written."""
+    """Id of the write; empty if no block must be written."""
     blocks: list[BlockToWrite] = []
 
 
@@ -62,13 +63,13 @@ class WriteEndings(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The number of blocks that are not served any more."""
+    """The number of removed blocks, which can't be found any more."""
 
     blocks: int = 0
 
 
 class RegisteredInstance(msgspec.Struct, frozen=True):
-    """An instance. Only its engines know its other properties."""
+    """An instance. Engines need only its name; its other properties are ignored."""
 
     name: str
 
@@ -87,7 +88,7 @@ class Instances(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a call failed."""
+    """The reason why a call failed."""
 
     code: str
     message: str

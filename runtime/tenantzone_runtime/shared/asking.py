@@ -1,4 +1,4 @@
-"""Queries of requests to the manager, within a time budget; none is sent while the manager fails."""
+"""Requests' queries to the manager, within a time budget. No query is sent while the manager fails."""
 
 import logging
 import time
@@ -19,21 +19,21 @@ from tenantzone_runtime.zones.tier_counts import QuestionOutcome
 logger = logging.getLogger(__name__)
 
 _PROBE_SECONDS: Final = 5.0
-"""The maximum seconds between two probes of a failing manager."""
+"""Maximum seconds between two probes of a failing manager."""
 
 
 _SAME_TIME: Final = 0.002
-"""Seconds within which two deadlines count as the same."""
+"""Maximum difference in seconds between two deadlines that count as the same."""
 
 
 Located = tuple[Sequence[bytes], CacheLocations]
 """Keys of chunks, and the manager's answer for them, in the same order."""
 Locate = Callable[[str, Sequence[bytes], float], Located]
-"""Queries an instance for a prompt by the keys of its blocks, within a number of seconds."""
+"""Queries the locations of a prompt, given the instance, the keys of the prompt's blocks, and a timeout in seconds."""
 
 
 def locate_prefix(client: ManagerClient) -> Locate:
-    """Returns a query for the chunks of a prompt in which each chunk needs those before it."""
+    """Returns a query for the chunks of a prompt in which each chunk needs all chunks before it."""
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
         return keys, client.get_cache_location(instance, keys, seconds)
@@ -42,11 +42,11 @@ def locate_prefix(client: ManagerClient) -> Locate:
 
 
 class Asking:
-    """Queries the locations of prompts, once for each request.
+    """Queries the locations of prompts for requests.
 
     Args:
         locate: queries the manager.
-        threads: the threads that wait for the manager.
+        threads: threads that wait for the manager.
         tell_gone: reports missing chunks to the manager, which would otherwise return them to the next request.
     """
 
@@ -59,18 +59,19 @@ class Asking:
 
     @property
     def counts(self) -> Counter[QuestionOutcome]:
-        """The outcomes of all queries; a copy."""
+        """A copy of the number of queries, by outcome."""
         return self._counts.copy()
 
     def ask(self, zone: SharedZone, query: Query, now: float, budget: float, removals: Sequence[Event] = ()) -> None:
-        """Query a request's whole prompt, unless the manager fails.
+        """Query the locations of a request's whole prompt, unless the manager fails.
 
         Args:
             zone: the zone of the request.
             query: the request's query.
             now: monotonic time in seconds.
-            budget: seconds that the answer may take.
-            removals: removals that must reach the manager first, if they take at most half of the budget.
+            budget: maximum seconds until the answer.
+            removals: removals that should reach the manager before. The query waits for them for at most half of the
+                budget.
         """
         if self.breaker.is_open:
             self._counts["skipped"] += 1
@@ -85,7 +86,7 @@ class Asking:
                 removal.wait(now + budget / 2 - time.monotonic())
             left = now + budget - time.monotonic()
             if left <= 0:
-                raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
+                raise ManagerError("UNAVAILABLE", "the KV-cache manager could not be queried in time")
             located.append(self._locate(instance, keys, left))
 
         self._threads.ask(zone.tenant, work, partial(self._answered, query, located))
@@ -104,8 +105,9 @@ class Asking:
         if query.is_late(now):
             self._counts["late"] += 1
             query.end()
-            # The thread that waits for the manager may itself be blocked, and each further request would wait as long.
-            self.heard(ManagerError("UNAVAILABLE", "the KV-cache manager did not answer a question in time"))
+            # Record this here, because the thread that waits for the manager may be blocked, and each further request
+            # would wait for as long.
+            self.heard(ManagerError("UNAVAILABLE", "the KV-cache manager did not answer a query in time"))
         return query.is_pending
 
     def heard(self, error: Exception | None) -> None:
@@ -114,26 +116,26 @@ class Asking:
             self.breaker.succeeded()
             return
         if not self.breaker.is_open:
-            logger.warning("The shared tier could not ask: %s", error)
-        # A caller without access would not get it the next time, either.
+            logger.warning("The shared tier could not query the KV-cache manager: %s", error)
+        # Open the breaker at once if access is denied, because a retry would not succeed either.
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
 
     def _answered(self, query: Query, located: Sequence[Located], error: Exception | None) -> None:
         if not query.is_pending:
-            # It was late, and counted as late: an answer that no request waited for does not prove the manager healthy.
+            # The query was already counted as late. A late answer does not show that the manager is healthy.
             return
         self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
             query.answer(*(located[0] if located else ((), CacheLocations())))
         else:
-            # The thread stops waiting at the deadline, and may notice it first.
+            # The thread stops waiting at the same deadline, and may notice it before this thread does.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)
             self._counts["late" if is_late else "failed"] += 1
             query.end()
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Returns whether the manager does not know the instance: no engine has stored anything."""
+    """Returns whether the manager does not know the instance, because no engine has stored any chunk yet."""
     return isinstance(error, ManagerError) and error.code == "NOT_FOUND"

@@ -1,4 +1,4 @@
-"""A socket with one deadline for all operations: a timeout bounds only each one, and slow senders cause many."""
+"""A socket with a single deadline for all operations. A timeout is not enough, because it bounds only one operation."""
 
 import io
 import socket
@@ -15,7 +15,7 @@ class BoundSocket:
 
     def __init__(self, connected: socket.socket) -> None:
         self.deadline = 0.0
-        """The monotonic time after which operations raise `TimeoutError`; the user of the socket sets it."""
+        """Monotonic time after which operations raise `TimeoutError`, set by the user of the socket."""
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ class BoundSocket:
 
 
 class _BoundReads(io.RawIOBase):
-    """Reads received data, each time within the remaining time."""
+    """Reads received data until the deadline."""
 
     def __init__(self, of: BoundSocket, raw: io.RawIOBase) -> None:
         self._of = of
@@ -58,12 +58,12 @@ class _BoundReads(io.RawIOBase):
 
 
 def seconds_left(deadline: float) -> float:
-    """Returns the seconds until a deadline of the monotonic clock.
+    """Returns the seconds until a deadline, a time of the monotonic clock.
 
     Raises:
         TimeoutError: the deadline has passed.
     """
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError("not in time")
+        raise TimeoutError("the deadline has passed")
     return left

@@ -1,7 +1,7 @@
-"""An HTTP client of the KV-cache manager, for threads that may block: each call has a deadline.
+"""An HTTP client of the KV-cache manager, for threads that may block. Each call has a deadline.
 
-It uses HTTP instead of gRPC: in the manager's own bench, a prefix of 1,000 blocks is answered over HTTP in two thirds
-of the time.
+It uses HTTP instead of gRPC because that is faster: in the manager's benchmark, a query for a prefix of 1,000 blocks
+takes only two thirds of the time.
 """
 
 import http.client
@@ -32,20 +32,19 @@ _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
 
 MOST_KEYS: Final = 16_384
-"""The maximum number of keys in a call."""
+"""Maximum number of keys in a call."""
 LONGEST_ANSWER: Final = 64 * 2**20
-"""The maximum bytes of an answer that are read. A block's location has some 300."""
+"""Maximum size of an answer in bytes. The location of a block takes about 300 bytes."""
 _CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""Errors from using a connection that the other side has closed."""
+"""Errors that occur if the other side has closed the connection."""
 
 
 class ManagerError(Exception):
     """A call to the manager failed.
 
     Args:
-        code: gRPC's name of the error: ``NOT_FOUND``, ``FAILED_PRECONDITION`` and so on; ``UNAVAILABLE`` if the manager
-            does not answer.
-        message: for people.
+        code: name of the gRPC status code, such as ``NOT_FOUND``; ``UNAVAILABLE`` if the manager does not answer.
+        message: human-readable message.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -54,17 +53,18 @@ class ManagerError(Exception):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the error is about the manager's state, and not about the call."""
+        """Whether the error is due to the state of the manager or the access to it, and not due to this call."""
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 class ManagerClient:
-    """Calls one manager. Any number of threads may use it, each with its own connection, which stays open.
+    """Calls one manager. It is thread-safe: each thread has its own connection, which is kept alive.
 
     Args:
-        url: the manager's HTTP port, such as ``http://kv-cache-manager:9470``.
+        url: URL of the manager's HTTP port, such as ``http://kv-cache-manager:9470``.
         token: returns the current bearer token to send; empty for none.
-        tls: the trusted and the own certificates for https; read again for new connections when they have changed.
+        tls: trusted CA certificates and client certificate for https. They are reloaded for new connections when the
+            files have changed.
 
     Raises:
         ValueError: the URL is invalid.
@@ -81,11 +81,11 @@ class ManagerClient:
         self._of_thread = threading.local()
 
     def register_instance(self, instance: dict[str, Any], seconds: float) -> None:
-        """Register an instance; does nothing if it is registered with the same properties."""
+        """Register an instance; does nothing if it is already registered with the same properties."""
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """Returns the readable beginning of a prompt, and its locations; considers its first ``MOST_KEYS`` blocks."""
+        """Returns the locations of the readable beginning of a prompt, within its first ``MOST_KEYS`` blocks."""
         asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "prefix"}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
@@ -95,10 +95,10 @@ class ManagerClient:
         """Returns the beginning of a prompt that is readable for all groups of a model, and its locations.
 
         Args:
-            instance: the id of the instance.
-            keys: the keys of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
-            groups: each group's suffix of the keys, and the number of last blocks that it needs; 0 for all.
-            seconds: seconds that the call may take.
+            instance: name of the instance.
+            keys: keys of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
+            groups: for each group, the suffix of its keys, and the number of last blocks that it needs (0 for all).
+            seconds: timeout of the call in seconds.
         """
         named = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
         asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "groups", "groups": named}
@@ -116,13 +116,13 @@ class ManagerClient:
         """Reserve room for the blocks of a prompt from ``first`` on, and return the locations to write to.
 
         Args:
-            instance: the id of the instance.
-            keys: the keys of the blocks.
-            first: the index of the first block to write.
+            instance: name of the instance.
+            keys: keys of the blocks.
+            first: index of the first block to write.
             write_seconds: seconds after which the manager considers the writer dead.
-            seconds: seconds that the call may take.
-            parents: for each block, the index of the preceding block or -1; then all is written or nothing. If empty,
-                each block follows the one before it.
+            seconds: timeout of the call in seconds.
+            parents: for each block, the index of its preceding block, or -1 for none; then either all blocks are
+                written or none. If ``parents`` is empty, each block follows the previous one.
         """
         asked: dict[str, Any] = {
             "instance_id": instance,
@@ -131,23 +131,23 @@ class ManagerClient:
             "write_timeout_seconds": write_seconds,
         }
         if parents:
-            # An older manager without these fields refuses them.
+            # Send these fields only if they are needed, because older managers refuse unknown fields.
             asked |= {"parents": parents, "whole": True}
         return self._call("StartWriteCache", asked, seconds, StartedWrite)
 
     def finish_write_cache(
         self, instance: str, write_id: str, keys: Sequence[bytes], failed: Sequence[int], seconds: float
     ) -> WriteEndings:
-        """Make written blocks readable, and remove those with indices in ``failed``. Repeating the call is harmless."""
+        """Make written blocks readable, and remove blocks with indices in ``failed``. The call is idempotent."""
         asked = {"instance_id": instance, "write_id": write_id, "block_keys": keys, "failed_blocks": failed}
         return self._call("FinishWriteCache", asked, seconds, WriteEndings)
 
     def remove_cache(self, instance: str, keys: Sequence[bytes], seconds: float) -> Removed:
-        """Remove blocks, so that they are not served any more."""
+        """Remove blocks, so that they can't be found any more."""
         return self._call("RemoveCache", {"instance_id": instance, "block_keys": keys}, seconds, Removed)
 
     def trim_cache(self, instance: str, unused_for_seconds: float, seconds: float) -> Removed:
-        """Remove all blocks of an instance that have been unused for this long."""
+        """Remove all blocks of an instance that have been unused for ``unused_for_seconds``."""
         asked = {"instance_id": instance, "unused_for_seconds": unused_for_seconds}
         return self._call("TrimCache", asked, seconds, Removed)
 
@@ -160,7 +160,7 @@ class ManagerClient:
         self._call("UnregisterInstance", {"instance_id": instance}, seconds, Any)
 
     def _call(self, name: str, asked: dict[str, Any], seconds: float, kind: type[_T]) -> _T:
-        """Make a call within a number of seconds.
+        """Make a call with a timeout in seconds.
 
         Raises:
             ManagerError: the call failed.
@@ -168,12 +168,12 @@ class ManagerClient:
         try:
             status, body = self._post(f"{self._path}/v1/{name}", _encode(asked), time.monotonic() + seconds)
         except TlsError as error:
-            raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be asked: {error}") from error
+            raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be called: {error}") from error
         except (OSError, http.client.HTTPException) as error:
-            # An untrusted certificate is an OSError, and a ValueError, too.
+            # This clause precedes ValueError, because the error of an untrusted certificate is both.
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
-            raise ManagerError("UNAUTHENTICATED", f"the token can't be shown to the manager: {error}") from error
+            raise ManagerError("UNAUTHENTICATED", f"the KV-cache manager's token can't be sent: {error}") from error
         try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)
@@ -197,13 +197,13 @@ class ManagerClient:
                 self.forget_connection()
                 if is_new:
                     raise
-                # The manager has closed a connection that was open since the last call: it has not seen this call.
+                # Retry: the manager has closed a connection from an earlier call, so it has not received this call.
             except BaseException:
                 self.forget_connection()
                 raise
 
     def _open(self, connection: http.client.HTTPConnection, deadline: float) -> None:
-        """Open the connection if necessary, and set the deadline of its operations until the next call."""
+        """Open the connection if necessary, and set the deadline of its operations."""
         if connection.sock is None:
             connection.timeout = seconds_left(deadline)
             connection.connect()
@@ -237,6 +237,6 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
     while part := answer.read1(2**20):
         body += part
         if len(body) > LONGEST_ANSWER:
-            raise http.client.HTTPException(f"its answer is longer than {LONGEST_ANSWER:,} bytes")
+            raise http.client.HTTPException(f"the answer is longer than {LONGEST_ANSWER:,} bytes")
     answer.close()
     return bytes(body)

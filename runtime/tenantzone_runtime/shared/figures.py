@@ -11,11 +11,11 @@ class SharedFigures:
     """The figures of the tier for all zones."""
 
     object_bytes: int
-    """The size of a chunk in a storage."""
+    """Size of a chunk in a storage."""
     held_bytes: int
-    """Bytes of all zones of the config, by all engines."""
+    """Number of bytes that all engines have stored for the zones of the config."""
     problem: str
     questions: Mapping[QuestionOutcome, int]
-    """Queries of all requests to the manager, by outcome."""
+    """Number of requests' queries to the manager, by outcome."""
     totals: TierTotals
-    """An immutable copy."""
+    """A copy of the tier's totals."""

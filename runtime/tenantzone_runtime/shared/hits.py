@@ -1,7 +1,8 @@
-"""The queries and updates for the manager if chunks of several groups of a model's KV caches are only useful together.
+"""The queries to the manager for models with several KV cache groups, whose chunks are only useful together.
 
-Each chunk is a block with its own key there. Chunks that are needed from a prompt's beginning form a chain, and those
-of a window depend on it: the windows of former ends are not used any more, and are evicted before the common chain.
+For the manager, each chunk is a block with its own key. Chunks that are needed from a prompt's beginning form a chain,
+on which the chunks of windows depend. The windows of former ends are not used any more, and are evicted before the
+common chain.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
-    """Returns a query for the beginning of a prompt for which each group of a model has what it needs."""
+    """Returns a query for the longest beginning of a prompt for which each group has the chunks that it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:

@@ -1,4 +1,4 @@
-"""The caller's store and load jobs, and how late jobs return the caller's memory."""
+"""The caller's store and load jobs, and how the caller's memory is taken from late jobs."""
 
 import time
 from collections.abc import Callable
@@ -25,9 +25,9 @@ class Jobs:
         self._ends: list[JobEnd] = []
 
     def begin(self, job: AnyJob, zone: SharedZone | None, giving_up: Callable[[bool], object] = bool) -> None:
-        """Start a job; a job without chunks ends at once.
+        """Start a job. A job without chunks ends at once.
 
-        ``giving_up`` is called before the job is given up, with whether that is because the job is late.
+        ``giving_up`` is called before the job is given up. Its argument is whether the job is late.
         """
         if job.left and zone is not None:
             self._under_way[job.number] = job, zone, giving_up
@@ -35,7 +35,7 @@ class Jobs:
             self._ends.append(end_of(job, time.monotonic()))
 
     def ended(self, job: AnyJob, key: bytes, error: Exception | None) -> None:
-        """Record that a chunk of a job has arrived or failed; ignored if the job was given up."""
+        """Record that a chunk of a job was moved or has failed. Ignored if the job was given up."""
         if job.ended(key, error) and not job.left:
             self._end(job)
 
@@ -49,7 +49,7 @@ class Jobs:
                 self._give_up(job)
 
     def give_up_all(self) -> None:
-        """Give up all jobs; afterwards, none of the caller's memory is accessed."""
+        """Give up all jobs. Afterwards, no thread accesses the caller's memory."""
         for job, _, giving_up in list(self._under_way.values()):
             giving_up(False)
             self._give_up(job)

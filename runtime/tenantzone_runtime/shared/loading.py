@@ -1,4 +1,4 @@
-"""Loads: each chunk on its own, from the first storage that returns it as it was written."""
+"""Loads: each chunk is loaded separately, from the first storage that returns it intact."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ class Loading:
     Args:
         storages: the storages.
         buffers: buffers of the size of an object.
-        threads: the threads that wait for storages.
+        threads: threads that wait for storages.
         jobs: the jobs in progress.
-        remove: removes wrong or missing chunks from the manager.
+        remove: reports corrupt or missing chunks to the manager.
         settings: the settings.
     """
 
@@ -52,13 +52,13 @@ class Loading:
         return self._is_readable(locations, now)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
-        """Returns whether all the chunks may be loaded now; the caller also calls :meth:`try_with` to begin."""
+        """Returns whether all the chunks may be loaded now. To begin loading, the caller must call :meth:`try_with`."""
         if promised + len(chunks) > self._at_once - zone.loading:
             return False
         return all(self._is_readable(locations, now) for locations in chunks)
 
     def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
-        """Probe failing storages with all the chunks, as with one: no others are loaded from there for a while."""
+        """Use all these chunks as one probe of failing storages: no other chunks are loaded from them for a while."""
         query.tried = set()
         for key in keys:
             names = [each.storage for each in query.found.get(key, [])]
@@ -66,9 +66,9 @@ class Loading:
                 query.tried.update(next(([name] for name in names if self._may_try(name, now)), []))
 
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
-        """Begin to load a chunk; a chunk that the zone can't get any more counts as failed."""
+        """Begin to load a chunk. A chunk that is no longer available counts as failed."""
         found = query.found.get(key, [])
-        # Failing storages are not read as a replacement for healthy ones that have lost the chunk.
+        # Leave out failing storages, so that they are not read if healthy storages have lost the chunk.
         usable = [each for each in found if each.storage in query.tried or not self.breakers.of(each.storage).is_open]
         if not usable or zone.loading >= self._at_once:
             job.failed += 1
@@ -82,9 +82,9 @@ class Loading:
         self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
     def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
-        """Stop requests from waiting again for late chunks, and avoid the storages that delayed them."""
+        """Make requests not wait again for late chunks, and avoid the storages that delayed them."""
         for chunk in job.left.values():
-            # Although the load hangs, the zone may load as many other chunks as before.
+            # A hanging load must not count against the number of chunks that the zone may load.
             self._release(chunk)
             if is_late:
                 chunk.query.give_up()
@@ -94,7 +94,7 @@ class Loading:
         return any(self._may_begin(each.storage, now) for each in locations)
 
     def _may_begin(self, storage: str, now: float) -> bool:
-        """Returns whether a storage is healthy, or can be probed: not while it blocks all threads for that."""
+        """Returns whether a storage is healthy, or can be probed now because not all of its threads are blocked."""
         breaker = self.breakers.of(storage)
         return breaker.is_due(now) and (not breaker.is_open or self._threads.may_read_at_once(storage))
 
@@ -124,6 +124,6 @@ class Loading:
         if error is not None:
             chunk.query.give_up()
         if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
-            # So that it is computed once, and stored again.
+            # Report the loss, so that the chunk is computed once more, and stored again.
             self._remove(chunk.space, [chunk.key])
         self._jobs.ended(job, chunk.key, error)

@@ -1,4 +1,4 @@
-"""Objects in a memory pool of several nodes, through Mooncake's own client, on threads that may block."""
+"""Objects in a memory pool of several nodes, using Mooncake's client, on threads that may block."""
 
 import os
 
@@ -7,10 +7,10 @@ from tenantzone_runtime.shared.places import PoolPlace
 
 
 class MooncakeStorages:
-    """The pool named in this engine's ``MOONCAKE_MASTER``: the manager names a pool, but can't redirect to another."""
+    """The pool of this engine's ``MOONCAKE_MASTER``. The manager can't redirect the engine to another pool."""
 
     def write(self, place: PoolPlace, content: bytearray) -> None:
-        """Write an object; later reads return all of it.
+        """Write an object. Later reads return the whole object.
 
         Raises:
             OSError: the object could not be written, for instance if there is no room.
@@ -18,10 +18,10 @@ class MooncakeStorages:
         with using(_master_of(place), len(content)) as store:
             code = store.put(place.name, content, pinned())
         if code:
-            raise OSError(f"Mooncake does not take {place.name} (code {code})")
+            raise OSError(f"Mooncake could not write {place.name} (code {code})")
 
     def read(self, place: PoolPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if it has another length than ``content``.
+        """Read an object. Returns False if its length differs from the length of ``content``.
 
         Raises:
             OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
@@ -31,14 +31,14 @@ class MooncakeStorages:
             if handle is None:
                 code = store.get_size(place.name)
                 missing = FileNotFoundError if code == MISSING else OSError
-                # Mooncake does not report why a known object is unavailable: its node may be gone.
+                # Mooncake does not report why a known object is unavailable. Its node may be gone.
                 why = f"code {code}" if code < 0 else f"it knows of {code} bytes"
-                raise missing(f"Mooncake does not give {place.name} ({why})")
+                raise missing(f"Mooncake could not read {place.name} ({why})")
             found = memoryview(handle)
             is_whole = found.nbytes == len(content)
             if is_whole:
                 content[:] = found
-            # Frees the client's buffer before the next read needs it.
+            # Free the client's buffer before the next read needs it.
             del found, handle
             return is_whole
 
@@ -47,5 +47,5 @@ def _master_of(place: PoolPlace) -> str:
     known = os.environ.get("MOONCAKE_MASTER", "")
     if place.master != known:
         given = f"MOONCAKE_MASTER is {known}" if known else "MOONCAKE_MASTER is not set"
-        raise OSError(f"the storage's pool has its master at {place.master}, and for this engine {given}")
+        raise OSError(f"the storage uses the Mooncake master {place.master}, but for this engine {given}")
     return known

@@ -16,7 +16,7 @@ from tenantzone_runtime.shared.tier import SharedTier
 from tenantzone_runtime.shared.writing import Shape
 
 _TOKEN_SECONDS: Final = 2.0
-"""Seconds after which a token is read again, so that a corrected token is used soon."""
+"""Seconds after which the token file is read again, so that a corrected token is soon used."""
 
 
 def open_shared_tier(
@@ -34,15 +34,15 @@ def open_shared_tier(
     """Returns the shared tier of one engine. It sends no query before it has a config.
 
     Args:
-        url: the manager's HTTP port.
-        token_file: the file with the bearer token to send; None for none.
-        shape: the shape of chunks in memory.
+        url: URL of the manager's HTTP port.
+        token_file: file with the bearer token to send; None to send no token.
+        shape: shape of chunks in memory.
         salt_key: returns the pool's current salt key.
-        has_pool_key: returns whether that is one of the pool's.
-        instance: returns the instance that the chunks of a tenant's zone depend on.
-        tls: the trusted and the own certificates, for an https URL.
-        settings: how chunks are moved.
-        storages: moves bytes; None for files and S3.
+        has_pool_key: returns whether the current salt key is one of the pool's keys.
+        instance: returns the instance on which the chunks of a tenant's zone depend.
+        tls: trusted CA certificates and client certificate, for an https URL.
+        settings: settings of queries and transfers; None for the defaults.
+        storages: moves bytes; None for all known types of storages.
 
     Raises:
         ValueError: the URL is invalid.
@@ -59,7 +59,7 @@ def open_shared_tier(
 
 
 class _TokenFile:
-    """The token in a file that is renewed periodically; the previous token while the file can't be read."""
+    """The token in a file that is renewed periodically. While the file can't be read, the previous token is used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
-"""Parses a chunk's location from the manager's URI, and checks that an engine may read and write there.
+"""Parses a chunk's location from the manager's URI, and checks that the engine may read and write there.
 
-The manager is trusted only this far: a path must be one that only a manager's storage has, with the instance and the
-block in it. So an impostor can't make the engine read or write its other files.
+The manager is not trusted with arbitrary paths: a path must have the form of paths in a manager's storage, and must
+contain the instance and the block. So an impostor can't make the engine read or write other files.
 """
 
 import re
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tenantzone_runtime.shared.answers import Location
 
 PART: Final = "chunk"
-"""The name of the only part of a location: a chunk has the data of all workers of an engine."""
+"""Name of the only part of a location. There is only one, because a chunk has the data of all workers of an engine."""
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
 _NAMED_OBJECT: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
@@ -21,7 +21,7 @@ _SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
 
 
 class PlaceError(ValueError):
-    """A location that this engine can't or may not use; the message states why."""
+    """A location that this engine can't or may not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FilePlace:
 
     path: Path
     offset: int
-    """The offset in bytes; negative if the file holds only the chunk."""
+    """Offset in bytes; negative if the file contains only the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class PoolPlace:
     """An object in a memory pool of several nodes."""
 
     master: str
-    """The host and port of the pool's master."""
+    """Host and port of the pool's master."""
     name: str
 
 
@@ -57,21 +57,21 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
     """Returns the place of a chunk.
 
     Args:
-        location: the manager's location.
-        instance: the instance that was queried.
-        key: the key of the chunk.
-        size: the required size in bytes.
+        location: the location from the manager.
+        instance: name of the instance that was queried.
+        key: key of the chunk.
+        size: required size in bytes.
 
     Raises:
-        PlaceError: the location is in an unknown kind of storage, or is not a place of this chunk.
+        PlaceError: the location has an unknown type of storage, or is not a place of this chunk.
     """
     (part,) = location.specs if len(location.specs) == 1 else (None,)
     if part is None or part.name != PART or part.size != size:
-        raise PlaceError(f"location {location.id} has other parts than one {PART} of {size} bytes")
+        raise PlaceError(f"location {location.id} does not consist of one {PART} of {size} bytes")
     try:
         url = urlsplit(part.uri)
     except ValueError as error:
-        raise PlaceError(f"{part.uri!r} is no URI: {error}") from None
+        raise PlaceError(f"{part.uri!r} is not a valid URI: {error}") from None
     path, name = unquote(url.path), f"{key.hex()}-{location.id}.{PART}"
     if url.scheme == "s3" and url.netloc:
         return ObjectPlace(url.netloc, _object(f"the bucket {url.netloc}", path.removeprefix("/"), name, instance))
@@ -79,7 +79,7 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
         return PoolPlace(url.netloc, _object(f"the pool {url.netloc}", path.removeprefix("/"), name, instance))
     if url.scheme != "file" or url.netloc:
         raise PlaceError(
-            f"storage {location.storage} is neither of files nor S3 nor Mooncake, and this engine knows no other"
+            f"storage {location.storage} is not of a type that this engine supports: files, S3 or Mooncake"
         )
     query = parse_qs(url.query)
     if "offset" in query:
@@ -90,14 +90,14 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
 def _own_file(path: str, name: str, instance: str, key: bytes) -> Path:
     root, found = _split(path, "/objects/", _OBJECT)
     if (found["instance"], found["first"], found["name"]) != (instance, key[:1].hex(), name):
-        raise PlaceError(f"{path} is the place of something else")
+        raise PlaceError(f"{path} is not the path of this chunk")
     return Path(root + found[0])
 
 
 def _object(where: str, path: str, name: str, instance: str) -> str:
     found = _NAMED_OBJECT.fullmatch(path)
     if found is None or (found["instance"], found["name"]) != (instance, name):
-        raise PlaceError(f"{path} of {where} is the place of something else")
+        raise PlaceError(f"{path} in {where} is not the name of this chunk's object")
     return path
 
 
@@ -110,11 +110,11 @@ def _split(path: str, start: str, form: re.Pattern[str]) -> tuple[str, re.Match[
     at = path.rfind(start)
     found = form.fullmatch(path, at) if at > 0 else None
     if found is None or ".." in Path(path).parts:
-        raise PlaceError(f"{path} is no place of a manager's storage")
+        raise PlaceError(f"{path} is not a path in a manager's storage")
     return path[:at], found
 
 
 def _offset(text: str) -> int:
     if not text.isdecimal():
-        raise PlaceError(f"{text!r} is no offset")
+        raise PlaceError(f"{text!r} is not a valid offset")
     return int(text)

@@ -1,7 +1,7 @@
-"""The prompts that a zone has used recently, by the hashes of their blocks; pure.
+"""The recently used prompts of zones, by the hashes of their blocks; pure.
 
-A block's hash does not reveal the block before it, and a block can't be stored or loaded without all blocks before it.
-So the order of blocks is remembered here, for as many blocks as the zone has cached.
+A block can't be stored or loaded without all blocks before it, but its hash does not reveal which these are. So the
+order of blocks is remembered here, for as many blocks as the zone has cached.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence, Sized
@@ -20,13 +20,13 @@ class RecentPrompts:
 
     def __init__(self) -> None:
         self._before: dict[str, dict[bytes, bytes]] = {}
-        """By tenant, each block's hash with that of the block before it.
+        """By tenant, the hash of each block, mapped to the hash of the previous block of its prompt.
 
-        The most recently used is last; a preceding block was not used earlier than the block itself.
+        The most recently used block is last. A block comes after all blocks that continue it.
         """
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Record the use of a prompt, given from its beginning on."""
+        """Record the use of a prompt, given by the hashes of its blocks from the beginning."""
         if not hashes:
             return
         before = self._before.setdefault(tenant, {})
@@ -36,7 +36,7 @@ class RecentPrompts:
             before[hashes[index]] = hashes[index - 1] if index else _NONE
 
     def trim(self, tenant: str, blocks: int) -> None:
-        """Remember at most this many blocks of a zone: the most recently used."""
+        """Forget all but the ``blocks`` most recently used blocks of a zone."""
         before = self._before.get(tenant)
         if before is None:
             return
@@ -51,7 +51,7 @@ class RecentPrompts:
 
     @property
     def tenants(self) -> list[str]:
-        """The tenants with remembered prompts; a copy."""
+        """A list of the tenants with remembered prompts."""
         return list(self._before)
 
     def links(self, tenant: str) -> dict[bytes, bytes]:
@@ -60,13 +60,13 @@ class RecentPrompts:
 
 
 class WholePrompts:
-    """The linked prompts, each from its beginning on, the most recently used first.
+    """The remembered prompts of a zone, each from its beginning, the most recently used first.
 
-    A prompt that another one continues is a part of that one. Each prompt is built on access: thousands may share a
-    long beginning.
+    A prompt that is a prefix of another prompt is not listed separately. Prompts are built on access, because thousands
+    of them may share a long prefix.
 
     Args:
-        before: a zone's links from :meth:`RecentPrompts.links`; they must not change.
+        before: a zone's links from :meth:`RecentPrompts.links`. They must not change.
     """
 
     def __init__(self, before: Mapping[bytes, bytes]) -> None:
@@ -92,7 +92,7 @@ class WholePrompts:
 
 
 def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence[bytes]]:
-    """Yields the first prompts, with at most this many blocks in all; the last one may be cut."""
+    """Generate the first prompts, with at most ``blocks`` blocks in total. The last prompt may be truncated."""
     for prompt in prompts:
         if blocks <= 0:
             return

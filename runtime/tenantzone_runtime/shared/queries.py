@@ -1,4 +1,4 @@
-"""A request's query: how much of its prompt the storages have, and where."""
+"""A request's query for the chunks of its prompt that storages have, and for their locations."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,11 +10,12 @@ from tenantzone_runtime.shared.answers import CacheLocations, Location
 from tenantzone_runtime.shared.spaces import Space
 
 _MOST_UNUSED: Final = 3
-"""The maximum unused answers in a row: otherwise a lease that expires before it is used causes endless queries."""
+"""Maximum number of consecutive unused answers. Otherwise, a lease that always expires too early would cause endless
+queries."""
 
 
 class Finding(Enum):
-    """What is known of a chunk."""
+    """The state of knowledge about a chunk."""
 
     MISS = auto()
     HIT = auto()
@@ -27,36 +28,36 @@ class Query:
     """One request's query and its answer. Times are monotonic, in seconds."""
 
     keys: Sequence[bytes]
-    """The keys of its prompt from the beginning; the list grows with the answer."""
+    """Keys of the request's prompt from the beginning. The list grows with the answer."""
     asked: float | None = None
-    """The time of the query; None if it was not sent yet."""
+    """Time of the query; None if it was not sent yet."""
     deadline: float = 0.0
     space: Space | None = None
-    """The space whose instance was queried; its contents are useless once the zone has another space."""
+    """The space whose instance was queried. The answer is useless once the zone has another space."""
     is_pending: bool = False
     found: dict[bytes, list[Location]] = field(default_factory=dict)
     """The locations of each readable chunk."""
     hit: int = 0
-    """The number of chunks of the prompt's beginning that were found, in a model with several groups."""
+    """Number of chunks at the beginning of the prompt that were found, for a model with several groups."""
     until: float = 0.0
-    """The time until which the found chunks can be read."""
+    """Time until which the found chunks can be read."""
     unused: int = 0
-    """Consecutive answers that expired unused."""
+    """Number of consecutive answers that expired unused."""
     stored: bool = False
     """Whether the request has begun to store chunks, which marks its prompt as used."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)
-    """The write in progress and those to follow it: each needs what precedes it in the prompt."""
+    """The write in progress, and the writes after it, which run in order, because each needs the chunks before it."""
     has_caught_up: bool = False
-    """Whether the missing beginning of its prompt was requested for storing, too."""
+    """Whether the missing beginning of the prompt was reported as a gap, to be stored as well."""
     is_given_up: bool = False
-    """Whether a found chunk could not be loaded; answers that arrive later find nothing, either."""
+    """Whether a found chunk could not be loaded. Later answers are then ignored."""
     tried: set[str] = field(default_factory=set)
-    """Failing storages that are probed with this request's current load."""
+    """Failing storages that are probed by this request's current load."""
     context: Any = None
-    """The caller's own identification of the request."""
+    """Any object by which the caller identifies the request."""
 
     def must_ask(self, now: float) -> bool:
-        """Returns whether there is no valid answer now."""
+        """Returns whether the query must be sent, because there is no valid answer."""
         if self.asked is None:
             return True
         is_over = not self.is_pending and bool(self.found) and now >= self.until
@@ -68,12 +69,12 @@ class Query:
         return not self.is_pending and self.until > 0.0
 
     def lacks(self, space: Space, chunks: int) -> bool:
-        """Returns whether the manager has answered that a beginning of this many chunks is not completely there."""
+        """Returns whether the manager has answered that the first ``chunks`` chunks are not completely stored."""
         is_told = self.is_answered and self.space is space and not self.is_given_up
         return is_told and self.hit < chunks <= len(self.keys)
 
     def skip(self, now: float) -> None:
-        """Record that no query is sent and nothing is found."""
+        """Record that no query is sent, so that no chunk is found."""
         self.asked, self.found, self.hit, self.until = now, {}, 0, 0.0
 
     def begin(self, space: Space, now: float, budget: float) -> None:
@@ -84,11 +85,11 @@ class Query:
         self.unused += 1
 
     def give_up(self) -> None:
-        """Drop the answer: a found chunk could not be loaded, and those after it are useless."""
+        """Drop the answer, because a found chunk could not be loaded, and all chunks after it are useless."""
         self.found, self.hit, self.is_given_up = {}, 0, True
 
     def is_believed(self, space: Space, now: float) -> bool:
-        """Returns whether the found chunks are of this space and can still be read."""
+        """Returns whether the found chunks belong to this space and can still be read."""
         return self.space is space and now < self.until
 
     def is_late(self, now: float) -> bool:

@@ -1,14 +1,14 @@
-"""A bound on the rate of moved bytes; pure."""
+"""A rate limit for moved bytes; pure."""
 
 from math import inf
 
 
 class RateLimit:
-    """A token bucket: at most this many bytes a second, and at once at most those of one second, or one chunk.
+    """A token bucket for bytes, with a burst of one second or one chunk, whichever is larger.
 
     Args:
         bytes_per_second: the rate, above 0.
-        chunk_bytes: the size of a chunk; only whole chunks are moved.
+        chunk_bytes: size of a chunk in bytes. Only whole chunks are moved.
         now: monotonic time in seconds.
     """
 
@@ -16,7 +16,7 @@ class RateLimit:
         self._rate = bytes_per_second
         self._chunk = chunk_bytes
         self.burst = max(bytes_per_second, float(chunk_bytes))
-        """Bytes that may be moved at once after a rest."""
+        """Maximum number of bytes that may be moved at once."""
         self._saved, self._since = self.burst, now
 
     def chunks(self, now: float) -> int:
@@ -24,11 +24,11 @@ class RateLimit:
         return int(self._bytes(now) // self._chunk)
 
     def spend(self, chunks: int, now: float) -> None:
-        """Count chunks as moved; at most as many as may be moved."""
+        """Count chunks as moved, at most as many as `chunks` returns."""
         self._saved, self._since = self._bytes(now) - chunks * self._chunk, now
 
     def next_chunk(self, now: float) -> float:
-        """Returns the time from which one more chunk may be moved, at the earliest ``now``."""
+        """Returns the earliest time, not before ``now``, at which one more chunk may be moved."""
         lacking = self._chunk - self._bytes(now)
         return now if lacking <= 0 else now + (lacking / self._rate if self._rate else inf)
 

@@ -1,4 +1,4 @@
-"""One load on a thread: a chunk from the first of its locations that returns it as it was written."""
+"""One load on a thread, which reads a chunk from the first of its locations that returns it intact."""
 
 import math
 import time
@@ -21,20 +21,20 @@ class LoadedChunk:
 
     zone: SharedZone
     query: Query
-    """The query of the request that waits for it."""
+    """The query of the request that waits for the chunk."""
     space: Space
     key: bytes
     locations: list[Location]
-    """The locations, the best first."""
+    """The locations of the chunk, the preferred one first."""
     until: float
-    """The monotonic time until which it may be read: its slot may hold another block after that."""
+    """Monotonic time until which the chunk may be read. After that, its slot may contain another block."""
     memory: Memory
     storage: str = ""
     """The storage that was read last."""
     began: float = math.inf
-    """The monotonic time when that read began; infinity while it waits for a thread."""
+    """Monotonic time at which the last read began; infinity while it waits for a thread."""
     is_counted: bool = True
-    """Whether it counts as being loaded: not once it is late, whatever its storage still does."""
+    """Whether the chunk counts as being loaded. A late chunk does not, even while its storage is still being read."""
 
     def read(self, storages: Storages, buffers: Buffers, heard: dict[str, str]) -> Iterator[str]:
         """Load the chunk. The memory never receives data that was not stored for it.
@@ -42,18 +42,18 @@ class LoadedChunk:
         Args:
             storages: the storages.
             buffers: buffers of the size of an object.
-            heard: receives the outcome of each storage by name: why it failed, or empty if it answered, even if only
-                that the chunk is missing.
+            heard: receives the outcome of each storage by name: its error, or an empty string if it answered, even if
+                the chunk is missing or corrupt.
 
         Yields:
             The name of each storage before it is read.
 
         Raises:
-            CorruptObjectError: no location has what was written.
-            OSError: no location can be read; ``FileNotFoundError`` if the chunk is gone.
-            AbandonedError: no request waits for it any more.
+            CorruptObjectError: the chunk is corrupt at its last location.
+            OSError: the last location can't be read; ``FileNotFoundError`` if the chunk is missing.
+            AbandonedError: no request waits for the chunk any more.
         """
-        last: Exception = FileNotFoundError("it has no location")
+        last: Exception = FileNotFoundError("the chunk has no location")
         for location in self.locations:
             self._check_use()
             self.storage, self.began = location.storage, math.inf
@@ -75,7 +75,7 @@ class LoadedChunk:
     def _check_use(self) -> None:
         """Check that the chunk is still wanted, and may still be read."""
         if time.monotonic() >= self.until:
-            raise FileNotFoundError("its lease is over")
+            raise FileNotFoundError("the chunk's lease has expired")
         if not self.memory.is_wanted:
             raise AbandonedError
 
@@ -83,5 +83,5 @@ class LoadedChunk:
         sealed = buffers.of_this_thread()
         place = place_of(location, self.space.instance, self.key, buffers.size)
         if not storages.read(place, sealed):
-            raise CorruptObjectError("the object has another size")
+            raise CorruptObjectError("the object has the wrong size")
         self.memory.use(lambda view: open_object(self.space.seal, sealed, self.key, location.id, view))

@@ -1,4 +1,4 @@
-"""Removals from the manager: ended zones, purged and expired chunks; retried until all is gone."""
+"""Removals of removed and purged zones' instances from the manager, retried until all instances are gone."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tenantzone_runtime.shared.spaces import Space
 from tenantzone_runtime.shared.threads import Ended, Work
 
 AGAIN_SECONDS: Final = 1.0
-"""Seconds between attempts: the manager keeps the bytes until no reader can be left."""
+"""Seconds between attempts. Several may be needed, since the manager keeps chunks until all leases have expired."""
 
 
 @dataclass(eq=False, slots=True)
@@ -21,9 +21,9 @@ class _Going:
 
     receipt: Receipt
     goes: Callable[[str], bool]
-    """Returns whether the instance with this name is one of them."""
+    """Returns whether the instance with this name must be removed."""
     space: Space | None
-    """The space that this engine may still be writing to."""
+    """The space to which this engine may still be writing, if any."""
     is_told: bool
     """Whether there is a receipt even if nothing was removed."""
     due: float = 0.0
@@ -31,13 +31,13 @@ class _Going:
 
 
 class Removing:
-    """Removes instances, one tenant after another.
+    """Removes instances of tenants from the manager.
 
     Args:
         client: calls the manager.
         run: runs work on a thread.
-        call_seconds: seconds that a call to the manager may take.
-        heard: called with the result of each call.
+        call_seconds: timeout of a call to the manager in seconds.
+        heard: called with the error, or None, of each attempt.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class Removing:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to remove."""
+        """Whether any removals are pending."""
         return bool(self._going)
 
     def is_going(self, instance: str, tenant: str) -> bool:
-        """Returns whether an instance of a tenant is about to be removed, with what is stored in it meanwhile."""
+        """Returns whether an instance of a tenant is about to be removed, including chunks stored in it meanwhile."""
         return any(each.goes(instance) for each in self._going.get(tenant, ()))
 
     def add_all(self, tenant: str, space: Space | None) -> None:
-        """Remove all of a tenant's instances: the zone was removed, or keeps nothing any more.
+        """Remove all of a tenant's instances, because its zone was removed, or may not store any more.
 
         Args:
             tenant: the tenant.
-            space: removal waits for this space's transfers to end; None for none.
+            space: a space whose transfers must end before the removal; None if there is no such space.
         """
         self._add(_Going(Receipt(tenant, "", 0), lambda name: is_instance_of(name, tenant), space, False))
 
@@ -78,8 +78,8 @@ class Removing:
 
         Args:
             tenant: the tenant.
-            purge: the id of the purge.
-            space: removal waits for this space's transfers to end; None for none.
+            purge: id of the purge.
+            space: a space whose transfers must end before the removal; None if there is no such space.
             is_told: whether there is a receipt even if nothing was removed.
         """
 
@@ -89,14 +89,14 @@ class Removing:
         self._add(_Going(Receipt(tenant, purge, 0), goes, space, is_told))
 
     def add_one(self, space: Space) -> None:
-        """Remove a space's own instance, and no other."""
+        """Remove only the instance of a space."""
         self._add(_Going(Receipt(space.tenant, "", 0), lambda name: name == space.instance, space, False))
 
     def _add(self, going: _Going) -> None:
         self._going.setdefault(going.receipt.tenant, []).append(going)
 
     def go_on(self) -> None:
-        """Remove what is due."""
+        """Begin the removals that are due."""
         now = time.monotonic()
         for going in [each for some in self._going.values() for each in some]:
             if not going.is_under_way and now >= going.due and not (going.space and going.space.transfers):
@@ -130,14 +130,14 @@ class Removing:
         others.remove(going)
         if not others:
             del self._going[receipt.tenant]
-        # Each chunk was one object.
+        # Each chunk was a single object.
         receipt.files = receipt.chunks
         receipt.is_complete = True
         if going.is_told or receipt.chunks:
             self._receipts.append(receipt)
 
     def _remove(self, going: _Going) -> list[str]:
-        """Remove what is possible. Returns the names of instances that remain."""
+        """Remove as many of the instances as possible. Returns the names of the remaining instances."""
         left = []
         for use in self._client.list_instances(self._seconds).instances:
             name = use.instance.name

@@ -1,6 +1,6 @@
-"""Objects on S3 servers, through AWS' own client, on threads that may block.
+"""Objects on S3 servers, using the AWS client, on threads that may block.
 
-Endpoint, region and credentials are found as in every AWS client: environment, files, or the pod's identity.
+Endpoint, region and credentials are found as by any AWS client: in environment variables, files, or the pod's identity.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,18 +11,18 @@ from typing import Any, Final
 from tenantzone_runtime.shared.places import ObjectPlace
 
 _SECONDS: Final = 2.0
-"""Seconds that a connection and each part of an answer may take: no load waits longer."""
+"""Timeout in seconds for connecting and for each part of an answer, because no load waits longer."""
 _MISSING: Final = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Storages:
-    """S3 buckets. After a request that the server did not permit, the next one looks for credentials again.
+    """S3 buckets. If the server denies a request, the next request loads the credentials again.
 
     Args:
-        connect: makes a botocore client, which any number of threads may use.
+        connect: creates a thread-safe botocore client.
 
     Raises:
-        OSError: no client can be made now.
+        OSError: a client can't be created now.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -31,7 +31,7 @@ class S3Storages:
         self._client = connect()
 
     def write(self, place: ObjectPlace, content: bytearray) -> None:
-        """Write an object; later reads return all of it.
+        """Write an object. Later reads return the whole object.
 
         Raises:
             OSError: the object could not be written.
@@ -40,7 +40,7 @@ class S3Storages:
             client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
 
     def read(self, place: ObjectPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if it has another length than ``content``.
+        """Read an object. Returns False if its length differs from the length of ``content``.
 
         Raises:
             OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
@@ -51,7 +51,7 @@ class S3Storages:
                 if answer.get("ContentLength") != len(content):
                     return False
                 filled = 0
-                # Read at most what fits, whatever is sent: the next object uses the same buffer.
+                # Never read more than fits, because the buffer is reused for the next object.
                 while part := body.read(min(2**20, len(content) - filled)):
                     content[filled : filled + len(part)] = part
                     filled += len(part)
@@ -74,7 +74,7 @@ class S3Storages:
         except OSError as error:
             if _is_shut_out(error.__cause__):
                 with self._lock:
-                    # Another thread may have made a newer one.
+                    # Keep the client if another thread has created a newer one.
                     self._client = None if self._client is client else self._client
             raise
 
@@ -102,7 +102,7 @@ def open_s3() -> S3Storages:
 
 
 def _is_shut_out(error: BaseException | None) -> bool:
-    """Returns whether a server did not permit a request, or there were no credentials for it."""
+    """Returns whether a server denied a request, or there were no credentials for it."""
     from botocore.exceptions import ClientError, NoCredentialsError
 
     if isinstance(error, ClientError):
@@ -112,7 +112,7 @@ def _is_shut_out(error: BaseException | None) -> bool:
 
 @contextmanager
 def _storage_errors() -> Iterator[None]:
-    """Convert the client's errors to those of files.
+    """Convert the client's errors to errors of the operating system, as for files.
 
     Raises:
         OSError: the client's error.

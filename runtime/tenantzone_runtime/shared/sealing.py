@@ -1,7 +1,7 @@
-"""Sealing for storages that others can write to: the disk tier's seal with its own key, for one location only.
+"""Sealing for storages that other parties can write to: the disk tier's seal with another key, bound to a location.
 
-An object consists of a nonce and the sealed chunk. The seal covers the id of the location that the object was written
-for, so the object opens at no other location, except for copies made by the manager.
+An object consists of a nonce and the sealed chunk. The seal covers the id of the location for which the object was
+written, so the object does not open at any other location, except for copies made by the manager.
 """
 
 import threading
@@ -17,7 +17,7 @@ def zone_seal(salt_key: bytes, instance: Instance, purge: str) -> ZoneSeal:
 
 
 def object_size(seal: Seal, content_bytes: int) -> int:
-    """Returns the bytes of an object with this many bytes of content."""
+    """Returns the size of an object with ``content_bytes`` bytes of content."""
     return NONCE_BYTES + seal.sealed_size(content_bytes)
 
 
@@ -32,16 +32,16 @@ def open_object(seal: Seal, sealed: bytearray, key: bytes, location: str, conten
     """Open an object into ``content``.
 
     Raises:
-        CorruptObjectError: the object was not sealed for this chunk at this location; the content is zeros then.
+        CorruptObjectError: the object was not sealed for this chunk at this location. ``content`` is set to zeros.
     """
     seal.open(memoryview(sealed)[NONCE_BYTES:], _about(key, location), bytes(sealed[:NONCE_BYTES]), content)
 
 
 class Buffers:
-    """One object's memory for each thread: allocating it for each object would cost more than filling it.
+    """A buffer for one object for each thread, because allocation for each object would take more time than filling it.
 
     Args:
-        size: the size of an object, in bytes.
+        size: size of an object in bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -49,7 +49,7 @@ class Buffers:
         self._of_thread = threading.local()
 
     def of_this_thread(self) -> bytearray:
-        """Returns the same buffer at each call of a thread."""
+        """Returns the calling thread's buffer."""
         buffer = getattr(self._of_thread, "buffer", None)
         if not isinstance(buffer, bytearray):
             buffer = self._of_thread.buffer = bytearray(self.size)

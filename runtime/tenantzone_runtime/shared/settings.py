@@ -5,7 +5,7 @@ from typing import Final
 
 QUERY_SECONDS: Final = 0.05
 MOST_QUERY_SECONDS: Final = 5.0
-"""The maximum budget: a request that would wait longer had better compute."""
+"""Maximum budget of a query. If a request would have to wait longer, it had better compute its prompt."""
 
 
 def check_query_seconds(seconds: object) -> float:
@@ -24,26 +24,26 @@ class SharedSettings:
     """The settings of one engine."""
 
     askers: int = 4
-    """Threads for queries; the next two are threads as well."""
+    """Number of threads for queries. The next two fields are numbers of threads as well."""
     readers: int = 8
     writers: int = 4
     query_seconds: float = QUERY_SECONDS
-    """The budget of a request's query: a request computes instead of waiting longer."""
+    """Time budget of a request's query. A request computes its prompt instead of waiting longer."""
     call_seconds: float = 2.0
-    """Seconds that any other call to the manager may take."""
+    """Timeout of any other call to the manager."""
     load_seconds: float = 2.0
     """Seconds after which a load is given up."""
     store_seconds: float = 5.0
-    """Seconds after which a store is given up: chunks that it has not read by then are not stored."""
+    """Seconds after which a store is given up. Chunks that were not read from memory by then are not stored."""
     chunks_at_once: int = 1024
-    """The maximum chunks of each zone in transfer, in each direction."""
+    """Maximum number of chunks of each zone in transfer, in each direction."""
     held_seconds: float = 5.0
     """Seconds between two queries of the zones' usage."""
     longest_trim_seconds: float = 60.0
-    """The maximum seconds between two removals of expired chunks."""
+    """Maximum seconds between two removals of expired chunks."""
 
     def for_chunks(self, chunks: int) -> "SharedSettings":
-        """Returns settings for at least this many chunks of a zone in transfer, with proportionally longer timeouts."""
+        """Returns settings that permit ``chunks`` chunks of a zone in transfer, with proportionally longer timeouts."""
         times = max(1, -(-chunks // self.chunks_at_once))
         return replace(
             self,

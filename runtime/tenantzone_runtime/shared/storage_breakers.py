@@ -1,4 +1,4 @@
-"""A circuit breaker for each storage, for one direction."""
+"""Circuit breakers of all storages, for one direction."""
 
 import logging
 import threading
@@ -19,23 +19,23 @@ class Moving(Protocol):
     storage: str
     """The storage that was used last."""
     began: float
-    """The monotonic time when that began; infinity if the storage is not in use."""
+    """Monotonic time at which the use of the storage began; infinity if it is not in use."""
 
 
 class StorageBreakers:
-    """Avoids storages that fail or hang for a while, and then probes each with one load or store.
+    """Stops using storages that fail or hang for a while, and then probes each with one load or store.
 
     Args:
-        way: the direction, for people: ``reads`` or ``writes``.
+        way: the direction, for messages: ``reads`` or ``writes``.
         patience: seconds after which a storage is considered too slow.
     """
 
     def __init__(self, way: str, patience: float) -> None:
         self._way, self._patience = way, patience
         self._given_up: set[Moving] = set()
-        """Transfers that were given up and that threads may still be working on."""
+        """Transfers that were given up, and on which threads may still be working."""
         self._breakers: dict[str, Breaker] = {}
-        """The breakers by storage name."""
+        """Breakers by storage name."""
         self._lock = threading.Lock()
 
     def of(self, storage: str) -> Breaker:
@@ -48,7 +48,7 @@ class StorageBreakers:
             return self.of(storage).allows(time.monotonic())
 
     def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
-        """Record the outcome of a chunk: an empty ``error`` for success; ``at_once`` opens the breaker immediately."""
+        """Record the outcome of a chunk; an empty ``error`` means success. ``at_once`` opens the breaker at once."""
         with self._lock:
             breaker = self.of(storage)
             if not error:
@@ -59,12 +59,12 @@ class StorageBreakers:
             breaker.failed(time.monotonic(), error, at_once=at_once)
 
     def gave_up(self, moving: Moving, *, is_late: bool) -> None:
-        """Record that a transfer was given up. Its storage is avoided now, or once it is certain that it is too slow.
+        """Record that a transfer was given up. Its storage is avoided from now on, or once it is certainly too slow.
 
         Args:
             moving: the transfer.
-            is_late: whether it was given up because it was late. A recently begun one may have waited for something
-                else.
+            is_late: whether the transfer was given up because it was late. The storage is only to blame if it was in
+                use for long enough.
         """
         if is_late and time.monotonic() - moving.began >= self._patience / 2:
             self._is_slow(moving)
@@ -72,7 +72,7 @@ class StorageBreakers:
             self._given_up.add(moving)
 
     def watch(self) -> None:
-        """Avoid storages that still block a thread with a transfer that was given up."""
+        """Avoid storages that still block a thread with a given-up transfer for too long."""
         now = time.monotonic()
         slow = {moving for moving in self._given_up if now - moving.began >= self._patience}
         self._given_up -= slow
@@ -89,6 +89,6 @@ class StorageBreakers:
 
     @property
     def problems(self) -> list[str]:
-        """The failing storages, for people. Read from any thread."""
+        """Messages about the failing storages. Thread-safe."""
         failing = {name: each for name, each in list(self._breakers.items()) if each.is_open}
         return [f"{self._way} of storage {name} fail: {each.error}" for name, each in failing.items()]

@@ -1,4 +1,4 @@
-"""Reads and writes chunks at the manager's places, on threads that may block: files, S3 objects, pool memory."""
+"""Reads and writes chunks in files, S3 objects and pool memory, on threads that may block."""
 
 import errno
 import os
@@ -14,21 +14,21 @@ from tenantzone_runtime.shared.s3 import S3Storages, open_s3
 
 
 class Storages(Protocol):
-    """The storage operations of the shared tier. Every call may block, and raise :class:`OSError`."""
+    """The storage operations of the shared tier. Each method may block, and may raise :class:`OSError`."""
 
     def write(self, place: Place, content: bytearray) -> None:
-        """Write a chunk; engines that open it later read all of it."""
+        """Write a chunk. Engines that read it later get the whole chunk."""
 
     def read(self, place: Place, content: bytearray) -> bool:
-        """Read a chunk. Returns False if the place has another length than ``content``."""
+        """Read a chunk. Returns False if its length differs from the length of ``content``."""
 
 
 class FileStorages:
     """Folders that the engine has mounted at the same paths as the manager.
 
-    A chunk's own file is new, and no other process creates it. A slot is in a large file that the manager has created.
-    A folder is a storage only if its ``owner`` file exists. Nothing is synced to the disk: a chunk damaged by a loss of
-    power does not open.
+    A chunk is either a new file of its own, which no other process creates, or a slot in a large file that the manager
+    has created. A folder is a storage only if its ``owner`` file exists. Files are not synced to the disk, because a
+    chunk that was damaged by a power failure does not open.
     """
 
     def write(self, place: FilePlace, content: bytearray) -> None:
@@ -37,7 +37,7 @@ class FileStorages:
                 _write(descriptor, content, place.offset)
             return
         try:
-            # Closing reports what a network file system could not write.
+            # On network file systems, write errors may only be reported when the file is closed.
             with _opened(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write(descriptor, content, 0)
         except FileExistsError:
@@ -61,7 +61,7 @@ class FileStorages:
 
 
 class AllStorages:
-    """Uses the storage of each place. Clients of S3 and of pools are created on first use."""
+    """Reads and writes places of all types. Clients of S3 and of pools are created on first use."""
 
     def __init__(self) -> None:
         self._files = FileStorages()
@@ -104,11 +104,11 @@ def _write(descriptor: int, content: bytearray, offset: int) -> None:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    # A place below ROOT/objects or ROOT/files has four folders in between.
+    # In a storage, the root folder is always four folders above the folder of the file.
     if not (path.parents[4] / "owner").exists():
-        raise OSError(errno.ENODEV, "no storage is here; mount it where the manager has it", str(path.parents[4]))
-    # Other engines and the manager may be other users: the umask decides what they may do. All of it is sealed. And one
-    # of them may have put a pipe there, which would block until it is written to.
+        raise OSError(errno.ENODEV, "no storage is mounted here; mount it at the manager's path", str(path.parents[4]))
+    # Other engines and the manager may be different users, so the umask decides about their access. All data is sealed.
+    # Use O_NONBLOCK, because opening a pipe that another user has put there would block.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor

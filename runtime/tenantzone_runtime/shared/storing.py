@@ -1,4 +1,4 @@
-"""Stores: runs of chunks of prompts, each run by one write on a thread."""
+"""Stores: runs of consecutive chunks of prompts. A thread writes each run."""
 
 import logging
 import time
@@ -23,18 +23,18 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
-"""Indices in the prompt, keys, and the caller's memory of each chunk."""
+"""The index in the prompt, the key, and the caller's memory of each chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Chunks of a request's prompt that no storage has, without which its later chunks can't be stored."""
+    """Chunks of a request's prompt that no storage has, and without which later chunks can't be stored."""
 
     query: Query
     first: int
-    """The index of the first chunk."""
+    """Index of the first missing chunk."""
     end: int
-    """The index after the last of the chunks that it has tried to store."""
+    """Index after the last chunk that the request has tried to store."""
 
 
 class Storing:
@@ -45,8 +45,8 @@ class Storing:
         storages: the storages.
         shape: the shape of the chunks.
         buffers: buffers of the size of an object.
-        asking: knows whether the manager is healthy.
-        threads: the threads that wait for storages.
+        asking: queries to the manager, which show whether it is healthy.
+        threads: threads that wait for storages.
         jobs: the jobs in progress.
         settings: the settings.
     """
@@ -64,9 +64,9 @@ class Storing:
     ) -> None:
         self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
-        """Why a zone may not store; empty if none was refused recently."""
+        """Why the manager does not permit a zone to store, as a message; empty if no zone was refused recently."""
         self.gaps: list[Gap] = []
-        """The missing beginnings of prompts since the last call that took them."""
+        """Missing beginnings of prompts that the caller has not taken yet."""
         self._client, self._storages = client, storages
         self._shape, self._buffers = shape, buffers
         self._asking, self._threads, self._jobs = asking, threads, jobs
@@ -75,7 +75,7 @@ class Storing:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is being written."""
+        """Whether no writes are in progress."""
         return not self._writes
 
     def begin(self, zone: SharedZone, job: Job[StoredChunk], query: Query, chunks: Chunks) -> None:
@@ -84,7 +84,7 @@ class Storing:
         Args:
             zone: the zone of the chunks.
             job: receives the chunks in transfer.
-            query: the request's query; the runs of its prompt are written one after another.
+            query: the request's query. The runs of its prompt are written one after another.
             chunks: the chunks of the prompt.
         """
         run = self._run_of(zone, chunks, time.monotonic())
@@ -94,14 +94,14 @@ class Storing:
     def begin_hit(
         self, zone: SharedZone, job: Job[StoredChunk], query: Query, hit: Sequence[bytes], chunks: Chunks
     ) -> None:
-        """Begin to store all that storages may lack of a hit, or nothing.
+        """Begin to store either all chunks of a hit that storages may lack, or none.
 
         Args:
             zone: the zone of the chunks.
             job: receives the chunks in transfer.
             query: the request's query.
-            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks of its end.
+            hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
+            chunks: the chunks to store, at the end of the hit.
         """
         run = self._run_of(zone, chunks, time.monotonic())
         if len(run) < len(chunks):
@@ -111,7 +111,7 @@ class Storing:
         self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
 
     def length_of(self, hit: Sequence[bytes]) -> int:
-        """Returns the length in chunks of the prompt's beginning that needs these keys."""
+        """Returns the length of a hit, in chunks of the prompt, given all keys that it needs."""
         shape = self._hit_shape
         return shape.tokens_in(len(hit)) // shape.chunk_tokens
 
@@ -137,7 +137,7 @@ class Storing:
         zone.storing += len(run)
         zone.space.transfers += 1
         result = WriteResult()
-        # The manager considers a writer dead some time after its caller has stopped waiting.
+        # The manager must consider this writer dead only some time after the caller has stopped waiting.
         steps = write.run(self._may_write, self._settings.call_seconds, 4 * self._settings.store_seconds, result)
         ended = partial(self._ended, zone, job, query, write, result)
         query.writes.append(partial(self._threads.write, zone.tenant, steps, ended))
@@ -145,19 +145,19 @@ class Storing:
             query.writes[0]()
 
     def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
-        """Avoid the storages that delay a job, and let the zone store as much elsewhere as before."""
+        """Avoid the storages that delay a job, and stop counting its chunks as being stored."""
         for write in [each for each, its_job in self._writes.items() if its_job is job]:
             self._release(zone, write)
             self.breakers.gave_up(write, is_late=is_late)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
-        """Discard what is being stored under these keys."""
+        """Discard the chunks with these keys that are being stored."""
         for write in self._writes:
             if write.space is zone.space:
                 write.condemned.update(keys)
 
     def _run_of(self, zone: SharedZone, chunks: Chunks, now: float) -> list[StoredChunk]:
-        """Returns the chunks that may be stored now: consecutive in their prompt, within the limit of a call."""
+        """Returns the chunks that may be stored now: consecutive chunks of the prompt, within the limit of a call."""
         if now < zone.space.closed_until or self._asking.breaker.is_open:
             zone.counts.refuse_writes("closed", len(chunks))
             return []
@@ -200,7 +200,7 @@ class Storing:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
     def _may_write(self, storage: str) -> bool:
-        """Returns whether a storage is healthy or is probed now: not while it blocks all threads. Thread-safe."""
+        """Returns whether a storage is healthy, or is probed now because a thread is free for it. Thread-safe."""
         if self.breakers.of(storage).is_open and not self._threads.may_write_at_once(storage):
             return False
         return self.breakers.allows(storage)

@@ -17,26 +17,26 @@ from tenantzone_runtime.shared.settings import SharedSettings
 logger = logging.getLogger(__name__)
 
 Work = Callable[[], object]
-"""Work that may raise the errors of a manager, a storage or a seal."""
+"""Work that may raise errors of the manager, a storage or a seal."""
 Steps = Iterator[str]
-"""Work that waits for several services in turn: it yields the name of each storage before it waits for it, and an empty
-name before it waits for the manager; it may raise their errors."""
+"""Work that waits for several services in turn. Each item is the name of the storage for which it waits next, or an
+empty name for the manager. The iterator may raise their errors."""
 Ended = Callable[[Exception | None], None]
-"""Called on the caller's thread with the result of work."""
+"""Called on the caller's thread with the error of the work, or None."""
 
 _MOST_STORAGES: Final = 32
-"""The maximum number of storages with their own threads; any others share threads."""
+"""Maximum number of storages with threads of their own. All other storages share threads."""
 _OTHERS: Final = "\n"
 """A key that is not the name of a storage."""
 
 
 class Threads:
-    """The threads of one tier: some query the manager, some read, some write. They serve tenants in turn.
+    """The threads of one tier for queries, reads and writes, with round-robin scheduling of tenants.
 
     Each storage has its own threads, so that a hanging storage does not block the others.
 
     Args:
-        settings: the numbers of threads.
+        settings: settings with the numbers of threads.
     """
 
     def __init__(self, settings: SharedSettings) -> None:
@@ -58,11 +58,11 @@ class Threads:
         self._go_on(self._writers, tenant, steps, ended)
 
     def may_read_at_once(self, storage: str) -> bool:
-        """Returns whether a thread would begin to read a storage now. Thread-safe, like the next method."""
+        """Returns whether a thread could begin to read a storage immediately. Thread-safe, like the next method."""
         return self._readers.of(storage).has_idle
 
     def may_write_at_once(self, storage: str) -> bool:
-        """Returns whether a thread would begin to write to a storage now."""
+        """Returns whether a thread could begin to write to a storage immediately."""
         return self._writers.of(storage).has_idle
 
     def take_note(self) -> None:
@@ -80,7 +80,7 @@ class Threads:
             workers.stop()
 
     def _go_on(self, by_storage: "_ByStorage", tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run the next step, and submit the step after it, which waits for another service."""
+        """Run the next step, and submit the rest to the threads of the next service."""
         storages: list[str] = []
         error = _error_of(lambda: storages.extend(islice(steps, 1)))
         if storages:
@@ -122,7 +122,7 @@ def _error_of(work: Work) -> Exception | None:
     except (OSError, ManagerError, CorruptObjectError, AbandonedError) as error:
         return error
     except Exception as error:
-        # Whatever a manager answers, the thread continues, and the error is logged and returned.
-        logger.exception("the shared tier failed at something")
+        # Catch every exception, because no answer of a manager may end the thread.
+        logger.exception("Unexpected error in a thread of the shared tier")
         return error
     return None

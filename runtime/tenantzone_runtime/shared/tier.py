@@ -1,7 +1,8 @@
-"""The shared tier: a zone's chunks in storages of many engines, and this engine's reads and writes of them.
+"""The shared tier: zones' chunks in storages that many engines share, and this engine's reads and writes of them.
 
-All decisions are made here, from memory, on the caller's thread; the tier's own threads wait for manager and storages.
-Their results are processed when the caller calls a method. Quotas, eviction and floors are the manager's.
+All decisions are made here, on the caller's thread, using only data in memory. The tier's own threads wait for the
+manager and storages, and their results are processed when the caller calls a method. The manager enforces quotas and
+floors, and evicts chunks.
 """
 
 import time
@@ -38,7 +39,7 @@ from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
 
 REMOVED_AT_ONCE: Final = 1_000
-"""Keys in one call, which occupies the manager for its duration."""
+"""Maximum number of keys to remove in one call, because a call blocks the manager while it is processed."""
 
 
 class SharedTier:
@@ -48,9 +49,9 @@ class SharedTier:
         client: calls the manager.
         storages: moves bytes.
         shape: the shape of chunks.
-        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
-        has_pool_key: returns whether the salt key is the pool's: with this engine's own key, no other engine finds its
-            chunks.
+        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
+        has_pool_key: returns whether the salt key is the pool's. With this engine's own key, no other engine could find
+            its chunks.
         settings: the settings.
     """
 
@@ -83,7 +84,7 @@ class SharedTier:
         )
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._gone: dict[Space, list[bytes]] = {}
-        """Missing or wrong chunks that the manager was not informed of yet."""
+        """Missing or corrupt chunks that were not reported to the manager yet, by space."""
         self._totals = TierTotals()
         self._looked = -settings.held_seconds
         self._is_looking = False
@@ -95,16 +96,16 @@ class SharedTier:
 
     @property
     def problem(self) -> str:
-        """Why it can't store or load now, for people; empty if it can. Read from any thread."""
+        """Why the tier can't store or load now, as a message; empty if it can. Thread-safe."""
         if not self._has_pool_key():
-            return "the pool has no salt key, so no other engine could read what this one stored"
+            return "the pool has no salt key, so no other engine could read the chunks that this engine stores"
         breaker = self._asking.breaker
         troubles = [breaker.error if breaker.is_open else "", self._storing.problem]
         return "; ".join(filter(None, [*troubles, *self._loading.breakers.problems, *self._storing.breakers.problems]))
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is in transfer, and nothing must be removed."""
+        """Whether no chunks are in transfer, and none must be removed."""
         loads = any(zone.loading for zone in self.zones.values())
         return self._storing.is_at_rest and not loads and not self._removing.has_work
 
@@ -117,7 +118,7 @@ class SharedTier:
             tenant: the tenant of the request.
             query: the request's query.
             key: the key of the chunk.
-            promised: chunks that were reported to the zone and are not being loaded yet.
+            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -135,26 +136,29 @@ class SharedTier:
         return Finding.HIT
 
     def why_closed(self, tenant: str) -> str:
-        """Returns why a tenant's zone keeps nothing here now, for people; empty if it does, or see :attr:`problem`."""
+        """Returns a message why a tenant's zone can't store chunks now; empty if it can.
+
+        Problems of the whole tier are in :attr:`problem`.
+        """
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store:
-            return "the zone keeps nothing in storages: see its offload, and its retention"
+            return "the zone stores nothing in storages, because of its offload or retention setting"
         is_going = self._removing.is_going(zone.space.instance, tenant)
-        return "what the zone had in storages before is still being removed: try again later" if is_going else ""
+        return "the zone's earlier chunks in storages are still being removed; try again later" if is_going else ""
 
     def is_waiting(self, query: Query) -> bool:
         """Returns whether a request's query was sent and may still be answered in time."""
         return self._asking.is_pending(query, time.monotonic())
 
     def count(self, tenant: str, query: Query) -> int | None:
-        """Returns the number of chunks of a prompt's beginning that storages have; None if that is not known yet.
+        """Returns the number of chunks at the beginning of a prompt that storages have; None if it is not known yet.
 
-        For callers other than requests: the manager has as long as for any other call. Without an answer, the result is
-        0.
+        This is for callers other than requests, so the timeout is that of any other call to the manager. If there is no
+        answer, the result is 0.
 
         Args:
             tenant: the tenant of the prompt.
-            query: the prompt's query, which the first call sends.
+            query: the prompt's query. The first call sends it.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -168,8 +172,9 @@ class SharedTier:
     def ended(self, tenant: str, query: Query) -> None:
         """Record that a request has ended.
 
-        If it found all above this tier and stored nothing, its prompt counts as used now.
-        All that storages may lack of a hit is offered for storing, so this does not show whether anything was missing.
+        If the request found all its chunks above this tier and stored none, its prompt is marked as used in storages by
+        a query. With linked hits, a request that stored chunks is marked, too, because it also stores chunks that are
+        not missing.
         """
         zone = self._storing_zone(tenant)
         has_stored = query.stored and self.shape.hits is None
@@ -177,13 +182,13 @@ class SharedTier:
             self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
 
     def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to store missing chunks, as far as the manager permits; :meth:`finished` reports the job.
+        """Begin to store the missing chunks that the manager permits to store; :meth:`finished` reports the job.
 
         Args:
             number: the number of the job.
             tenant: the tenant of the chunks.
             query: the query of the request that stores.
-            chunks: the chunks; their memory must not change until the job has ended.
+            chunks: the chunks. Their memory must not change until the job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -200,7 +205,7 @@ class SharedTier:
             number: the number of the job.
             tenant: the tenant of the chunks.
             query: the query of the request that loads.
-            chunks: the chunks; when the job has ended, each one's memory is unchanged, zeros, or the complete chunk.
+            chunks: the chunks. When the job has ended, the memory of each is unchanged, zeros, or the whole chunk.
         """
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -216,23 +221,23 @@ class SharedTier:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether there are gaps to take."""
+        """Whether `take_gaps` would return any gaps."""
         return bool(self._storing.gaps)
 
     def take_gaps(self) -> list[Gap]:
-        """Returns missing beginnings of prompts, as after an outage of the manager; each request's once.
+        """Returns missing beginnings of prompts, for instance after an outage of the manager, once for each request.
 
-        A caller that has them in memory may store them with the chunks that follow.
+        A caller that has these chunks in memory may store them together with the chunks after them.
         """
         gaps, self._storing.gaps = self._storing.gaps, []
         return gaps
 
     def end_at_once(self, number: int) -> None:
-        """End a job of a caller that may store nothing."""
+        """Begin and end an empty job, for a caller that may not store anything."""
         self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes), None)
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
-        """Remove what a zone has or is storing under these keys, because it is wrong."""
+        """Remove the chunks of a zone with these keys, stored or being stored, because their contents are wrong."""
         zone, lost = self.zones.get(tenant), list(keys)
         if zone is not None and lost:
             self._storing.condemn(zone, lost)
@@ -240,16 +245,16 @@ class SharedTier:
             self._tell_gone()
 
     def finished(self) -> list[JobEnd]:
-        """Process the threads' results. Returns the jobs that have ended, including those given up by now."""
+        """Process the threads' results. Returns the jobs that have ended or were given up."""
         self._take_note()
         return self._jobs.take_ends()
 
     def give_up_jobs(self) -> None:
-        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
+        """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
     def renew(self) -> None:
-        """Make everything unfindable that was sealed with a former key, and have it removed."""
+        """Remove all chunks that were sealed with a former key. They can't be found when this returns."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
@@ -258,10 +263,10 @@ class SharedTier:
     # Configs and time
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Follow a new config of the engine's zones.
+        """Apply a new config of the engine's zones.
 
-        Purged chunks, and those of zones that are gone or keep nothing, can't be found when this returns;
-        :meth:`take_receipts` reports when they are removed from the storages.
+        When this returns, purged chunks, and chunks of zones that were removed or may not store, can't be found any
+        more. They are removed from the storages later, which :meth:`take_receipts` reports.
         """
         self._pool = config.pool
         before = self.zones
@@ -272,13 +277,13 @@ class SharedTier:
         self._removing.go_on()
 
     def upkeep(self) -> None:
-        """Do periodic work, and retry what failed; called several times a second."""
+        """Do periodic work, and retry failed removals; to be called several times a second."""
         self._take_note()
         now = time.monotonic()
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
             return
         if self._asking.breaker.is_open:
-            # No request probes the manager: this does.
+            # Probe the manager here, because requests do not.
             self._looked = -self._settings.held_seconds
         else:
             self._removing.go_on()
@@ -291,7 +296,7 @@ class SharedTier:
         return self._removing.take_receipts()
 
     def stop(self) -> None:
-        """Begin no new work, and stop all waiting."""
+        """Give up all jobs, and begin no new work."""
         self.give_up_jobs()
         self._threads.stop()
 
@@ -310,11 +315,11 @@ class SharedTier:
     # Zones
 
     def _storing_zone(self, tenant: str) -> SharedZone | None:
-        """Returns the zone of a tenant if it keeps anything here now."""
+        """Returns the zone of a tenant if it may store chunks here now."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store or not self._has_pool_key():
             return None
-        # A zone that was gone, or kept nothing, starts again once all of its former data is removed.
+        # A zone that was removed, or might not store, may store again once all its earlier chunks are removed.
         return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
@@ -347,7 +352,7 @@ class SharedTier:
         return Space(tenant, seal, instance_name(tenant, seal.folder, purge), groups)
 
     def _trim(self, zone: SharedZone, now: float) -> None:
-        """Remove expired chunks of a zone that holds any."""
+        """Remove expired chunks of a zone, from time to time."""
         if zone.ttl is None or not zone.held_bytes:
             return
         if now - zone.trimmed < min(max(zone.ttl / 4, 0.1), self._settings.longest_trim_seconds):
@@ -358,7 +363,7 @@ class SharedTier:
         self._threads.ask("", work, self._asking.heard)
 
     def _look(self, now: float) -> None:
-        """Query the zones' usage."""
+        """Query the zones' usage from the manager, from time to time."""
         if self._is_looking or now - self._looked < self._settings.held_seconds:
             return
         self._is_looking, self._looked = True, now
@@ -381,7 +386,7 @@ class SharedTier:
         self._gone.setdefault(space, []).extend(keys)
 
     def _tell_gone(self) -> None:
-        """Remove missing or wrong chunks from the manager, all in one call: the tenant's next query waits for it."""
+        """Report missing and corrupt chunks to the manager. A tenant's next query waits for that."""
         gone, self._gone = self._gone, {}
         for space, keys in gone.items():
             for part in slices(keys, REMOVED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Checks URLs of KV-cache managers. The command line uses it before vLLM and its dependencies are known to exist."""
+"""Checks URLs of KV-cache managers. It imports no dependencies of vLLM, since the command line uses it before vLLM."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,15 +17,15 @@ def check_url(url: str) -> SplitResult:
     except ValueError:
         is_one = False
     if not is_one or parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(f"{url!r} is no URL of a KV-cache manager; write it as http://HOST:9470")
+        raise ValueError(f"{url!r} is not a valid URL of a KV-cache manager; use the form http://HOST:9470")
     return parts
 
 
 def check_tls(url: str, files: TlsFiles) -> None:
-    """Check that TLS files are only named for an https URL.
+    """Check that TLS files are only given for an https URL.
 
     Raises:
-        ValueError: the files would not be used.
+        ValueError: there are files for another URL, which would not be used.
     """
     if files.paths and urlsplit(url).scheme != "https":
-        raise ValueError(f"certificates are for a URL that begins with https, and it is {url}")
+        raise ValueError(f"certificates require a URL that begins with https, but the URL is {url}")

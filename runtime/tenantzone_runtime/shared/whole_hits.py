@@ -1,4 +1,4 @@
-"""Chunks that are only useful together: what storages have of a prompt as a whole, and what is stored of it."""
+"""Whole hits: finds and stores chunks in storages that are only useful together."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ class WholeHits:
     """The hits of one engine in storages.
 
     Args:
-        zone_of: returns a tenant's zone; None if it keeps nothing in storages now.
+        zone_of: returns a tenant's zone; None if it may not store chunks in storages now.
         asking: queries the manager.
-        loading: decides what may be loaded.
+        loading: decides which chunks may be loaded.
         storing: stores chunks.
         jobs: the jobs in progress.
-        content_bytes: the size of a chunk in memory.
+        content_bytes: size of a chunk in memory in bytes.
         settings: the settings.
     """
 
@@ -45,14 +45,14 @@ class WholeHits:
         self._budget = settings.query_seconds
 
     def longest(self, tenant: str, query: Query) -> int | None:
-        """Returns the longest beginning of a prompt, in chunks, that storages hold as a whole hit.
+        """Returns the length, in chunks, of the longest beginning of a prompt for which storages have a whole hit.
 
         Args:
             tenant: the tenant of the request.
-            query: the request's query, which the first call sends.
+            query: the request's query. The first call sends it.
 
         Returns:
-            None if it is not known yet.
+            The length, or None if it is not known yet.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None:
@@ -68,7 +68,7 @@ class WholeHits:
             tenant: the tenant of the request.
             query: the request's query.
             keys: the keys of the chunks.
-            promised: chunks that were reported to the zone and are not being loaded yet.
+            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None or not query.is_believed(zone.space, now):
@@ -81,14 +81,14 @@ class WholeHits:
         return may
 
     def promise(self, query: Query, keys: Sequence[bytes]) -> None:
-        """Record that these chunks will be loaded: they probe failing storages."""
+        """Record that these chunks will be loaded, so that they are the probe of failing storages."""
         self._loading.try_with(query, keys, time.monotonic())
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
-        """Returns the index of the first chunk of a hit that storages may lack; the hit's length if there is none.
+        """Returns the index of the first chunk of a hit that storages may lack; the hit's length if they lack none.
 
-        Storages may have confirmed a chunk longer ago than its lease lasts: usually they still have it. For a zone that
-        keeps nothing here, they lack nothing.
+        Chunks whose lease has expired count as present, because usually storages still have them. For a zone that may
+        not store, no chunks count as missing.
         """
         zone = self._zone_of(tenant)
         if zone is None:
@@ -102,14 +102,14 @@ class WholeHits:
         return sum(1 for _ in takewhile(query.found.__contains__, hit))
 
     def store(self, number: int, tenant: str, query: Query, hit: Sequence[bytes], chunks: Chunks) -> None:
-        """Begin to store all that a hit lacks, or nothing; the tier reports the job when it has ended.
+        """Begin to store either all missing chunks of a hit or none. The tier reports the job when it has ended.
 
         Args:
             number: the number of the job.
             tenant: the tenant of the chunks.
             query: the query of the ended request.
-            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks of its end; their memory must not change until the job has ended.
+            hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
+            chunks: the chunks to store, at the end of the hit. Their memory must not change until the job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)

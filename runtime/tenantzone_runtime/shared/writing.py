@@ -1,4 +1,4 @@
-"""One write on a thread: the manager names the places, the chunks are written, and the results are reported to it."""
+"""One write on a thread: the manager returns locations, the chunks are written, and the results are reported to it."""
 
 import math
 import time
@@ -19,9 +19,9 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier_counts import WriteRefusal
 
 CLOSED_SECONDS: Final = 10.0
-"""Seconds for which nothing is written for a zone that may not register its instance."""
+"""Seconds for which no chunks are written for a zone that may not register its instance."""
 _GOING_ON: Final = ("serving", "writing", "write")
-"""States of blocks that can be read, now or once their writer is done."""
+"""States of blocks that can be read, now or once their writes have ended."""
 _REFUSALS: Final[dict[str, WriteRefusal]] = {"no_room": "room", "no_prefix": "closed", "writing": "transfers"}
 
 
@@ -32,7 +32,7 @@ class Shape:
     content_bytes: int
     tokens: int
     hits: HitShape | None = None
-    """The shape of hits if chunks are only useful together; None if each chunk only needs those before it."""
+    """The shape of hits if chunks are only useful together; None if each chunk only needs the chunks before it."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class StoredChunk:
     """One chunk that is being stored."""
 
     index: int
-    """The index in its prompt."""
+    """Index of the chunk in its prompt."""
     key: bytes
     memory: Memory
 
@@ -50,16 +50,16 @@ class WriteResult:
     """The outcome of a write."""
 
     written: list[bytes] = field(default_factory=list)
-    """Keys that can be read now."""
+    """Keys of the chunks that were written."""
     there: list[bytes] = field(default_factory=list)
-    """Keys that could be read before."""
+    """Keys of the chunks that were already stored."""
     refused: dict[WriteRefusal, int] = field(default_factory=dict)
     failures: int = 0
-    """Chunks for which a storage or the manager failed."""
+    """Number of chunks for which a storage or the manager failed."""
     first_missing: int | None = None
-    """The index of the first chunk of the prompt that is neither stored nor part of this write, or None."""
+    """Index of the first chunk of the prompt that is neither stored nor part of this write, or None."""
     tried: dict[str, str] = field(default_factory=dict)
-    """The last error of each storage that was to be written to; empty if it did not fail."""
+    """The last error of each storage that was used; empty if it did not fail."""
 
     def refuse(self, reason: WriteRefusal) -> None:
         """Count a chunk that is not stored."""
@@ -73,12 +73,12 @@ class Write:
         client: calls the manager.
         storages: the storages.
         space: the space of the chunks.
-        prompt: the keys from the beginning of the prompt to the last of the chunks.
+        prompt: keys from the beginning of the prompt to the last chunk.
         chunks: the chunks in the order of the prompt.
         shape: the shape of the chunks.
         buffers: buffers of the size of an object.
-        parents: for each key of the prompt, the index of the preceding one or -1; then all chunks are written or none.
-            If empty, each key follows the one before it.
+        parents: for each key of the prompt, the index of its preceding key, or -1 for none; then either all chunks are
+            written or none. If ``parents`` is empty, each key follows the previous one.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Write:
     ) -> None:
         self.space, self.chunks = space, chunks
         self.losses = space.losses
-        """The losses of the space before any chunk was written."""
+        """Number of losses of the space before any chunk was written."""
         self.condemned: set[bytes] = set()
-        """Keys whose chunks must be discarded; another thread adds to it."""
+        """Keys of chunks that must be discarded. Another thread adds keys."""
         self.storage, self.began = "", math.inf
-        """The storage being written to, and the monotonic time since when; infinity for none. Read from any thread."""
+        """The storage in use, and the monotonic time at which its use began (else infinity). Read by other threads."""
         self.is_counted = True
-        """Whether its chunks count as being stored: not once they are late, whatever their storage still does."""
+        """Whether the chunks count as being stored. Late chunks do not, even while they are still being written."""
         self._client, self._storages = client, storages
         self._prompt = prompt
         self._parents = parents
@@ -110,12 +110,12 @@ class Write:
     def run(
         self, may_write: Callable[[str], bool], call_seconds: float, write_seconds: float, result: WriteResult
     ) -> Iterator[str]:
-        """Write what is missing.
+        """Write the missing chunks.
 
         Args:
-            may_write: returns whether a storage may be written to, or is avoided because it fails; called once for
-                each.
-            call_seconds: seconds that a call to the manager may take.
+            may_write: returns whether a storage may be used, and is not avoided because it fails. Called once for each
+                storage.
+            call_seconds: timeout of a call to the manager in seconds.
             write_seconds: seconds after which the manager considers this writer dead.
             result: receives the outcome.
 
@@ -123,7 +123,7 @@ class Write:
             The name of each storage before it is written to; an empty name before the manager is called.
 
         Raises:
-            ManagerError: nothing was begun.
+            ManagerError: the manager did not begin the write.
         """
         yield ""
         started = self._start(call_seconds, write_seconds)
@@ -142,8 +142,8 @@ class Write:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
                 keys.append(chunk.key)
-                # A chunk behind a missing one could never be read, nor a part of a whole hit. And an abandoned chunk
-                # shows nothing about its storage, so it is not used as a probe.
+                # A chunk after a missing one, or a part of an incomplete hit, could never be read. And an abandoned
+                # chunk would show nothing about its storage, so it must not be a probe.
                 may_go = is_whole and not failed and chunk.memory.is_wanted and may_write(location.storage)
                 if may_go and location.storage != storage:
                     storage = location.storage
@@ -164,7 +164,7 @@ class Write:
         except ManagerError as error:
             if error.code != "NOT_FOUND":
                 raise
-        # Another engine has purged it, or the manager has lost its index.
+        # Another engine has purged the instance, or the manager has lost its index.
         self.space.is_registered = False
         self._register(call_seconds)
         return self._start_once(first, call_seconds, write_seconds)
@@ -222,7 +222,7 @@ class Write:
                 finished = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
             except ManagerError:
                 if is_last:
-                    # The manager considers this writer dead after a while, and removes all of it.
+                    # After a while, the manager considers this writer dead, and removes all its chunks.
                     result.failures += len(keys) - len(gone)
             else:
                 result.written += [
@@ -232,7 +232,7 @@ class Write:
 
 
 def _leave_out(chunk: StoredChunk, result: WriteResult) -> None:
-    """Count a skipped chunk, unless it was given up and so is counted already."""
+    """Count a skipped chunk as refused, unless it was given up, and so is counted already."""
     if chunk.memory.is_wanted:
         result.refuse("closed")
 

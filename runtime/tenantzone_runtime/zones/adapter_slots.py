@@ -1,10 +1,11 @@
-"""Adapter slots: which LoRA adapters have requests running at once, which zones wait for a slot, and who gives one up.
+"""Adapter slots: which LoRA adapters run at once, which zones wait for a slot, and which adapters give up a slot.
 
 An engine runs requests for a limited number of different adapters at a time (``--max-loras``). A zone is *entitled* if
 it has seats of its own. While an entitled zone waits for a slot, no further request begins for an adapter that only
 zones without seats of their own use, and after the waiting zone's ``lending.grace`` the requests of one such adapter
-are preempted. Between equals slots rotate: after the grace, the adapter that has had its slot for the longest time
-gives it up. A zone that uses several slots gives one up for a zone that uses fewer, or for another adapter of its own.
+are preempted. Between equal zones, slots rotate: after the grace period, the adapter that has had its slot for the
+longest time gives it up. A zone that uses several slots gives one up for a zone that uses fewer, or for another adapter
+of its own.
 """
 
 import sys
@@ -23,23 +24,23 @@ from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
 TURN_STEPS: Final = 16
-"""The fewest steps for which an adapter keeps its slot: a shorter turn would cost more than it computes."""
+"""Minimum number of steps for which an adapter keeps its slot. A shorter turn would cost more than it computes."""
 _SEARCHED: Final = 16
-"""Waiting requests of a zone, from its next one on, that are searched for adapters without a slot."""
+"""Maximum number of waiting requests of a zone that are searched for adapters without a slot."""
 _CHECKED: Final = 16
-"""Waiters of each group whose blocks are checked before each step."""
+"""Maximum number of waiters of each group whose blocks are checked before each step."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """An adapter's time with its slot."""
+    """An adapter's turn: the time for which it has its slot."""
 
     since: float
-    """When it got the slot, in seconds of the monotonic clock."""
+    """Time at which the adapter got the slot, in seconds of the monotonic clock."""
     step: int
-    """The number of the step in which it did."""
+    """Number of the step in which the adapter got the slot."""
     regained_in: int
-    """The number of the last step in which a request was computed again as far as in its last turn; at first `step`."""
+    """Number of the last step in which a request reached its progress of the adapter's last turn; initially `step`."""
 
 
 @dataclass(slots=True)
@@ -47,24 +48,24 @@ class _Waiter(Generic[W]):
     """A zone that waits for the slot of one adapter."""
 
     work: W
-    """The first of its waiting requests that ask for the adapter."""
+    """The zone's first waiting request that needs the adapter."""
     adapter: int
     since: float
-    """When it began to wait, in seconds of the monotonic clock."""
+    """Time at which the zone began to wait, in seconds of the monotonic clock."""
     is_reachable: bool = False
-    """Whether every request before it in its zone's queue waits for something other than blocks and seats."""
+    """Whether all requests before ``work`` in the zone's queue wait for something other than blocks and seats."""
     is_ready: bool = False
-    """Whether its request could begin if it had a slot, when that was checked last."""
+    """Whether ``work`` could have begun with a slot when it was last checked."""
     checked: int = 0
-    """The number of the step in which that was checked."""
+    """Number of the step in which ``is_ready`` was last checked."""
     helped: float = float("-inf")
-    """When a slot was last kept for it: if it cannot use that one, others keep theirs for a while."""
+    """Time at which a slot was last kept for the waiter. No other adapter gives up its slot for it for a while then."""
     granted_in: int = 0
-    """The number of the step since which a slot is kept for it."""
+    """Number of the step since which a slot is kept for the waiter."""
     is_entitled: bool = False
     """Whether the waiter's zone is entitled."""
     slots_before_it: int = 0
-    """Slots that its zone uses, and those for which it has waited longer: the fewer, the sooner it gets one."""
+    """Number of slots that the zone uses or has waited for longer. The fewer they are, the sooner it gets a slot."""
 
     @property
     def zone(self) -> Zone:
@@ -75,12 +76,12 @@ class AdapterSlots(Generic[W]):
     """The adapter slots of one engine.
 
     Args:
-        engine: whose requests.
-        ledger: has the time.
-        is_entitled: whether a zone has seats of its own.
-        has_seat: whether a seat is free for a zone's next request, or can be made free.
-        could_begin: whether a waiting request could begin now if its adapter had a slot.
-        preempt: sends a running request back to wait, for a reason and the benefit of a zone.
+        engine: the engine.
+        ledger: provides the current time.
+        is_entitled: returns whether a zone has seats of its own.
+        has_seat: returns whether a seat is free for a zone's next request, or can be made free.
+        could_begin: returns whether a waiting request could begin now if its adapter had a slot.
+        preempt: preempts a running request, for a reason and for the benefit of a zone.
     """
 
     def __init__(
@@ -100,9 +101,9 @@ class AdapterSlots(Generic[W]):
         self._preempt = preempt
         self._step = 0
         self._users: dict[int, set[Zone]] = {}
-        """Adapters that have a slot, each with the zones whose requests run with it or are being loaded."""
+        """Adapters that have a slot, each with the zones that have running or loading requests with the adapter."""
         self._turns: dict[int, _Turn] = {}
-        """The turn of each of them."""
+        """Current turns of the adapters that have a slot."""
         self._line: dict[tuple[Zone, int], _Waiter[W]] = {}
         self.waiting: set[Zone] = set()
         """The zones that wait for a slot."""
@@ -112,7 +113,7 @@ class AdapterSlots(Generic[W]):
         """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
         self._refused_before: frozenset[tuple[str, int]] = frozenset()
         self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot to an equal and have not recomputed their tokens, each with their number."""
+        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
 
     # Queries
 
@@ -127,7 +128,7 @@ class AdapterSlots(Generic[W]):
         return free > 0 and (adapter in self._granted or free > len(self._granted))
 
     def blocks_at_most(self, work: W) -> int:
-        """The most blocks that a waiting request can need; 0 if it waits for something else, such as a slot."""
+        """Returns the most blocks that a waiting request can need; 0 if it waits for something else, such as a slot."""
         return self._engine.blocks_at_most(work) if self.may_have(work) else 0
 
     @property
@@ -140,13 +141,13 @@ class AdapterSlots(Generic[W]):
     def begin_step(self, zones: Iterable[Zone]) -> bool:
         """Decide which adapters this step may use, and preempt the requests of adapters that give up their slots.
 
-        Called where the engine takes adapters.
+        To be called only if the engine uses adapters.
 
         Args:
-            zones: those that have waiting requests.
+            zones: zones with waiting requests.
 
         Returns:
-            Whether some adapter may not be used that could be used in the step before.
+            Whether an adapter that could be used in the previous step may not be used in this one.
         """
         self._step += 1
         self._count_users()
@@ -171,7 +172,7 @@ class AdapterSlots(Generic[W]):
         return not refused <= before
 
     def has_begun(self, work: W) -> None:
-        """Note that a waiting request has left its queue, most likely because it runs."""
+        """Note that a waiting request has left its queue, most likely because it was admitted."""
         adapter = self._engine.adapter(work)
         if adapter is None:
             return
@@ -195,9 +196,10 @@ class AdapterSlots(Generic[W]):
         return _Turn(self._ledger.now, self._step, self._step)
 
     def _see_who_has_regained(self) -> None:
-        """Count the steps of a turn only from when its requests have recomputed what they lost since their last turn.
+        """Note which requests have recomputed the tokens that they lost since their last turn.
 
-        Otherwise a request whose blocks are not kept cached might compute the same tokens in each turn, and never end.
+        The steps of a turn count only from then on. Otherwise a request whose blocks are not kept cached might compute
+        the same tokens in each turn, and never end.
         """
         engine = self._engine
         for work in engine.running:
@@ -209,7 +211,7 @@ class AdapterSlots(Generic[W]):
     # The line
 
     def _line_up(self, zones: Iterable[Zone]) -> None:
-        """Find the zones that wait for slots; each keeps its place for as long as it goes on waiting."""
+        """Find the zones that wait for slots. A zone keeps its position in the line while it continues to wait."""
         before, self._line = self._line, {}
         safe = {adapter for adapter, users in self._users.items() if any(map(self._is_entitled, users))}
         for zone in zones:
@@ -224,10 +226,10 @@ class AdapterSlots(Generic[W]):
             slots_used[waiter.zone] += 1
 
     def _waiters(self, zone: Zone, safe: Container[int]) -> Iterator[_Waiter[W]]:
-        """The adapters that the zone's next requests need and that have no slot, or one that they could lose.
+        """Returns a waiter for each adapter that the zone's next requests need and that has no slot, or may lose it.
 
         Args:
-            zone: has waiting requests.
+            zone: a zone with waiting requests.
             safe: adapters that an entitled zone uses, which are never closed.
         """
         engine, is_entitled, is_reachable = self._engine, self._is_entitled(zone), True
@@ -243,17 +245,17 @@ class AdapterSlots(Generic[W]):
             is_reachable = is_reachable and not is_open
 
     def _is_open(self, adapter: int) -> bool:
-        """Whether an adapter has a slot, and further requests may begin with it."""
+        """Whether an adapter has a slot, and further requests may begin with this adapter."""
         return adapter in self._users and adapter not in self._closed
 
     def _ready(self, granted_before: Container[int]) -> list[_Waiter[W]]:
-        """The waiters that could begin with a slot, in the order in which they get one.
+        """Returns the waiters that could begin with a slot, in the order in which they get one.
 
-        A slot that was kept for an adapter in the last step is kept for it again. If that goes on for longer, entitled
-        zones come before the others: a zone whose request was just preempted begins no other in the same step.
+        A slot that was kept for an adapter in the last step is kept for it again. A slot that has been kept for longer
+        goes to entitled zones first, because a zone whose request was just preempted begins no request in that step.
         """
         line = self._line.values()
-        # Each group is checked in turn, so that no number of waiters in one keeps those of another from being checked.
+        # Check some waiters of each group, so that a large group does not keep the others from being checked.
         entitled = [waiter for waiter in line if waiter.is_entitled]
         ready_before = [waiter for waiter in line if waiter.is_ready]
         for group in (entitled, ready_before, line):
@@ -276,26 +278,26 @@ class AdapterSlots(Generic[W]):
     # Decisions
 
     def _decide(self, slots: int, granted_before: Container[int]) -> None:
-        """Close adapters, have some give up their slots, and keep free slots for those who are first in the line."""
+        """Close adapters, make some of them give up their slots, and keep free slots for the first waiters."""
         waiters = self._ready(granted_before)
         self._make_free(waiters, slots)
         for waiter in waiters:
             is_one_free = len(self._users) + len(self._granted) < slots
             if waiter.adapter not in self._users and is_one_free and self._has_seat(waiter.zone):
-                # Another zone may wait for the same adapter: it comes with this one.
+                # If another zone waits for the same adapter, this slot is for both.
                 self._granted.setdefault(waiter.adapter, waiter.zone)
                 waiter.helped = self._ledger.now
                 if waiter.adapter not in granted_before:
                     waiter.granted_in = self._step
 
     def _make_free(self, waiters: Iterable[_Waiter[W]], slots: int) -> None:
-        """Have adapters give up their slots, if it is time, for waiters that find none free."""
+        """Make adapters whose time is up give up their slots for waiters for which no slot is free."""
         joined: set[int] = set()
         provided: set[int] = set()
         for waiter in waiters:
             if waiter.adapter in self._users:
                 if waiter.adapter not in self._closed and waiter.is_entitled:
-                    # It is about to use the adapter: no waiter behind it in the line can close it.
+                    # This entitled waiter is about to use the adapter, so no later waiter may close the adapter.
                     joined.add(waiter.adapter)
             elif waiter.adapter in provided:
                 continue
@@ -303,11 +305,11 @@ class AdapterSlots(Generic[W]):
                 if self._has_seat(waiter.zone):
                     provided.add(waiter.adapter)
             elif self._one_gives_up(waiter, joined):
-                # Its seat is free then, too.
+                # The preempted request's seat is free now, too.
                 provided.add(waiter.adapter)
 
     def _one_gives_up(self, waiter: _Waiter[W], joined: set[int]) -> bool:
-        """Have an adapter give up its slot because of a waiter, if it is time; returns whether one does."""
+        """Make an adapter whose time is up give up its slot for a waiter; returns whether an adapter did."""
         if waiter.is_entitled:
             unentitled = [
                 adapter
@@ -317,7 +319,7 @@ class AdapterSlots(Generic[W]):
             self._closed.update(unentitled)
             if unentitled:
                 due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
-                # Among adapters of the lowest priority the youngest, as for seats.
+                # The youngest adapter of the lowest priority gives up its slot first, as for seats.
                 due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
                 return any(self._gives_up(adapter, waiter.zone) for adapter in due)
         due = [
@@ -335,7 +337,7 @@ class AdapterSlots(Generic[W]):
         return any(self._gives_up(adapter, waiter.zone, rotates=True) for adapter in due)
 
     def _may_rotate(self, users: set[Zone], zone: Zone, adapter: int) -> bool:
-        """Whether an adapter that these zones use can give up its slot, in turn, for another adapter of a zone."""
+        """Whether an adapter that ``users`` use can give up its slot, by rotation, for another adapter of ``zone``."""
         others = [used for other, used in self._users.items() if other != adapter]
         left_to_zone = sum(zone in used for used in others)
         is_entitled = self._is_entitled(zone)
@@ -346,13 +348,13 @@ class AdapterSlots(Generic[W]):
         return True
 
     def _is_due(self, adapter: int, waiter: _Waiter[W]) -> bool:
-        """Whether the grace of the zone that waits is over, and the adapter has had its slot for some steps."""
+        """Whether the waiting zone's grace period is over, and the adapter has had its slot for enough steps."""
         waited_seconds = self._ledger.now - max(waiter.since, waiter.helped)
         is_worth_it = self._step - self._turns[adapter].step >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.zone.spec.lending.grace_seconds
 
     def _has_had_its_turn(self, adapter: int, waiter: _Waiter[W]) -> bool:
-        """Whether an adapter has had its slot for the grace of an equal, and computed more than in the turn before."""
+        """Whether an adapter has had its slot for the waiter's grace period, and got further than in its last turn."""
         turn = self._turns[adapter]
         if self._ledger.now - turn.since < waiter.zone.spec.lending.grace_seconds:
             return False
@@ -360,9 +362,10 @@ class AdapterSlots(Generic[W]):
         return is_worth_it and not any(work in self._to_regain for work in self._running_with(adapter))
 
     def _gives_up(self, adapter: int, beneficiary: Zone, *, rotates: bool = False) -> bool:
-        """Preempt all requests of an adapter; returns whether its slot is free then.
+        """Preempt all requests of an adapter; returns whether its slot is free now.
 
-        It is not while a request with the adapter is being loaded from a tier. No request begins with it meanwhile.
+        While a request with the adapter is being loaded from a tier, nothing is preempted, but no request begins with
+        the adapter.
         """
         if any(self._engine.adapter(work) == adapter for work in self._engine.loading):
             self._closed.add(adapter)
@@ -379,5 +382,5 @@ class AdapterSlots(Generic[W]):
         return [work for work in self._engine.running if self._engine.adapter(work) == adapter]
 
     def _priority(self, adapter: int) -> int:
-        """The highest priority of the zones that use an adapter."""
+        """Returns the highest priority of the zones that use an adapter."""
         return max(zone.spec.priority for zone in self._users[adapter])

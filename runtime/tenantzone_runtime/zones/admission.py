@@ -16,7 +16,7 @@ class Admission:
     """The zones with waiting requests, considered one after the other.
 
     Args:
-        ledger: of all zones.
+        ledger: ledger with all zones.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -25,7 +25,7 @@ class Admission:
         self._backoff = BackoffSet(ledger)
         self._zones: dict[Account, Zone] = {}
         self._unseen: dict[Zone, None] = {}
-        """Zones whose next request is new, or may be admissible since something changed."""
+        """Zones whose next request is new, or may have become admissible."""
 
     def __contains__(self, zone: Zone) -> bool:
         return zone.account in self._zones
@@ -48,27 +48,28 @@ class Admission:
         return iter(self._zones.values())
 
     def take_unseen(self) -> list[Zone]:
-        """Returns the zones to consider before the step, since what they wait for may be available."""
+        """Returns and clears the zones to consider before the step, because their next requests may be admissible."""
         unseen, self._unseen = self._unseen, {}
         return list(unseen)
 
     def look_again(self, zone: Zone) -> None:
-        """Have the zone considered before the next step, too."""
+        """Consider the zone also before the next step."""
         if zone.account in self._zones:
             self._unseen[zone] = None
 
     def next(
         self, is_admissible: Callable[[Zone], bool], may_call: Callable[[], bool], free: int, *, is_running: bool
     ) -> Zone | None:
-        """Returns the zone whose turn it is, among those whose next request can be admitted.
+        """Returns the zone whose turn it is, of all zones whose next request can be admitted.
 
-        ``is_admissible`` has the others back off, or they are set aside until the step is over.
+        Zones whose next request can't be admitted are set aside until the end of the step, unless ``is_admissible``
+        makes them back off.
 
         Args:
-            is_admissible: whether a zone's next request can be admitted.
-            may_call: whether it is worthwhile to consider backed-off zones for which blocks may be available.
-            free: blocks that are free now.
-            is_running: whether requests run.
+            is_admissible: returns whether a zone's next request can be admitted.
+            may_call: returns whether to consider backed-off zones for which blocks may be available.
+            free: number of blocks that are free now.
+            is_running: whether any requests are running.
         """
 
         def call(first: Place | None) -> Account | None:
@@ -84,15 +85,15 @@ class Admission:
         return None if account is None else self._zones[account]
 
     def first(self) -> Iterator[Zone]:
-        """Yields the zones in the queue, roughly in their order; the queue must not change meanwhile."""
+        """Returns the zones in the queue, roughly in their order. The queue must not change during the iteration."""
         return (self._zones[account] for account in self._fair.first())
 
     def somebody_was_admitted(self) -> None:
-        """Consider denied zones again: an admission changes what room was made, and which blocks are kept."""
+        """Consider denied zones again, because an admission changes which blocks are free, cached and kept."""
         self._backoff.line_up()
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Have a zone back off whose next request was denied ``count`` blocks, until that may have changed."""
+        """Make a zone back off whose next request was denied ``count`` blocks, until that may have changed."""
         self._backoff.back_off(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
@@ -118,12 +119,12 @@ class Admission:
             self._requeue(zone)
 
     def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
-        """Requeue the backed-off zones for which ``have_changed`` holds."""
+        """Requeue the backed-off zones for which ``have_changed`` returns true."""
         for zone in [zone for zone in self._zones.values() if zone.backoff_ticket and have_changed(zone)]:
             self._requeue(zone)
 
     def wake_all(self) -> bool:
-        """Requeue every backed-off zone; returns whether there was one."""
+        """Requeue all backed-off zones; returns whether there were any."""
         backed_off = [zone for zone in self._zones.values() if zone.backoff_ticket]
         for zone in backed_off:
             self._requeue(zone)

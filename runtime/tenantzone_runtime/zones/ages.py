@@ -1,4 +1,4 @@
-"""The age of a zone's cached blocks, for its ttl: when each was last used, independent of the eviction policy."""
+"""The ages of a zone's cached blocks, for its TTL: when each block was last used, whatever the eviction policy is."""
 
 from collections.abc import Iterable
 from itertools import islice, takewhile
@@ -7,15 +7,15 @@ from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 
 
 class Ages(LeastRecentlyUsed):
-    """A zone's cached blocks, the one unused for longest first, each with the time of its last use.
+    """A zone's cached blocks in LRU order, each with the time of its last use.
 
-    It has its own links: the eviction policy orders the same blocks differently.
+    It has links of its own, because the eviction policy may order the same blocks differently.
     """
 
     __slots__ = ()
 
     def keep_since(self, block_ids: Iterable[int], moment: float) -> None:
-        """Keep blocks that a request has released at ``moment``, which is not before that of any earlier call."""
+        """Add blocks that a request has released at ``moment``. Calls must be in the order of their moments."""
         block_ids = list(block_ids)
         self._append(block_ids)
         noted = self.links.noted
@@ -24,11 +24,11 @@ class Ages(LeastRecentlyUsed):
 
     @property
     def oldest(self) -> float | None:
-        """The time of the first block's last use; None: there is no block."""
+        """Time at which the least recently used block was last used, or None if there are no blocks."""
         return self.links.noted[self._first] if len(self) else None
 
     def unused_for(self, seconds: float, now: float, at_most: int) -> list[int]:
-        """Returns at most ``at_most`` of the first blocks that were unused for the given time."""
+        """Returns the least recently used blocks that were unused for ``seconds``, at most ``at_most`` of them."""
         noted = self.links.noted
 
         def is_old(block_id: int) -> bool:

@@ -1,8 +1,8 @@
-"""The arbiter: decides in one place which requests are admitted, continue or are preempted, and for which zones.
+"""The arbiter: decides which requests are admitted, continue or are preempted, and for which zones.
 
-An engine asks it around each step: before the step it makes room for entitled zones; in the step it decides which
-waiting request is next, and which running request may take blocks. It never stops at one request: if a zone may not
-take its blocks, only its own request loses its turn.
+An engine calls the arbiter around each step. Before the step, the arbiter makes room for entitled zones. During the
+step, it decides which waiting request is next, and which running requests may take blocks. There is no head-of-line
+blocking: if a zone may not take blocks, only the requests of that zone wait.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,22 +32,23 @@ from tenantzone_runtime.zones.unsatisfiable import Unsatisfiable
 from tenantzone_runtime.zones.zone import Zone
 
 _SHORT_AT_ONCE = 16
-"""The number of zones lacking reserved blocks that are considered before each step."""
+"""Maximum number of zones lacking reserved blocks that are considered before each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Denied:
     blocks: int
     headroom: int
-    """Further blocks that must stay free or cached and are missing; 0 if the request's own blocks are missing."""
+    """Number of further blocks that must stay free or cached, if only these are missing; 0 if the request's own blocks
+    are missing."""
 
 
 class Arbiter(Generic[W]):
     """Decides for one engine which requests are admitted, continue and are preempted.
 
     Args:
-        tenancy: its zones.
-        engine: whose requests.
+        tenancy: tenancy of the engine, with its zones.
+        engine: the engine whose requests are decided on.
     """
 
     def __init__(self, tenancy: Tenancy, engine: Engine[W]) -> None:
@@ -61,7 +62,8 @@ class Arbiter(Generic[W]):
         self._unsatisfiable = Unsatisfiable(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
-        """Waiting requests for which blocks are kept in this step, unless their zones' next requests have changed."""
+        """By zone, the waiting request for which blocks are kept in this step; it may not be the zone's next request
+        any more."""
         self._preemptor = Preemptor(tenancy, engine, self._claims, self.preempt)
         self._held_back = HeldBack(engine, self._preemptor)
         self._slots = AdapterSlots(
@@ -103,20 +105,20 @@ class Arbiter(Generic[W]):
         self._doubtful: W | None = None
         """The last waiting request for which the engine found no blocks, although the arbiter expected them."""
         self._overlooked: Zone | None = None
-        """The zone whose next request had that more than once in a row: the next step serves other zones."""
+        """The zone of a request for which the engine repeatedly found no blocks. The next step skips this zone."""
         self._sent_back: dict[Zone, None] = {}
-        """Zones that lost a request to preemption since the last step: this step admits none of their requests."""
+        """Zones that had a request preempted since the last step. This step admits none of their requests."""
         self._short: dict[Zone, None] = {}
-        """Zones that lack blocks of their reservation, or may do so once their next requests wait for nothing else, in
-        the order in which they were considered."""
+        """Zones that lack blocks of their reservation, in the order in which they were considered. Includes zones whose
+        next request still waits for something else, and may then lack blocks."""
         self._stuck_at: int | None = None
-        """The change count at which lending everything last helped no request."""
+        """Value of ``Totals.changes`` when `_get_unstuck` last found no zone to admit from."""
         self._ledger.departures.append(self._forget)
 
     # Queues
 
     def waits(self, zone: Zone) -> None:
-        """Note that the zone has a waiting request, or that its next one has changed."""
+        """Note that the zone has a waiting request, or that its next request has changed."""
         self._forget_front()
         self._admission.enter(zone)
         self._seats.waits(zone)
@@ -135,23 +137,23 @@ class Arbiter(Generic[W]):
         self._tenancy.waits_no_more(zone)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
-        """Set the preparation that a zone's only request waits for; None: it waits for none."""
+        """Set the preparation for which all waiting requests of a zone wait; None if they wait for no preparation."""
         if self._engine.is_open:
             self._tenancy.must_be_prepared(zone, reason)
 
     def _forget_front(self) -> None:
-        """Forget the waiting request that was returned last, which most likely was admitted."""
+        """Forget the waiting request that `next_front` returned last, because most likely it was admitted."""
         if self._front is not None:
             self._claims.drop(self._front)
             if self._blocks_at_most(self._front):
                 self._seats.sat_down(self._front)
                 self._slots.has_begun(self._front)
-            # Otherwise it waits for something else, and was skipped.
+            # Otherwise the request waits for something other than blocks, and the engine skipped it.
             self._front = None
             self._admission.somebody_was_admitted()
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone. State of one step is dropped in the step after its last request."""
+        """Forget a removed zone. Per-step state needs no clean-up: the step after its last request drops it."""
         self._seats.forget(zone)
         self._tokens.forget(zone)
         self.latency.forget(zone)
@@ -168,7 +170,7 @@ class Arbiter(Generic[W]):
         if not self._engine.goes_on:
             return
         if not self._engine.is_open:
-            # Running requests end undisturbed, and zones without admissions can't use their reservations.
+            # Nothing is admitted, so no zone can use more of its reservation: lend it to the running requests.
             states.lend_what_is_unused(self._ledger)
         else:
             for borrower in self._tenancy.past_grace():
@@ -204,13 +206,16 @@ class Arbiter(Generic[W]):
 
     @property
     def shares_tokens(self) -> bool:
-        """Whether the tokens of this step are shared out: `tokens_for` withholds none otherwise."""
+        """Whether the tokens of this step are divided among zones. If not, `tokens_for` withholds none."""
         return self._tokens.is_shared
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks now; if not, it is skipped, and helped before the next step."""
+        """Whether a running request may take ``count`` blocks now.
+
+        If not, the engine skips it, and the arbiter tries to make room for it before the next step.
+        """
         may_continue = count <= self._preemptor.available(work, growing=True) or self._comes_first(work, count)
-        # In either case nothing is kept for it in this step any more.
+        # In both cases, blocks that were kept for the request in this step need not be kept any longer.
         self._claims.drop(work)
         if may_continue:
             self._held_back.goes_on(work)
@@ -220,21 +225,21 @@ class Arbiter(Generic[W]):
         return False
 
     def _comes_first(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks that are kept for others of its zone, as it comes before them."""
+        """Whether a running request may take blocks that are kept for waiting requests of its zone."""
         self._preemptor.know_better()
         waiting = self._kept_for.get(work.zone)
         if waiting is not None and count > self._preemptor.available(work, growing=True):
-            # Too few of them are left for the waiting request: others may have the rest.
+            # Too few blocks are left for the waiting request, so other requests may have the rest.
             self._claims.drop(waiting)
         return self._preemptor.may_continue(work, count)
 
     def next_front(self) -> W | None:
-        """Returns the waiting request to admit next; None if no seat is free, or no next request can have blocks."""
+        """Returns the waiting request to admit next; None if no seat is free, or no zone's request can get blocks."""
         if self._front is None and self._engine.free_seats:
             self._admission.wake()
             zone = self._next_zone()
             if zone is None and (turned_away := self._seats.let_go()):
-                # The zones that seats were kept for did not use them: no seat stays empty while a request waits.
+                # The zones for which seats were kept did not use them. No seat stays empty while a request waits.
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
             while zone is None and (turned_away := self._tokens.let_go()):
@@ -250,7 +255,7 @@ class Arbiter(Generic[W]):
         return self._front
 
     def turned_down(self, work: W) -> None:
-        """Have a request considered again before the next step: the engine found no blocks for it after all."""
+        """Consider a request again before the next step, because the engine found no blocks for it after all."""
         self._front = None
         self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
@@ -272,20 +277,20 @@ class Arbiter(Generic[W]):
         self._admission.end_step()
 
     def dispatched(self, step: object, load: StepLoad, now: float) -> None:
-        """Note the step that was just planned, and what it computes.
+        """Note the step that was just planned.
 
         Args:
-            step: identifies it.
-            load: what it computes.
-            now: seconds of the monotonic clock.
+            step: any object that identifies the step.
+            load: the work that the step computes.
+            now: current time in seconds of the monotonic clock.
         """
         self.steps_in_flight.dispatch(step, load, self._tokens.bound, now)
 
     def pause(self) -> None:
-        """Note that the engine has stopped admitting waiting requests, or admits them again."""
+        """Note that the engine has stopped admitting waiting requests, or has resumed."""
         self._front = None
         self._admission.wake_all()
-        # While it is paused, requests do not wait for blocks.
+        # While the engine is paused, requests do not wait for blocks.
         self._tenancy.nobody_waits()
 
     def preempt(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
@@ -318,12 +323,12 @@ class Arbiter(Generic[W]):
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
-        # A request that waits for something else, such as a grammar, is skipped in the step, and this one comes.
+        # The step skips requests that wait for something else, such as a grammar, so take the first other request.
         front = self._engine.front(zone)
         work, at_most = next(candidates(self._engine, zone, self._blocks_at_most), (front, 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
-        # No request is preempted for one that waits because of its own zone.
+        # No request is preempted for a request that waits because of its own zone.
         if count and zone not in self._held_back.zones and self._preemptor.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
             self._preemptor.reclaim(work, count, is_rough=is_rough)
@@ -333,26 +338,26 @@ class Arbiter(Generic[W]):
             self._may_go_on(zone)
         waits_for_else = work is not front or not at_most
         if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
-            # The step itself may not reach the zone, and no event announces what it waits for apart from blocks.
+            # The step itself may not reach the zone, and no event announces that its request is ready otherwise.
             self._short[zone] = None
             if denied is not None:
-                # The missing reservation must be visible all the same.
+                # Record the wait here, so that the missing reservation is visible even then.
                 self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _look_at_short(self) -> None:
-        """Consider zones that may lack reserved blocks: the step itself considers none if no seat is free."""
+        """Consider zones that may lack reserved blocks, because the step considers no zone while no seat is free."""
         for zone in list(islice(self._short, _SHORT_AT_ONCE)):
             del self._short[zone]
             if not zone.backoff_ticket:
                 self._admission.look_again(zone)
 
     def _share_adapter_slots(self) -> None:
-        """Decide which zones have adapter slots in this step, and consider zones for which that changes something."""
+        """Decide which zones have adapter slots in this step, and reconsider the zones that this affects."""
         if not self._engine.adapter_slots:
             return
         waited = self._slots.waiting
         if self._slots.begin_step(self._admission):
-            # Next requests that were denied blocks may lack a slot by now: later ones may have what they need.
+            # A request that was denied blocks may now also lack a slot, so that a later request of its zone can begin.
             self._admission.wake_those(lambda zone: not self._blocks_at_most(self._engine.front(zone)))
         waiting = self._slots.waiting
         for zone in waited - waiting:
@@ -380,7 +385,7 @@ class Arbiter(Generic[W]):
         return self._finds_blocks(work, self._engine.blocks_at_most(work)) and self._engine.can_begin(work)
 
     def _could_begin_with_encoding(self, zone: Zone) -> W | None:
-        """Returns a zone's first waiting request if it could begin in this step with room in the encoder; else None."""
+        """Returns a zone's first waiting request if it lacks only encoder room to begin in this step, else None."""
         if (
             not self._engine.is_open
             or zone not in self._admission
@@ -392,7 +397,7 @@ class Arbiter(Generic[W]):
         return work if work is not None and self._finds_blocks(work, at_most) else None
 
     def _finds_blocks(self, work: W, at_most: int) -> bool:
-        """Whether a waiting request may have the ``at_most`` blocks that it needs, or is entitled to them."""
+        """Whether a waiting request may take the ``at_most`` blocks that it needs, or is entitled to them."""
         zone = work.zone
         if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False
@@ -411,19 +416,22 @@ class Arbiter(Generic[W]):
     def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
         """Returns the blocks to keep for a request of a zone within its reservation, and whether it may need fewer.
 
-        They are 0 for any other request.
+        For requests of other zones, the number is 0.
         """
         at_most = self._blocks_at_most(work)
         if not at_most or not work.zone.is_entitled_to(1):
             return 0, False
-        # If free blocks abound, the number of its prefix hits does not matter for now.
+        # If enough blocks are free, keep the maximum, and save the lookup of prefix hits.
         abound = self._engine.free_blocks >= self._claims.total + at_most
         if abound and self._preemptor.is_entitled_to(work, at_most):
             return at_most, True
         return self._engine.blocks_to_admit(work), False
 
     def _is_admissible(self, zone: Zone) -> bool:
-        """Whether a zone's next request gets its blocks now, if need be from caches of others; if not, it waits."""
+        """Whether a zone's next request gets its blocks now, if necessary from other zones' caches.
+
+        If not, notes why the request waits.
+        """
         if self._seats.is_at_limit(zone):
             self._tenancy.must_wait_for_own_seat(zone)
             return False
@@ -432,7 +440,7 @@ class Arbiter(Generic[W]):
         engine = self._engine
         work = engine.front(zone)
         if not self._slots.may_have(work):
-            # The engine skips it, and considers the request behind it.
+            # The engine skips this request, and considers the next one of the zone.
             self._tenancy.must_wait_for_adapter(zone)
             return True
         if engine.blocks_at_most(work) and not self._tokens.may_begin(work):
@@ -443,15 +451,15 @@ class Arbiter(Generic[W]):
             return False
         held_back = self._held_back.first_of(zone)
         if held_back is not None:
-            # Blocks that its zone releases are for its running requests: of requests from before a limit was lowered, a
-            # waiting one may have more than a running one, and they would replace each other in turns.
+            # Blocks that the zone releases are for its running requests. Otherwise, after its limit was lowered, an
+            # older waiting request with a higher peak and a running request could keep preempting each other.
             count = engine.blocks_to_continue(held_back)
             self._tenancy.must_wait(zone, count, engine.free_blocks, held_back.peak)
             self._admission.look_again(zone)
             return False
         expected = self._kept_for.get(zone, work)
         if expected is not work and engine.blocks_at_most(work):
-            # Before the step it waited for something else, such as the slot of a preempted adapter.
+            # Before the step, this request waited for something else, such as the slot of a preempted adapter.
             self._claims.pass_on(expected, work)
             self._kept_for[zone] = work
         denied = self._denied(work)
@@ -464,14 +472,14 @@ class Arbiter(Generic[W]):
         self._unsatisfiable.note(work, denied.blocks)
         self._tenancy.must_wait(zone, denied.blocks, engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
-            # Room is made before the next step: within this one, a request to preempt has its tokens already.
+            # Make room before the next step: in this step, a request to preempt may have been given its tokens already.
             self._admission.look_again(zone)
         else:
             self._admission.back_off(zone, denied.blocks, work.peak, denied.headroom)
         return False
 
     def _wait_to_begin(self, work: W) -> None:
-        """Note that a zone's next request waits for the encoder, or for what this step computes."""
+        """Note that a zone's next request waits for encoder room, or for a prefix that this step computes."""
         if self._engine.can_encode(work):
             self._tenancy.must_wait_for_tokens(work.zone)
         else:
@@ -479,7 +487,7 @@ class Arbiter(Generic[W]):
             self._tenancy.must_wait_for_encoder(work.zone)
 
     def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
-        """Yields zones with waiting requests that may have seats: entitled zones, then these, then the others."""
+        """Returns zones with waiting requests that may have seats: entitled zones, then ``first``, then the others."""
         if not self._engine.free_seats:
             return iter(self._seats.claimants)
         return chain(
@@ -490,7 +498,7 @@ class Arbiter(Generic[W]):
         return max(self._engine.free_seats, len(self._seats.claimants))
 
     def _ready(self, zone: Zone) -> Iterator[W]:
-        """Yields a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
+        """Generate a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
         if zone.backoff_ticket or zone in self._sent_back or zone in self._held_back.zones:
             return
         waiting = islice(candidates(self._engine, zone, self._blocks_at_most), self._seats.free_for(zone))
@@ -512,33 +520,33 @@ class Arbiter(Generic[W]):
         return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
     def _may_reclaim_surplus(self, work: W, denied: _Denied) -> bool:
-        """Whether a waiting request that is denied blocks gets them from caches of other active zones."""
+        """Whether a waiting request that is denied blocks may get them by surplus reclaim from other active zones."""
         if denied.headroom:
             return False
         count = denied.blocks + self._preemptor.of_siblings(work)
         return self._totals.surplus_to_reclaim(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
     def _denied(self, work: W) -> _Denied | None:
-        """Returns the blocks that a waiting request would be denied if it were admitted now; None: none."""
+        """Returns the blocks that a waiting request would be denied if it were admitted now, or None."""
         return self._denied_of(work, self._blocks_at_most(work))
 
     def _denied_of(self, work: W, at_most: int) -> _Denied | None:
-        """Returns the blocks that a request for ``at_most`` blocks would be denied; None: none."""
+        """Returns the blocks that a request for up to ``at_most`` blocks would be denied, or None."""
         engine, zone = self._engine, work.zone
         available = self._preemptor.available(work)
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
-        # Without a prefix hit it would need the most: if that fits, no look-up is needed.
+        # A request needs the most blocks if it has no prefix hit. If that many fit, no lookup is needed.
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)
-        # First what no eviction changes: no cache is evicted for a request that must wait anyway.
+        # Check the headroom first, since eviction does not change it: no cache is evicted for a request that must wait.
         if headroom and count > reachable and not zone.is_entitled_to(count):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None
 
     def _evict_surplus_for(self, work: W, count: int) -> bool:
-        """Evict caches of other active zones, if the zone may have the blocks; returns whether anything was evicted."""
+        """Evict cached surplus of other active zones, if the zone may have it; returns whether any was evicted."""
         count += self._preemptor.of_siblings(work)
         evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
@@ -546,7 +554,7 @@ class Arbiter(Generic[W]):
         return bool(evictions)
 
     def _get_unstuck(self) -> Zone | None:
-        """Find a zone to admit from if nothing runs and all requests wait for blocks that other zones have reserved.
+        """Find a zone to admit a request from, if none runs and all wait for blocks that other zones have reserved.
 
         Unused reservations are then lent as if their owners were quiet. An owner that requests blocks within its
         entitlement gets them back within a step.

@@ -1,4 +1,4 @@
-"""Events of the audit journal: which zones were granted, lent, evicted, preempted and refused what, and why.
+"""Events of the audit journal: what zones were granted and lent, and which blocks and requests they lost, and why.
 
 The core records them in the :mod:`~tenantzone_runtime.zones.trail` as they happen. Zones are named by their tenant.
 Events contain no prompts, tokens or hashes of them.
@@ -11,27 +11,27 @@ from tenantzone_contract.report import EvictionReason
 from tenantzone_contract.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
-"""declared, changed, removed: by the config; a zone that is removed while its requests run is leaving until they end.
-registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the zone's current state.
+"""declared, changed, removed: by the config. leaving: the config has removed the zone, but its requests still
+run. registered, forgotten: the zone is for a tenant without a TenantZone. active, idle, evicted: the zone's new state.
 """
 
 PreemptionReason = Literal["reclaim", "seat", "adapter", "encoder", "due", "own", "reset", "violation"]
-"""reclaim: for a zone that is entitled to the blocks. seat: for one that is entitled to the seat. adapter: its adapter
-gave up its slot for another one. encoder: for a zone that comes before it and waits for room in the encoder. due: a
-loan and its grace are over. own: for the zone itself. reset: the prefix cache was reset. violation: it was found with
-a block of another zone.
+"""reclaim: for a zone that is entitled to the blocks. seat: for a zone that is entitled to the seat. adapter: the
+request's adapter gave up its slot for another adapter. encoder: for a zone that waits for room in the encoder and has
+precedence. due: the grace period of an overdue loan is over. own: for another request of the same zone. reset: the
+prefix cache was reset. violation: the request was found with a block of another zone.
 """
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "changed_adapter", "queue_full"]
-"""unbound: no valid seal of the frontend. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
-unsupported: a kind of request that zones do not support. changed_adapter: its LoRA adapter's files have changed since
-it was loaded. queue_full: the zone's queue is full.
+"""unbound: the request has no valid seal of the frontend. unknown_tenant: its tenant has no zone. too_long: it could
+never fit the zone's limit. unsupported: zones do not support this kind of request. changed_adapter: the files of its
+LoRA adapter have changed since the adapter was loaded. queue_full: the zone's queue is full.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The event that a zone came, changed, or left."""
+    """The event that a zone was added, changed or removed, or that its state changed."""
 
     kind: ClassVar = "lifecycle"
     zone: str
@@ -40,22 +40,22 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The blocks that a zone holds, and those that it was granted and released since the last collection.
+    """The number of blocks that a zone holds, and how many it was granted and released since the last collection.
 
-    It holds its blocks of the last balance (a new zone: none), plus ``granted``, less ``released``, less the blocks
-    evicted from it in the same collection. There is no balance if none of its blocks has moved.
+    ``held`` is its value in the last balance (0 for a new zone), plus ``granted``, minus ``released``, minus the blocks
+    evicted from the zone in the same collection. A zone without any such changes has no balance event.
     """
 
     kind: ClassVar = "balance"
     zone: str
     granted: int
-    """Free blocks that the zone has taken."""
+    """Number of free blocks that the zone has taken."""
     above_reservation: int
-    """The blocks among these that it holds above its reservation."""
+    """Number of granted blocks that were above the zone's reservation."""
     released: int
-    """Blocks that its requests released and that it did not keep cached."""
+    """Number of blocks that the zone's requests released and that it did not keep cached."""
     held: int
-    """Blocks held now, in use and cached."""
+    """Number of blocks that the zone holds now, in use and cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,21 @@ class Evicted:
     blocks: int
     reason: EvictionReason
     beneficiary: str | None
-    """The zone that needed the blocks; None: no zone did."""
+    """The zone that needed the blocks; None if no zone did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """The event that a purge was carried out: the zone's earlier results are not found any more."""
+    """The event that a purge is complete: no request finds blocks that the zone cached before it."""
 
     kind: ClassVar = "purged"
     zone: str
     id: str
-    """The id as given in the request for the purge."""
+    """Id of the purge, as given in the request for it."""
     evicted: int
-    """Cached blocks that were evicted; they are among those of ``Evicted`` with the reason ``purge``."""
+    """Number of cached blocks that were evicted. ``Evicted`` counts them, too, with the reason ``purge``."""
     withdrawn: int
-    """Blocks in use by requests: they become free, and not cached, once they are released."""
+    """Number of blocks in use by requests. They become free, and not cached, once they are released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Preempted:
 
     kind: ClassVar = "preempted"
     zone: str | None
-    """The zone; None: a request from before any zone was declared."""
+    """The zone; None for a request that arrived before any zone was declared."""
     requests: int
     reason: PreemptionReason
     beneficiary: str | None
@@ -109,37 +109,38 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The event that a request was about to use another zone's block; it was failed, and never served."""
+    """The event that a request was about to use another zone's block. The request was failed before it did."""
 
     kind: ClassVar = "violation"
     zone: str | None
     block_id: int
     owner: str | None
-    """The zone that the block belongs to; None: no zone."""
+    """The zone that owns the block; None if no zone does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Blocks that a borrower was lent since the last collection."""
+    """The event that blocks were lent to a borrower, summed since the last collection."""
 
     kind: ClassVar = "lent"
     lender: str
     borrower: str
     blocks: int
     due_in_seconds: float | None
-    """Seconds from when the last of them were lent. None: they are due when the lender asks for them."""
+    """Seconds until the loan is due, from when its last blocks were lent. If None, it is due when the lender needs the
+    blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaid:
-    """Blocks that a borrower returned since the last collection: loans, or parts of them, that are over."""
+    """The event that a borrower has returned blocks of a loan, summed since the last collection."""
 
     kind: ClassVar = "repaid"
     lender: str
     borrower: str
     blocks: int
     after_seconds: float
-    """How long the loan had lasted when the last of them were returned."""
+    """Seconds from the start of the loan until its last blocks were returned."""
     overdue: bool
 
 
@@ -164,12 +165,12 @@ class ConfigRefused:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A zone's usage since it was created; numbers only grow while ``counting_since`` stays the same."""
+    """A zone's usage since it was created. The numbers never decrease while ``counting_since`` stays the same."""
 
     kind: ClassVar = "usage"
     zone: str
     counting_since: float
-    """When the zone was created, on the core's clock; the journal writes Unix time."""
+    """Time at which the zone was created, on the core's clock; the journal writes it as Unix time."""
     block_seconds: float
     """Blocks held, in use or cached, times seconds."""
     prompt_tokens: int
@@ -177,7 +178,7 @@ class Usage:
     """Prompt tokens found in the zone's cache."""
     generation_tokens: int
     computed_first_tokens: int
-    """``zones.processed_tokens`` defines this and the next four."""
+    """``zones.processed_tokens`` defines this field and the next four."""
     recomputed_tokens: int
     rejected_draft_tokens: int
     loaded_tokens: int
@@ -186,42 +187,42 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LoanUsage:
-    """Block-seconds that a borrower has had from a lender; they only grow while ``counting_since`` stays the same."""
+    """Block-seconds that a borrower has had from a lender. They never decrease while ``counting_since`` is the same."""
 
     kind: ClassVar = "loan_usage"
     lender: str
     borrower: str
     counting_since: float
-    """When the loan began; or an earlier one of the same two zones whose total was not reported yet."""
+    """Time at which the loan began, or an earlier loan of the same two zones whose total was not reported yet."""
     block_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """A zone's usage of a tier since it was created there; it only grows while ``counting_since`` stays the same."""
+    """A zone's usage of a tier since it was created there. It never decreases while ``counting_since`` is the same."""
 
     kind: ClassVar = "tier_usage"
     zone: str
     tier: AnyTierName
     counting_since: float
-    """When the zone was created, on the core's clock; the journal writes Unix time."""
+    """Time at which the zone was created, on the core's clock; the journal writes it as Unix time."""
     byte_seconds: float
     """Bytes held times seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierPurged:
-    """The event that a purge was carried out in a tier: what the zone stored there is not found any more."""
+    """The event that a purge is complete in a tier: no request finds chunks that the zone stored there before it."""
 
     kind: ClassVar = "tier_purged"
     zone: str
     tier: AnyTierName
     id: str
-    """The id as given in the request for the purge."""
+    """Id of the purge, as given in the request for it."""
     evicted: int
-    """Chunks that were evicted."""
+    """Number of chunks that were evicted."""
     withdrawn: int
-    """Chunks that were in transfer: they are dropped when that ends."""
+    """Number of chunks that were in transfer. They are dropped when their transfers end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +233,16 @@ class TierReceipt:
     zone: str
     tier: AnyTierName
     id: str | None
-    """The id of the purge; None: the zone was removed."""
+    """Id of the purge; None if the files were removed because the zone was removed."""
     chunks: int
-    """Chunks that could no longer be found from then on."""
+    """Number of chunks that the purge or removal made unavailable."""
     files: int
-    """Files that were removed since."""
+    """Number of files that were removed afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Records that are missing from the journal, because they came faster than they could be collected or written."""
+    """Records missing from the journal, because events occurred faster than they could be collected or written."""
 
     kind: ClassVar = "lost"
     records: int

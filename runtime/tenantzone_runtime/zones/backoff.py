@@ -1,10 +1,10 @@
-"""The zones whose next request was denied its blocks, and what would have to change for each.
+"""Backoff of zones whose next request was denied blocks, until something changes that may let it have them.
 
-A zone's next request that may not take its blocks need not be considered again before something changes for it: what
-its own zone holds or may hold (the code that changes that wakes it), or what all zones together leave it. For the
-second, each request waits for a few sums to reach a threshold. When several thresholds are reached, only the zone with
-the least service is considered: once it has its blocks, the sums are lower, and the others continue to wait. A
-threshold may be too low, never too high: a request that is considered too early is denied again.
+Two kinds of changes matter. The first are changes of the zone's own blocks or quota; the code that makes them wakes the
+zone. The second are changes of the blocks that all zones together leave to it: for these, each zone waits until one of
+a few sums reaches a threshold. If several thresholds are reached, only the zone with the least service is considered,
+because once it has its blocks, the sums are lower, and the other zones continue to wait. A threshold may be too low,
+but never too high: a request that is considered too early is denied again.
 """
 
 import heapq
@@ -21,18 +21,19 @@ from tenantzone_runtime.zones.zone import Zone
 _MIN_STALE = 64
 
 _Name = Literal["spare", "surplus", "headroom", "share"]
-"""headroom: what is free or cached. share: a zone's share of unreserved blocks, for a weight of 1."""
+"""headroom: all free and cached blocks. share: a zone's share of the unreserved blocks, for a weight of 1. The others
+are as in ``totals.Source``."""
 _Sum = tuple[_Name, int]
-"""A sum and the priority of the zones that it is computed for; 0 if it does not depend on the priority."""
+"""A sum, and the priority of the zones for which it is computed; 0 if it does not depend on the priority."""
 _Entry = tuple[float, int, int]
-"""A zone's service when it was entered or last considered, its ticket in the queue, and its ticket here."""
+"""A zone's service when it was entered or last considered, its ticket in the fair queue, and its backoff ticket."""
 
 
 class _Thresholds:
-    """Zones by the threshold that a sum must reach for them; of zones with equal thresholds, the least served is first.
+    """Zones by the threshold that a sum must reach; among equal thresholds, by service, the least served zone first.
 
-    Entries of zones that were woken since are stale. They are removed when they come first, or all at once before they
-    accumulate.
+    Entries of zones that were woken since are stale. They are removed when they reach the top of a heap, or all at once
+    when there are too many.
 
     Args:
         backed_off: the backed-off zones, by ticket. Entries refer to zones by ticket, so that they keep none alive.
@@ -42,7 +43,7 @@ class _Thresholds:
         self._backed_off = backed_off
         self._heaps: dict[float, list[_Entry]] = {}
         self._thresholds: list[float] = []
-        """In order."""
+        """All thresholds, sorted."""
         self._entries = 0
         self._max_entries = _MIN_STALE
 
@@ -61,8 +62,8 @@ class _Thresholds:
         self._entries += 1
 
     def firsts(self, height: float) -> Iterator[Zone]:
-        """Yields the least served zone of each threshold that is not above ``height``."""
-        # And of one above it, so that stale entries there are removed eventually.
+        """Generate the least served zone of each threshold that is not above ``height``."""
+        # The next threshold is visited, too, so that its stale entries are removed eventually.
         for threshold in self._thresholds[: bisect_right(self._thresholds, height) + 1]:
             zone = self._first(self._heaps[threshold])
             if zone is None:
@@ -98,29 +99,29 @@ class _Thresholds:
 
 
 class BackoffSet:
-    """The zones whose next request was denied, by what they wait for.
+    """The backed-off zones, by the sums that they wait for.
 
     Args:
-        ledger: the zones.
+        ledger: ledger with all zones.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._thresholds: dict[_Sum, _Thresholds] = {}
         self._new: list[tuple[_Sum, float, int, Zone]] = []
-        """Denied since the last admission, or in this step."""
+        """Entries of zones that were denied in this step since the last admission."""
         self._tickets = 0
         self._backed_off: dict[int, Zone] = {}
-        """By ticket."""
+        """Backed-off zones by ticket."""
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Add a zone whose next request was denied ``count`` blocks that it is not entitled to.
+        """Add a zone whose next request was denied ``count`` blocks to which the zone is not entitled.
 
         Args:
-            zone: whose request was denied.
-            count: blocks.
-            peak: the request's blocks at its longest.
-            headroom: further blocks that must be available, and were missing.
+            zone: the zone whose request was denied.
+            count: number of blocks that were denied.
+            peak: number of blocks that the request uses when it is longest.
+            headroom: number of further blocks that must be available and were missing.
         """
         self.discard(zone)
         self._tickets += 1
@@ -141,7 +142,7 @@ class BackoffSet:
             self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
 
     def discard(self, zone: Zone) -> None:
-        """Remove a zone; does nothing if it has not backed off."""
+        """Remove a zone; does nothing if it is not backed off."""
         self._backed_off.pop(zone.backoff_ticket, None)
         zone.backoff_ticket = 0
 
@@ -149,7 +150,7 @@ class BackoffSet:
         self._new.append(((name, priority), threshold, zone.backoff_ticket, zone))
 
     def line_up(self) -> None:
-        """Consider denied zones again: the step is over, or a request was admitted."""
+        """Consider denied zones again, after a step or an admission."""
         new, self._new = self._new, []
         for of, threshold, backoff_ticket, zone in new:
             if backoff_ticket == zone.backoff_ticket:
@@ -158,12 +159,12 @@ class BackoffSet:
                 self._thresholds[of].push(threshold, zone)
 
     def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
-        """Returns the zone to consider first, among those whose next request may be admissible by the sums.
+        """Returns the first zone to consider, of all zones for which a sum has reached the threshold.
 
         Args:
-            free: blocks that are free now.
-            place: of an account in the queue.
-            is_running: whether requests run; if not, no headroom is required.
+            free: number of blocks that are free now.
+            place: returns the place of an account in the fair queue.
+            is_running: whether any requests are running; if not, no headroom is required.
         """
         due: list[Iterator[Zone]] = []
         for of, thresholds in list(self._thresholds.items()):

@@ -1,4 +1,4 @@
-"""Claims: blocks kept in a step for requests within their zones' reservations, so that none is promised twice."""
+"""Claims: blocks kept in a step for requests within their zones' reservations, so that no block is promised twice."""
 
 from collections.abc import Iterable
 from typing import Generic
@@ -17,7 +17,7 @@ class Claims(Generic[W]):
         self.total = 0
 
     def keep(self, work: W, count: int, *, is_rough: bool = False) -> None:
-        """Keep ``count`` blocks for a request, replacing what was kept for it; ``is_rough``: it may need fewer."""
+        """Keep ``count`` blocks for a request instead of earlier ones; ``is_rough``: whether it may need fewer."""
         self.drop(work)
         self._blocks[work] = count
         self._add(work.zone, count)
@@ -25,31 +25,31 @@ class Claims(Generic[W]):
             self._rough[work] = None
 
     def drop(self, work: W) -> None:
-        """Keep nothing for a request any more: it has its blocks or does without; does nothing if nothing was kept."""
+        """Drop the claim of a request, if it has one, because it has got its blocks or does without them."""
         self._rough.pop(work, None)
         self._add(work.zone, -self._blocks.pop(work, 0))
 
     def pass_on(self, work: W, other: W) -> None:
-        """Keep for another request of the zone what was kept for this one."""
+        """Transfer the claim of a request, if it has one, to another request of the same zone."""
         if count := self._blocks.get(work, 0):
             self.drop(work)
             self.keep(other, count)
 
     def of_others(self, zone: Zone) -> int:
-        """The blocks that are kept for other zones."""
+        """Number of blocks that are kept for other zones."""
         return self.total - self._of_zone.get(zone, 0)
 
     def of_siblings(self, work: W) -> int:
-        """The blocks that are kept for other requests of the same zone."""
+        """Number of blocks that are kept for other requests of the same zone."""
         return self._of_zone.get(work.zone, 0) - self._blocks.get(work, 0)
 
     def take_rough(self) -> Iterable[W]:
-        """Remove and return the requests for which blocks are kept roughly, so that they can be kept anew."""
+        """Returns the requests with rough claims, which count as exact from now on unless the caller replaces them."""
         rough, self._rough = self._rough, {}
         return rough
 
     def clear(self) -> None:
-        """Keep nothing any more: the step is over."""
+        """Drop all claims at the end of a step."""
         self._blocks.clear()
         self._of_zone.clear()
         self._rough.clear()

@@ -1,4 +1,4 @@
-"""Turns a runtime config into zones: percentages become blocks; zones are added, changed and removed.
+"""Applies a runtime config: converts percentages to blocks, and adds, changes and removes zones.
 
 No running request is killed. A zone that was removed keeps its requests until they finish; its cached blocks are
 evicted at once.
@@ -35,10 +35,10 @@ from tenantzone_runtime.zones.zone import (
 
 
 def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpec]:
-    """The specs of a config's zones on an engine of ``capacity`` blocks, which can run ``seats`` requests at once.
+    """Returns the specs of a config's zones on an engine with ``capacity`` blocks that runs ``seats`` requests at once.
 
-    A reservation's percentage is rounded down and a limit's up. A zone whose reservation does not fit here reserves
-    nothing and awaits it.
+    Percentages are rounded down for reservations and up for limits. A zone whose reservation does not fit into the
+    engine reserves nothing and awaits the reservation.
 
     Raises:
         ConfigError: a zone has an eviction policy that this engine does not know, or names its users by a header that
@@ -63,7 +63,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     )
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     if lending.are_too_short:
-        # A borrower would be admitted, computed for a step and preempted, again and again.
+        # Otherwise a borrower would be admitted, computed for a step and preempted, again and again.
         lendable = 0
     return ZoneSpec(
         tenant=zone.tenant,
@@ -110,16 +110,17 @@ class Difference:
     leaving: list[tuple[Zone, ZoneSpec]]
     """Zones to remove, with their current specs."""
     changed: list[ZoneSpec]
-    """Specs of zones that are new or changed; those that are promised more than now come last."""
+    """Specs of new or changed zones. Zones with increased reservations come last."""
 
 
 def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: bool) -> Difference:
-    """Returns the changes that turn the zones into those of the specs.
+    """Returns the changes that make the zones match the specs.
 
     Args:
         zones: all current zones.
-        specs: of all wanted zones.
-        passing_over_same: whether to skip zones that have their spec already, because the last change was completed.
+        specs: specs of all wanted zones.
+        passing_over_same: whether to skip zones that have their spec already. This requires that the last config was
+            applied completely.
     """
     known = {zone.spec.tenant: zone for zone in zones}
     staying = {spec.tenant for spec in specs}
@@ -139,19 +140,19 @@ def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: b
 
 
 def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
-    """Make the changes, first those of zones that leave, so that nothing is promised twice.
+    """Make the changes, first the removals, so that no block is promised twice.
 
     Args:
-        ledger: whose zones.
-        changes: what is to change. The engine can hold what is reserved then.
-        at_once: the most blocks of a zone that are evicted between two yields.
+        ledger: ledger with the zones.
+        changes: the changes. The reservations after them fit into the engine.
+        at_once: maximum number of a zone's blocks that are evicted in one iteration.
 
     Yields:
-        Zones with the ids of their blocks that were evicted, because they may keep less than they hold, or leave. The
-        changes are made only as far as the caller iterates.
+        A zone and the ids of its blocks that were evicted, because the zone leaves or may keep fewer blocks. Changes
+        are made only as far as the caller iterates.
     """
     for zone, spec in changes.leaving:
-        # In any pause a request of its tenant may arrive, and the zone is then one for an unknown tenant.
+        # If a request of its tenant has arrived between iterations, the zone is now one for an unknown tenant.
         if ledger.is_present(zone) and zone.spec is spec:
             yield zone, _dismiss(ledger, zone, at_once)
             while zone.leaving and zone.cached:
@@ -170,7 +171,10 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
 
 
 def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
-    """Give a zone another spec; returns blocks that it may not keep and that were evicted, at most ``at_once``."""
+    """Replace a zone's spec; returns the blocks that were evicted because the zone may not keep them.
+
+    At most ``at_once`` blocks are evicted.
+    """
     if zone.spec != spec or zone.leaving:
         ledger.change_spec(zone, spec)
         ledger.overflow.place(zone)
@@ -180,7 +184,7 @@ def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) 
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Remove a zone from the config: it is promised nothing any more; running requests keep its old limit."""
+    """Make a zone leave: its reservations end, but its running requests keep its limit; returns evicted blocks."""
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
@@ -193,9 +197,9 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
-    """Forget a zone that left the config with its last request and block; does nothing if it is forgotten already."""
+    """Discard a zone that is leaving if it has no request and no block any more; does nothing otherwise."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
-        # Its usage ends here.
+        # Report its final usage.
         if ledger.update_reported(zone):
             ledger.trail.note(zone_usage(zone, zone.usage_reported))
         ledger.discard(zone)

@@ -1,6 +1,6 @@
-"""A zone's counters: the events since it was created.
+"""A zone's counters, which count events since the zone was created.
 
-The code that causes an event counts it; nothing is searched for afterwards.
+The code that causes an event counts it directly.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,12 @@ from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.histogram import Histogram, add_growth
 
 Outcome = Literal["stop", "length", "abort", "error", "refused", "queue_full", "other"]
-"""How a request ended: vLLM's own reasons, unknown ones as ``other``; or refused before it could wait, with
-``queue_full`` because other requests of its zone wait."""
+"""How a request ended. stop, length, abort, error: vLLM's finish reasons. other: any other finish reason of vLLM.
+refused, queue_full: the request was refused before it could wait, with queue_full because its zone's queue was full."""
 
 Beneficiary = Literal["self", "higher_priority", "same_priority", "lower_priority", "none"]
-"""The zone that an eviction made room for, by its priority relative to the zone that lost the blocks. none: no zone, or
-a request from before any zone was declared."""
+"""The zone for which blocks were evicted, by its priority relative to the zone that lost the blocks. none: no zone, or
+a request that arrived before any zone was declared."""
 
 _OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "lower_priority")
 
@@ -37,51 +37,56 @@ EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
     "removed": ("none",),
     "reset": ("none",),
 }
-"""For whom blocks can be evicted, by reason; nothing else occurs."""
+"""Possible beneficiaries of evictions, by reason. No other combinations occur."""
 
 TAKEN_FOR: Final[tuple[EvictionReason, ...]] = ("quiet", "reclaim", "relief", "watermark")
-"""Reasons of evictions that other zones cause. The others are caused by the zone, its spec or an administrator."""
+"""Reasons of evictions that other zones cause. All other evictions are caused by the zone itself, its spec or an
+administrator."""
 
 STARVED_FOR: Final[tuple[WaitReason, ...]] = ("reserved", "in_use")
-"""Reasons to wait for blocks that others have. Waits for the zone's own limit are intended by its owner."""
+"""Reasons to wait for blocks that other zones have. Waiting for the zone's own limit does not count, since its owner
+intends that."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """The totals of one zone, which never decrease: tokens, blocks, requests, and seconds where the name says so."""
+    """The totals of one zone, which never decrease. The names say whether they count tokens, blocks, or seconds."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0
-    """Tokens computed in steps, of prompts and generated, each once: recomputed tokens do not count."""
+    """Number of prompt and generated tokens computed in steps. Recomputed tokens do not count again."""
     computed_first_tokens: int = 0
-    """Tokens computed in steps for the first time. ``zones.processed_tokens`` defines this and the next four."""
+    """Number of tokens that steps computed for the first time. ``zones.processed_tokens`` defines this counter and the
+    next four."""
     recomputed_tokens: int = 0
     rejected_draft_tokens: int = 0
     loaded_tokens: int = 0
-    """Tokens loaded from tiers, including those loaded again after a preemption."""
+    """Number of tokens loaded from tiers, including tokens loaded again after a preemption."""
     hit_tokens: int = 0
-    """Tokens found in the prefix cache, of prompts and generated, including those found again after a preemption."""
+    """Number of prompt and generated tokens found in the prefix cache, including tokens found again after a preemption.
+    """
     withheld_tokens: int = 0
-    """Tokens that requests of the zone could have computed in a step and that were kept for others, or for a target."""
+    """Number of tokens that the zone's requests could have computed in a step, if they had not been kept for other
+    zones or for a latency target."""
     preemptions: int = 0
     violations: int = 0
-    """Requests of the zone that were about to use a block of another zone."""
+    """Number of requests of the zone that were about to use a block of another zone."""
     scrubbed_blocks: int = 0
-    """Blocks that the zone had released and that were zeroed because another zone got them."""
+    """Number of blocks that the zone had released and that were zeroed because another zone got them."""
     block_seconds: float = 0.0
     """Blocks held, in use or cached, times seconds."""
     lent_block_seconds: float = 0.0
-    """Blocks of its reservation that others had borrowed, times seconds."""
+    """Blocks of the zone's reservation that other zones had borrowed, times seconds."""
     borrowed_block_seconds: float = 0.0
     evictions: dict[tuple[EvictionReason, Beneficiary], int] = field(default_factory=dict)
-    """Cached blocks that the zone lost; zeros are left out."""
+    """Number of cached blocks that the zone lost, by reason and beneficiary. Zeros are left out."""
     requests: dict[Outcome, int] = field(default_factory=dict)
-    """Requests that have ended."""
+    """Number of requests that have ended, by outcome."""
     stalled_seconds: dict[WaitReason, float] = field(default_factory=dict)
-    """Time in which the zone's next request waited for blocks."""
+    """Seconds in which the zone's next request waited, by reason."""
     queue_time: Histogram = field(default_factory=Histogram)
     """Seconds from a request's arrival until it was first scheduled."""
     time_to_first_token: Histogram = field(default_factory=Histogram)
@@ -92,23 +97,23 @@ class Counters:
 
     @property
     def evicted(self) -> dict[EvictionReason, int]:
-        """Cached blocks that the zone lost, by reason."""
+        """Number of cached blocks that the zone lost, by reason."""
         return evicted_by_reason(self.evictions)
 
     @property
     def taken_blocks(self) -> int:
-        """Cached blocks that the zone lost to others."""
+        """Number of cached blocks that the zone lost to other zones."""
         return sum(blocks for (reason, _), blocks in self.evictions.items() if reason in TAKEN_FOR)
 
     @property
     def starved_seconds(self) -> float:
-        """Time in which the zone's next request waited for blocks that others have."""
+        """Seconds in which the zone's next request waited for blocks that other zones have."""
         return sum((self.stalled_seconds.get(reason, 0.0) for reason in STARVED_FOR), 0.0)
 
     def add_growth(self, newer: "Counters", older: "Counters") -> None:
-        """Add what another zone has counted between two snapshots of it.
+        """Add the increase of another zone's counters between two snapshots of them.
 
-        No count decreases, not even by the rounding error of a sum in another order.
+        No count ever decreases, not even by rounding errors.
         """
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + (getattr(newer, name) - getattr(older, name)))
@@ -119,7 +124,7 @@ class Counters:
         self.time_to_first_token.add_growth(newer.time_to_first_token, older.time_to_first_token)
 
     def put(self, values: list[Any]) -> None:
-        """Append all counts to values from which :meth:`take` makes a copy."""
+        """Append all counts to ``values``, from which :meth:`take` can make a copy later."""
         values += _read_numbers(self)
         put_mapping(values, self.evictions)
         put_mapping(values, self.requests)
@@ -139,7 +144,7 @@ class Counters:
         )
 
     def catch_up(self, newer: "Counters") -> None:
-        """Take over the counts of the zone that this was copied from."""
+        """Update this copy to the current counts of the zone that it was copied from."""
         for name in _NUMBERS:
             setattr(self, name, getattr(newer, name))
         self.evictions.update(newer.evictions)
@@ -180,7 +185,7 @@ _read_numbers = attrgetter(*_NUMBERS)
 
 
 def evicted_by_reason(evictions: Mapping[tuple[EvictionReason, Beneficiary], int]) -> dict[EvictionReason, int]:
-    """The blocks evicted for each reason, summed over beneficiaries."""
+    """Returns the number of blocks evicted for each reason, summed over beneficiaries."""
     evicted: dict[EvictionReason, int] = {}
     for (reason, _), blocks in evictions.items():
         evicted[reason] = evicted.get(reason, 0) + blocks

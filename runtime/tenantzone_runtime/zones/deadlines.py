@@ -1,4 +1,4 @@
-"""Deadlines: when each zone must be checked next, found without checking all zones."""
+"""Deadlines: the time at which each zone must be checked next, so that due zones are found without a full scan."""
 
 import heapq
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Final
 from tenantzone_runtime.zones.zone import Zone
 
 _FEW: Final = 64
-"""Entries that are not worth tidying up."""
+"""Number of entries up to which a clean-up is not worthwhile."""
 
 
 class Deadlines:
     """At most one deadline for each zone.
 
-    The heap refers to zones by number, so that it keeps none alive. An entry is stale if its zone has another deadline
-    by now, or none. Stale entries are removed when their time has come, or when the heap has twice as many entries as
-    there were deadlines at the last clean-up. So each deadline costs the same on average.
+    The heap refers to zones by number, so that it does not keep them alive. An entry is stale if its zone has another
+    deadline by now, or none. Stale entries are removed when their time has come, or when the heap has twice as many
+    entries as there were deadlines at the last clean-up. So the amortized cost of a deadline is constant.
     """
 
     def __init__(self) -> None:
@@ -24,11 +24,11 @@ class Deadlines:
         self._max_entries = _FEW
 
     def __len__(self) -> int:
-        """The number of entries, including those that are out of date."""
+        """Number of entries, including stale ones."""
         return len(self._heap)
 
     def of(self, zone: Zone) -> float | None:
-        """The zone's deadline; None if it has none."""
+        """Returns the zone's deadline, or None if it has none."""
         moment, _ = self._deadlines.get(zone.number, (None, zone))
         return moment
 
@@ -46,7 +46,7 @@ class Deadlines:
         self._deadlines.pop(zone.number, None)
 
     def pop_due(self, now: float) -> Iterator[Zone]:
-        """Yield each zone whose deadline has come, and remove that deadline. Callers may set deadlines in between."""
+        """Generate the zones whose deadlines have passed, and remove these. Callers may set deadlines in between."""
         while self._heap and self._heap[0][0] <= now:
             moment, number = heapq.heappop(self._heap)
             deadline, zone = self._deadlines.get(number, (None, None))

@@ -1,13 +1,13 @@
-"""Weighted deficit round robin over zones: shares the tokens of a step among the zones that have work for them.
+"""Weighted deficit round robin over zones: divides the tokens of a step among the zones that have work for them.
 
 The algorithm is Shreedhar and Varghese, *Efficient Fair Queuing using Deficit Round Robin*, SIGCOMM'95. A round is a
-step, and a zone's quantum is its share of the step by weight. Because a zone gets at least ``CHUNK`` tokens for its
-prompts or none, the rest of its quantum is its deficit, which is carried over. Tokens that a zone can't use go to the
-others.
+step, and a zone's quantum is its share of the step by weight. A zone gets either no tokens or at least ``CHUNK`` tokens
+for its prompts. The unused rest of its quantum is its deficit, which is carried over. Tokens that a zone can't use go
+to the other zones.
 
-The bound, which the tests check: of two zones that have work for more than their shares in each step, neither is ahead
-of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. If zones need another least
-number of tokens, it replaces ``CHUNK``.
+The tests check this bound: if two zones have work for more than their shares in each step, neither ever gets ahead of
+the other by more than ``BOUND`` tokens per unit of weight. If zones need another minimum number of tokens, this number
+replaces ``CHUNK``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,40 +17,40 @@ from typing import Final
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNK: Final = 64
-"""The fewest tokens that a zone gets for its prompts: fewer are not worth the cost of a request in a step."""
+"""Minimum number of tokens that a zone gets for its prompts. Fewer are not worth the cost of a request in a step."""
 BOUND: Final = 4 * CHUNK
 
 
 class DeficitRoundRobin:
-    """The zones that have work for the tokens of a step, and what each is owed."""
+    """The zones that have work for the tokens of a step, and the number of tokens owed to each."""
 
     def __init__(self) -> None:
         self._deficits: dict[Zone, float] = {}
-        """In tokens; below 0 for a zone that had too many."""
+        """Deficits in tokens; below 0 for a zone that has had too many tokens."""
         self._carried = float(CHUNK)
-        """The most tokens that are carried over."""
+        """Maximum number of tokens that are carried over."""
 
     def share(
         self, budget: int, demands: Mapping[Zone, int], least: Mapping[Zone, int] = MappingProxyType({})
     ) -> dict[Zone, int]:
-        """Share tokens among zones.
+        """Divide tokens among zones.
 
         Args:
-            budget: the number of tokens.
-            demands: tokens for which each zone has work. A zone that is missing loses its deficit.
-            least: the fewest tokens that are useful to a zone, unless its demand is smaller. A share that is too small
-                is carried over, and other zones use it meanwhile: first those that have earned most of what they need.
-                A zone that needs more than the budget is owed nothing for it.
+            budget: number of tokens to divide.
+            demands: number of tokens for which each zone has work. A zone that is not included loses its deficit.
+            least: minimum number of tokens that is useful to a zone, unless its demand is smaller. A smaller share is
+                carried over, and other zones use it in this step. Zones that have earned
+                the largest part of what they need come first. A zone that needs more than the budget is owed nothing.
 
         Returns:
-            Tokens by zone: never more than it has work for, and in all the smaller of the budget and the total work,
-            except for tokens that no zone can use.
+            Number of tokens by zone, at most its demand. The sum is the smaller of the budget and all demands, except
+            for tokens that no zone can use.
         """
         self._carried = float(max(CHUNK, *least.values(), 0))
         needed = {zone: min(least.get(zone, 1), demand) for zone, demand in demands.items()}
         self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
         granted = dict.fromkeys(demands, 0)
-        # A zone that needs more than the budget is owed nothing: it would take all of many later steps.
+        # A zone that needs more than the budget is owed nothing, or it would take all tokens of many later steps.
         self._share(budget, demands, [zone for zone, count in needed.items() if 0 < count <= budget], granted)
         too_few = [zone for zone in least if granted[zone] < needed[zone] <= budget]
         if too_few:
@@ -58,7 +58,7 @@ class DeficitRoundRobin:
             for zone in too_few:
                 self._deficits[zone] += granted[zone]
                 granted[zone] = 0
-            # By weight alone, a light zone would be as far as a heavy one that has earned nearly a whole chunk.
+            # Sort by the earned part of a chunk: by weight, a light zone could precede one that has nearly earned it.
             for zone in sorted(too_few, key=lambda zone: self._deficits[zone] / needed[zone], reverse=True):
                 if needed[zone] <= freed:
                     freed -= self._give(zone, needed[zone], granted)
@@ -72,7 +72,7 @@ class DeficitRoundRobin:
 
     def _share(self, budget: int, demands: Mapping[Zone, int], unmet: list[Zone], granted: dict[Zone, int]) -> None:
         while budget > 0 and unmet:
-            # The zone that was owed most is first; a zone that gets nothing in this step is owed more in the next.
+            # The zone that is owed most comes first. A zone that gets nothing in this step is owed more in the next.
             in_turn = self._most_owed_first(unmet)
             self._credit(budget, unmet)
             given = 0
@@ -86,15 +86,15 @@ class DeficitRoundRobin:
         self._balance(unmet)
 
     def owe(self, zone: Zone, tokens: float) -> None:
-        """Carry over tokens that a zone was given and could not use; no more than it takes to begin a prompt."""
+        """Carry over tokens that a zone was given and could not use, at most the number needed to begin a prompt."""
         if zone in self._deficits:
             self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, self._carried))
 
     def charge(self, zone: Zone, tokens: float) -> float:
-        """Count leftover tokens of other zones that a zone uses; it pays back no more than it takes to begin a prompt.
+        """Charge a zone for using leftover tokens of other zones, at most the number needed to begin a prompt.
 
         Returns:
-            The tokens that the zone pays back; owing it as many undoes the charge.
+            The number of charged tokens. Passing it to `owe` undoes the charge.
         """
         before = self._deficits.get(zone, 0.0)
         after = min(before, max(before - tokens, -self._carried))
@@ -103,16 +103,16 @@ class DeficitRoundRobin:
         return before - after
 
     def lose(self, tokens: int) -> None:
-        """Count tokens that no zone could use: each zone that is owed some of them loses its part by weight.
+        """Subtract tokens that no zone could use from the deficits of all zones, by weight.
 
-        Otherwise all deficits would grow to the most that is carried over, and no longer show which zone is owed more.
+        Otherwise all deficits would grow to the maximum, and no longer show which zone is owed more.
         """
         weight = sum(zone.account.weight for zone in self._deficits)
         for zone in self._deficits:
             self.charge(zone, tokens * zone.account.weight / weight)
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone."""
+        """Forget a removed zone."""
         self._deficits.pop(zone, None)
 
     def _credit(self, budget: int, zones: list[Zone]) -> None:
@@ -121,9 +121,9 @@ class DeficitRoundRobin:
             self._deficits[zone] += budget * zone.account.weight / weight
 
     def _balance(self, zones: list[Zone]) -> None:
-        """Make the deficits of zones sum to 0, without increasing what any zone is owed relative to another.
+        """Shift the deficits of zones so that their sum is 0, without changing them relative to each other.
 
-        Tokens that a zone in credit leaves to others are credited to all again, so deficits would grow otherwise.
+        Otherwise deficits would grow, because tokens that a zone leaves to other zones are credited to all zones again.
         """
         weight = sum(zone.account.weight for zone in zones)
         total = sum(self._deficits[zone] for zone in zones)
@@ -136,6 +136,6 @@ class DeficitRoundRobin:
         return count
 
     def _give_rest(self, budget: int, zones: list[Zone], granted: dict[Zone, int]) -> int:
-        """Give out the last few tokens: no zone is owed a whole one of them."""
+        """Give out the last few tokens, when no zone is owed a whole token; returns their number."""
         first = self._most_owed_first(zones)[:budget]
         return sum(self._give(zone, 1, granted) for zone in first)

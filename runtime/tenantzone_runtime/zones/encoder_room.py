@@ -1,11 +1,10 @@
-"""Room in the encoder: whose images, sounds and videos are encoded next, and which requests make room for others.
+"""Room in the encoder: which zone's images, sounds and videos are encoded next, and which requests are preempted.
 
-A step makes a limited number of embeddings, and an encoding stays in the encoder cache until its tokens are computed.
-A zone waits for room if one of its requests needs an encoding to begin or to continue, and could do so otherwise.
-Before each step the waiting zones are put in a line: *entitled* zones (those with seats of their own) come before the
-others, and among equals the one that has waited for the most steps comes first. The room that a zone needs is kept for
-it: no zone behind it in the line, and no zone outside the line, takes it. A zone that has encoded something begins to
-wait anew.
+A step can compute a limited number of embeddings, and an encoding stays in the encoder cache until its tokens are
+computed. A zone waits for room if one of its requests lacks only an encoding to begin or to continue. Before each step,
+the waiting zones are sorted: *entitled* zones (zones with seats of their own) come before the others, and among equals
+the zone that has waited for the most steps comes first. The room that a zone needs is kept for it, so that no later
+zone, and no zone that does not wait, takes it. A zone that has encoded something goes to the end.
 
 After the ``lending.grace`` of an entitled zone, running requests of zones without seats of their own are preempted if
 that makes enough room.
@@ -24,7 +23,7 @@ from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
 _Held = tuple[int, Set[W]]
-"""An encoding: its embeddings, and the requests that use it."""
+"""An encoding: the number of its embeddings, and the requests that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,12 @@ class _Waiter(Generic[W]):
     """A zone that waits for room."""
 
     work: W
-    """The first of its requests that need an encoding."""
+    """The first of the zone's requests that need an encoding."""
     needed: Encoding
     step: int
-    """The number of the step in which it began to wait for this encoding."""
+    """Number of the step in which the zone began to wait for this encoding."""
     since: float
-    """The time of that step, in seconds of the monotonic clock."""
+    """Time of that step, in seconds of the monotonic clock."""
     is_entitled: bool
 
 
@@ -45,11 +44,11 @@ class EncoderRoom(Generic[W]):
     """The room in the encoder of one engine.
 
     Args:
-        engine: whose requests.
-        ledger: has the time.
-        is_entitled: whether a zone has seats of its own.
-        could_begin: the first waiting request of a zone, if it could begin now with room in the encoder.
-        preempt: sends a running request back to wait, for a reason and the benefit of a zone.
+        engine: the engine.
+        ledger: provides the current time.
+        is_entitled: returns whether a zone has seats of its own.
+        could_begin: returns the first waiting request of a zone, if it could begin now with room in the encoder.
+        preempt: preempts a running request, for a reason and for the benefit of a zone.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class EncoderRoom(Generic[W]):
         self._step = 0
         self._line: dict[Zone, _Waiter[W]] = {}
         self._kept: dict[Zone, Encoding] = {}
-        """The room kept for zones in this step, in the order of the line."""
+        """Room kept for zones in this step, in the order of the line."""
         self._turned_away: list[Zone] = []
-        """Zones whose waiting requests found no room in this step."""
+        """Zones of waiting requests that were denied room during this step."""
         self.waiting: frozenset[Zone] = frozenset()
-        """The zones whose next waiting requests find no room in this step."""
+        """Zones of waiting requests for which too little room was left at the start of this step."""
 
     # Queries
 
@@ -80,9 +79,9 @@ class EncoderRoom(Generic[W]):
         """Returns whether a request of a zone may have an encoding in this step.
 
         Args:
-            zone: None for a request without a zone.
-            needed: what the request takes, including what it has already taken in this step.
-            left: what is left of the encoder in this step.
+            zone: zone of the request; None if it has none.
+            needed: room that the request needs, including the room that it has already taken in this step.
+            left: room that is left in the encoder in this step.
         """
         cache, compute = needed.cache, needed.compute
         for other, kept in self._kept.items():
@@ -90,7 +89,7 @@ class EncoderRoom(Generic[W]):
                 break
             cache += kept.cache
             compute += kept.compute
-        # A cached encoding needs no computation, however much of that is kept for others.
+        # A cached encoding needs no computation, so it does not matter how much of that is kept for others.
         return cache <= left.cache and (not needed.compute or compute <= left.compute)
 
     # Steps
@@ -109,19 +108,19 @@ class EncoderRoom(Generic[W]):
             self._kept, self.waiting = {}, frozenset()
 
     def has_taken(self, zone: Zone) -> None:
-        """Note that a request of a zone has taken its room: the zone's next one comes behind all that wait."""
+        """Note that a request of a zone has taken its room, so that the zone goes to the end of the line."""
         self._line.pop(zone, None)
         self._kept.pop(zone, None)
 
     def turned_away(self, zone: Zone) -> None:
-        """Note that a zone's next waiting request found no room in this step."""
+        """Note that a zone's next waiting request was denied room in this step."""
         self._turned_away.append(zone)
 
     def let_go(self) -> list[Zone]:
-        """Keep nothing any more in this step.
+        """Release all room that is kept in this step.
 
         Returns:
-            The zones that were turned away, if anything was kept.
+            The zones that were denied room; empty if no room was kept.
         """
         turned_away = self._turned_away if self._kept else []
         self._kept, self._turned_away = {}, []
@@ -130,7 +129,7 @@ class EncoderRoom(Generic[W]):
     # The line
 
     def _waiters(self) -> list[_Waiter[W]]:
-        """The zones that wait, in the order of the line; each keeps its place while it waits for the same."""
+        """Returns the waiting zones in the order of the line. A zone keeps its position while it waits for the same."""
         wanted: dict[Zone, tuple[W, Encoding]] = {}
         for work, needed in self._wanted():
             wanted.setdefault(work.zone, (work, needed))
@@ -138,7 +137,7 @@ class EncoderRoom(Generic[W]):
         return sorted(waiters, key=lambda waiter: (not waiter.is_entitled, waiter.step))
 
     def _wanted(self) -> Iterator[tuple[W, Encoding]]:
-        """Yields the requests that need an encoding now, with it; of each zone the running ones come first."""
+        """Generate the requests that need an encoding now, with this encoding; running requests come first."""
         engine, zones = self._engine, self._engine.media_zones
         begun = (work for work in chain(engine.running, engine.loading) if work.zone in zones)
         could_begin = (work for zone in zones if (work := self._could_begin(zone)) is not None)
@@ -155,7 +154,7 @@ class EncoderRoom(Generic[W]):
         return _Waiter(work, needed, self._step, self._ledger.now, is_entitled)
 
     def _keep(self) -> None:
-        """Keep room for the zones in the line, up to the first one for which too little is left."""
+        """Keep room for the zones in the line, up to and including the first one for which too little is left."""
         self._kept = {}
         left = self._engine.encoder_room
         finding: set[Zone] = set()
@@ -186,20 +185,20 @@ class EncoderRoom(Generic[W]):
                     self._preempt(work, "encoder", waiter.work.zone)
 
     def _freed(self, works: Collection[W]) -> int:
-        """Returns the embeddings that no request would use any more if these requests were preempted."""
+        """Returns the number of embeddings that no request would use if these requests were preempted."""
         leaving = set(works)
         return sum(embeddings for embeddings, users in self._engine.encodings_in_use() if users <= leaving)
 
     def _is_due(self, waiter: _Waiter[W]) -> bool:
-        """Whether the grace of a waiting zone is over. Usually encodings are used up earlier, within a few steps."""
+        """Whether a waiting zone's grace period is over. Usually the zone gets room before, within a few steps."""
         waited_seconds = self._ledger.now - waiter.since
         is_worth_it = self._step - waiter.step >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.work.zone.spec.lending.grace_seconds
 
     def _victims(self, waiter: _Waiter[W], missing: int) -> Collection[W]:
-        """Returns the running requests to preempt to free ``missing`` embeddings; none if that is not possible.
+        """Returns the running requests to preempt to free ``missing`` embeddings; empty if that is not possible.
 
-        Among requests of the lowest priority the youngest are preempted first, as for seats.
+        Requests of the lowest priority are preempted first, and among equals the youngest, as for seats.
         """
         stuck = {work for work, _ in self._wanted()}
         places = {zone: place for place, zone in enumerate(self._line)}
@@ -209,14 +208,14 @@ class EncoderRoom(Generic[W]):
                 return False
             if waiter.is_entitled and not self._is_entitled(work.zone):
                 return True
-            # Two requests may each hold what the other one needs.
+            # Otherwise two requests that each hold room that the other needs could block each other forever.
             is_behind = work.zone is waiter.work.zone or places.get(work.zone, 0) > places[waiter.work.zone]
             return work in stuck and is_behind
 
         candidates = filter(may_yield, reversed(self._engine.by_seniority()))
         in_turn = sorted(candidates, key=lambda each: each.zone.spec.priority)
         turns = {work: turn for turn, work in enumerate(in_turn)}
-        # One pass over all encodings: there may be a thousand of them, and hundreds of requests.
+        # Make only one pass over all encodings, since there may be a thousand encodings and hundreds of requests.
         freed_at = [0] * len(in_turn)
         held: dict[W, list[_Held[W]]] = {work: [] for work in in_turn}
         for embeddings, users in self._engine.encodings_in_use():
@@ -230,12 +229,12 @@ class EncoderRoom(Generic[W]):
 
 
 def _needed_of(victims: Iterable[W], held: Mapping[W, Iterable[_Held[W]]], surplus: int) -> Collection[W]:
-    """Returns these requests without those that need not be preempted, for instance because they hold nothing.
+    """Returns the victims that must really be preempted, without those that would not free needed embeddings.
 
     Args:
-        victims: the requests.
-        held: the encodings that each of them holds, each with its embeddings and the requests that use it.
-        surplus: embeddings that would be freed beyond the needed ones.
+        victims: the requests that may be preempted.
+        held: the encodings that each of them uses, with their embeddings and all requests that use them.
+        surplus: number of embeddings that would be freed beyond the needed ones.
     """
     needed = dict.fromkeys(victims)
     for work in list(needed):

@@ -1,7 +1,8 @@
-"""Enforcement: applies the newest config zone by zone, with steps in between.
+"""Enforcement: applies the newest config zone by zone, while the engine makes steps in between.
 
-At each moment the zones are promised no more than the engine has: zones that leave or shrink come before those that
-grow. An undeclared tenant that arrives meanwhile is registered by the new config, but reserves nothing yet.
+Zones that leave or shrink are changed before zones that grow, so that zones are never promised more blocks than the
+engine has. If a request of an undeclared tenant arrives meanwhile, its zone is registered by the new config, but
+reserves nothing yet.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """The number of free blocks under which background eviction starts, and the number up to which it continues."""
+    """Numbers of free blocks below which background eviction starts, and up to which it continues."""
 
     low: int = 0
     high: int = 0
@@ -30,7 +31,7 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a config means on this engine: the spec of each zone."""
+    """A config, and the spec of each declared zone on this engine."""
 
     config: RuntimeConfig
     specs: dict[str, ZoneSpec]
@@ -41,9 +42,9 @@ class Enforcement:
     """Enforces configs on one engine, zone by zone.
 
     Args:
-        ledger: whose zones.
-        capacity: blocks that requests can use.
-        timers: of the zones.
+        ledger: ledger with the zones.
+        capacity: number of blocks that requests can use.
+        timers: timers of the zones.
     """
 
     def __init__(self, ledger: Ledger, capacity: int, timers: Timers) -> None:
@@ -51,23 +52,23 @@ class Enforcement:
         self._capacity = capacity
         self._timers = timers
         self.config: RuntimeConfig | None = None
-        """The newest config; it may not be applied completely yet."""
+        """The newest config, which may not be applied completely yet."""
         self._is_whole = True
         """Whether the newest config is applied completely."""
         self._was_whole = True
         """Whether the previous config was applied completely."""
         self.watermarks = Watermarks()
         self._coming: dict[str, ZoneSpec] = {}
-        """By tenant, the declared zones of the config that is being applied."""
+        """Specs of the zones declared by the config that is being applied, by tenant."""
         self._purged: dict[Zone, None] = {}
-        """Zones whose purge by the config is done in the core."""
+        """Zones whose purge by the config being applied has begun; it is completed with the config."""
         ledger.departures.append(self._forget)
 
     def plan(self, config: RuntimeConfig) -> Plan:
-        """Returns what the config means on this engine, without any change.
+        """Returns the plan for applying a config on this engine. Nothing is changed yet.
 
         Raises:
-            ConfigError: it can't be enforced on this engine.
+            ConfigError: the config can't be enforced on this engine.
         """
         specs = configure.zone_specs(config, self._capacity, self._ledger.totals.seats)
         return Plan(config, {spec.tenant: spec for spec in specs})
@@ -75,7 +76,8 @@ class Enforcement:
     def begin(self, plan: Plan, now: float) -> None:
         """Begin to apply a plan's config.
 
-        If that is not completed, some zones follow it and others do not, until a config is applied completely.
+        If applying it fails partway, some zones have their new specs and others do not, until another config is applied
+        completely.
         """
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
@@ -84,7 +86,7 @@ class Enforcement:
         self._purged = {}
 
     def changes(self, plan: Plan) -> Difference:
-        """Returns what a plan changes, without any change, while steps may be made."""
+        """Returns the changes that a plan requires. Nothing is changed yet, and the engine may make steps meanwhile."""
         zones, registered = list(self._ledger.zones.values()), self._registered
         specs = list(plan.specs.values())
         if registered is not None:
@@ -92,18 +94,18 @@ class Enforcement:
         return configure.difference(zones, specs, passing_over_same=self._was_whole)
 
     def make(self, changes: Difference, at_once: int = ALL) -> Iterator[tuple[Zone, list[int]]]:
-        """Make the changes, with pauses in which anything may happen to zones.
+        """Make the changes in parts, between which zones may change in any way.
 
         Args:
-            changes: what is to change.
-            at_once: the most blocks that are evicted without a pause.
+            changes: the changes.
+            at_once: maximum number of blocks evicted in one part.
 
         Yields:
-            Zones with blocks of theirs that were evicted.
+            A zone and the ids of its blocks that were evicted.
         """
         for zone, evicted in configure.apply(self._ledger, changes, at_once):
             if zone.quiet and not zone.leaving:
-                # Its window may have become longer, so that it is not quiet any more.
+                # If its idle window has become longer, the zone may not be quiet any more.
                 self._timers.set_at(zone, self._ledger.now)
             elif not zone.leaving:
                 self._timers.set(zone)
@@ -112,7 +114,7 @@ class Enforcement:
             yield zone, evicted
 
     def end(self, plan: Plan) -> Evictions:
-        """Note that all changes are made: the config is applied completely, and its purges are carried out."""
+        """Note that all changes are made, so that the config is applied completely; completes its purges."""
         self._is_whole = True
         self._coming = {}
         for zone in self._purged:
@@ -124,9 +126,9 @@ class Enforcement:
         return self.give_awaited()
 
     def register(self, tenant: str) -> Zone | None:
-        """Register a zone for a tenant that has none; None if its requests are refused.
+        """Register a zone for a tenant without a zone; returns None if the tenant's requests are refused.
 
-        A declared zone that is not applied yet reserves nothing until then.
+        If the config that is being applied declares the zone, the zone reserves nothing until it is applied.
         """
         spec = self._coming.get(tenant)
         if spec is not None:
@@ -139,16 +141,16 @@ class Enforcement:
         if zone is None:
             zone = configure.add_zone(self._ledger, spec)
         else:
-            # Cached blocks above a lower limit are evicted when the zone is applied.
+            # If the limit is lower, the excess cached blocks are evicted when the config reaches this zone.
             configure.change_spec(self._ledger, zone, spec, at_once=0)
         self._timers.set(zone)
         return zone
 
     def give_awaited(self) -> Evictions:
-        """Give registered zones that await a reservation what fits now.
+        """Grant registered zones the reservations that they await, as far as these fit now.
 
         Returns:
-            Blocks that were evicted.
+            The evicted blocks.
         """
         registered = self._registered
         if registered is None:
@@ -156,17 +158,17 @@ class Enforcement:
         return registration.give_awaited(self._ledger, registered, self._unpromised, self._capacity)
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone. A config that purged it but failed leaves its entry behind."""
+        """Forget a removed zone. It may still have an entry if a config that purged it failed partway."""
         self._purged.pop(zone, None)
 
     @property
     def _registered(self) -> UnknownTenants | None:
-        """The config's terms for tenants that it does not declare; None if they are refused."""
+        """The config's terms for undeclared tenants; None if their requests are refused."""
         if self.config is None or self.config.pool.unknown_tenants.mode == "Reject":
             return None
         return self.config.pool.unknown_tenants
 
     @property
     def _unpromised(self) -> int:
-        """Blocks that no zone has reserved, or is about to reserve."""
+        """Number of blocks that no zone has reserved or is about to reserve."""
         return self._capacity - self._ledger.totals.promised if self._is_whole else 0

@@ -1,23 +1,24 @@
-"""Eviction: whose cached blocks are evicted when too few blocks are free.
+"""Eviction: which zones' cached blocks are evicted when too few blocks are free.
 
 The order, for a zone that may take the blocks that it needs:
 
-- limit: if it would hold more than its limit, its own blocks pay the difference;
-- S0 (own, quiet, reclaim): blocks cached above reservations, of the lowest priority first, then those released first.
-  They are those of the zone itself and of quiet zones, and of all zones if the zone is within its reservation. So all
-  zones share cached surplus as one LRU cache, and none grows at the cost of blocks that others use more;
-- S1 (own): the rest of its own blocks, in the order of its eviction policy;
-- S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor. A
-  borrower takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches within its
-  reservation is lent to requests, and never to another zone's cache;
-- then, for a running request that grows above the reservation, blocks cached by others above theirs (surplus reclaim):
-  running work counts more than an unreserved cache. A waiting request gets these only by :func:`evict_surplus_for`.
+- limit: if the zone would hold more than its limit, the excess is evicted from its own cached blocks;
+- S0 (own, quiet, reclaim): blocks cached above reservations, lowest priority first, then least recently released. They
+  are taken from the zone itself and from quiet zones, and from all zones if the zone is within its reservation. So all
+  zones share cached surplus as one LRU cache, and no zone grows at the cost of blocks that others use more often;
+- S1 (own): the rest of the zone's own cached blocks, in the order of its eviction policy;
+- S2 (quiet): blocks of zones past their idle window, lowest priority first, then least recently active, down to their
+  floor. A borrower gets reserved blocks only from zones that lend to it. S2 comes last, so that blocks that a quiet
+  zone caches within its reservation are lent only to requests, and never to another zone's cache;
+- surplus reclaim: for a running request that grows above the reservation, blocks that other zones cache above their
+  reservations, because running work counts more than an unreserved cache. A waiting request gets such blocks only by
+  :func:`evict_surplus_for`.
 
-If these do not give enough, the other blocks are in use (see ``preemption``). Background eviction (watermark) takes
-blocks cached above reservations.
+If this is not enough, all other blocks are in use (see ``preemption``). Background eviction (watermark) evicts blocks
+cached above reservations.
 
-In a tier all blocks are cache. So what a zone holds there within its reservation is evicted for no other zone, quiet or
-not.
+In a tier, all blocks are cache, so blocks that a zone holds there within its reservation are never evicted for another
+zone, even while the zone is quiet.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,17 +30,17 @@ from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.zone import Zone
 
 Evictions = list[tuple[Zone, list[int]]]
-"""Ids of evicted blocks with their former owners, in order. The ledger counts them as free."""
+"""Evicted blocks: zones, each with the ids of blocks evicted from it, in order. The ledger counts them as free."""
 
 
 def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
-    """Evict so that ``count`` blocks are free for a zone that may take them; the caller has asked the ledger.
+    """Evict blocks so that ``count`` blocks are free for a zone. The caller has checked that the zone may take them.
 
     Args:
-        ledger: of all zones.
-        zone: that needs the blocks.
-        count: new blocks needed; hits on the zone's own cache are in use already and do not count.
-        free: blocks that are free now.
+        ledger: ledger with all zones.
+        zone: the zone that needs the blocks.
+        count: number of new blocks needed. Hits on the zone's own cache are in use already and do not count.
+        free: number of blocks that are free now.
     """
     evicted: Evictions = []
     if (over := zone.held + count - zone.spec.quota.limit) > 0:
@@ -63,16 +64,16 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
 def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tuple[int, Evictions]:
     """Make room for as many of ``count`` blocks as a zone may hold in addition, or in place of its own cached ones.
 
-    For a tier, whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what
-    its requests use, and no request waits for it. Up to the reservation it gets free blocks, and those that others hold
-    above their reservations, quiet zones first. Above it, it gets spare blocks, those that quiet zones hold above their
-    reservations, and surplus reclaim: up to the zone's share of unreserved blocks, those that active zones hold above
-    theirs.
-    The rest replaces the zone's own blocks (S1), as far as blocks that others have locked stay obtainable. No other
-    zone loses what it holds within its reservation.
+    This is for tiers, whose blocks are all cache. There, a zone is entitled by the blocks that it *holds*, not by the
+    blocks that its requests use as in an engine, and no request waits for blocks. Up to its reservation, the zone gets
+    free blocks, and blocks that other zones hold above their reservations, quiet zones first. Above its reservation, it
+    gets spare blocks, blocks that quiet zones hold above their reservations, and, up to the zone's share of unreserved
+    blocks, blocks that active zones hold above their reservations (surplus reclaim). The rest replaces the zone's own
+    blocks (S1), as long as blocks that other zones have locked stay obtainable. No other zone loses blocks that it
+    holds within its reservation.
 
     Returns:
-        The number of blocks the zone may take now, all free by then, and what was evicted for them.
+        The number of blocks that the zone may take now, all of them free, and the blocks that were evicted.
     """
     evicted: Evictions = []
     promise = zone.spec.quota
@@ -92,15 +93,15 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     spare = ledger.totals.spare(zone, free) - above
     in_place = max(0, min(left - above, len(zone.cached), spare))
     if in_place:
-        # One for one: the zone's total does not grow, even if some blocks are free.
+        # Evict one block for each new one, even if some blocks are free, so that the zone's total does not grow.
         evicted.append((zone, ledger.evict(zone, in_place, "own", zone)))
     return within + above + in_place, evicted
 
 
 def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
-    """How many of ``count`` blocks :func:`make_room_to_hold` could make room for if nothing were in transfer.
+    """Returns for how many of ``count`` blocks :func:`make_room_to_hold` could make room if nothing were in transfer.
 
-    A caller that needs all of them calls this first, so that no block is evicted in vain.
+    A caller that needs all ``count`` blocks calls this first, so that no block is evicted in vain.
     """
     promise = zone.spec.quota
     within = min(count, quota.unused(promise, zone.held))
@@ -114,11 +115,11 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
     """Returns how many of ``count`` blocks a zone may hold above its reservation, and the part from surplus reclaim.
 
     Args:
-        ledger: all zones.
-        zone: that needs the blocks.
-        count: blocks.
-        within: blocks that it takes within its reservation before.
-        free: further free blocks.
+        ledger: ledger with all zones.
+        zone: the zone that needs the blocks.
+        count: number of blocks.
+        within: number of blocks that the zone takes within its reservation before.
+        free: number of further free blocks.
     """
     if count <= 0 or zone.overdue:
         return 0, 0
@@ -141,9 +142,9 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
 def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
-    Usually an active zone's cache is not surplus for others. But a zone that uses no block must get its request
-    through, or zones could wait for each other's caches forever; and up to its share of the unreserved blocks, by
-    weight, a zone need not wait for others' caches either. Nothing is evicted if it would not be enough.
+    Usually, an active zone keeps its cached surplus. There are two exceptions. The request of a zone without blocks in
+    use must be admitted, or zones could wait for each other's caches forever. And a zone need not wait for other zones'
+    caches up to its share of the unreserved blocks, by weight. Nothing is evicted if it would not be enough.
     """
     evicted: Evictions = []
     _evict_surplus(ledger, evicted, ledger.totals.surplus_to_reclaim(zone, count, free, peak), "relief", zone)
@@ -153,19 +154,19 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
 def cover_loans(
     ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int], takes_over: Callable[[Zone], bool]
 ) -> Evictions:
-    """Evict what other zones cache, so that ``count`` blocks less of a borrower's are on loans that are due.
+    """Evict blocks that other zones cache, so that ``count`` fewer blocks of a borrower are on due loans.
 
-    That happens before its requests are preempted, since running work counts more than an unreserved cache. First
-    blocks cached above reservations are evicted; only if that does not help, blocks that quiet zones cache within a
-    lent reservation. Otherwise a request with such blocks would be preempted repeatedly for a lender that wants its own
-    back, while they stay cached.
+    This is tried before the borrower's requests are preempted, because running work counts more than an unreserved
+    cache. First, blocks cached above reservations are evicted. Only if that does not help, blocks that quiet zones
+    cache within a lent reservation are evicted. Otherwise the borrower's requests could be preempted again and again
+    for their lender, while such blocks stay cached.
 
     Args:
-        ledger: all zones.
-        borrower: whose loans.
-        count: blocks.
-        covers: how many blocks evicted above a zone's reservation go to the borrower.
-        takes_over: whether a zone lends the borrower the blocks evicted from its reservation for some time.
+        ledger: ledger with all zones.
+        borrower: the borrower of the loans.
+        count: number of blocks.
+        covers: returns how many blocks evicted above a zone's reservation would reduce the borrower's due loans.
+        takes_over: returns whether a zone lends the borrower blocks evicted within its reservation for some time.
     """
     others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.reclaimable]
     others.sort(key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number))
@@ -181,7 +182,7 @@ def cover_loans(
 
 
 def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Iterable[Zone]) -> Evictions:
-    """Evict lent blocks that these zones cache within their reservations, and first what is above these."""
+    """Evict the cached blocks of lenders above their reservations, and then lent blocks cached within them."""
     evicted: Evictions = []
     for zone in lenders:
         within = min(count, zone.evictable - zone.surplus)
@@ -194,9 +195,10 @@ def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Ite
 
 
 def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
-    """Evict what a zone keeps cached beyond its limit, at most ``at_once`` blocks, and return their ids.
+    """Evict blocks that a zone keeps cached beyond its limit, at most ``at_once``, and return their ids.
 
-    It is called after the spec changed or blocks came back. A zone that stores nothing keeps nothing.
+    To be called after the zone's spec has changed or its requests have released blocks. A zone with ``no_store`` keeps
+    no cached blocks.
     """
     if zone.spec.retention.no_store:
         return ledger.evict(zone, min(len(zone.cached), at_once), "no_store") if zone.cached else []
@@ -238,15 +240,15 @@ def _evict_surplus(
     *,
     quiet: bool = False,
 ) -> int:
-    """Evict what other zones cache above their reservations, and return the number of blocks.
+    """Evict blocks that other zones cache above their reservations, and return their number.
 
     Args:
-        ledger: all zones.
-        evicted: gets the evicted blocks.
-        short: the most blocks to evict.
-        reason: for the counters.
-        beneficiary: the zone that needs the blocks; None: no zone does.
-        quiet: whether to evict from quiet zones, or from active ones.
+        ledger: ledger with all zones.
+        evicted: list to which the evicted blocks are appended.
+        short: maximum number of blocks to evict.
+        reason: reason for the counters.
+        beneficiary: the zone that needs the blocks; None if no zone does.
+        quiet: whether to evict from quiet zones; if false, from active zones.
     """
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary, quiet=quiet)

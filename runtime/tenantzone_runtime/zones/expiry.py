@@ -1,7 +1,7 @@
-"""Expiry: when blocks of zones with a ttl have been unused for that long and must be evicted.
+"""Expiry: finds the cached blocks that have been unused for their zone's TTL and must be evicted.
 
-Checking a zone costs the same however many blocks it has: its oldest block sets the time, and there is one entry for
-each zone. A block in use has no age; its age starts when the last request releases it.
+The cost of checking a zone does not depend on its number of blocks, because each zone has a single deadline, which its
+oldest block determines. A block in use has no age. Its age starts when the last request releases the block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Expiry:
-    """The ages of one engine's cached blocks, for zones with a ttl. Only the ledger changes them.
+    """The ages of one engine's cached blocks, for zones with a TTL. Only the ledger changes them.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -22,13 +22,14 @@ class Expiry:
     def __init__(self, block_count: int) -> None:
         self._block_count = block_count
         self._links: Links | None = None
-        """Made for the first zone that has a ttl."""
+        """Links for the ages, created with the first zone that has a TTL."""
         self._deadlines = Deadlines()
 
     def follow(self, zone: Zone, now: float) -> None:
-        """Follow the ttl of a zone's new spec.
+        """Adopt the TTL of a zone's new spec.
 
-        Blocks cached before the zone had a ttl count as used when its last request ended, or now while it has requests.
+        Blocks that were cached before the zone had a TTL count as last used when its last request ended, or now if it
+        has requests.
         """
         if zone.spec.retention.ttl_seconds is None:
             if zone.ages is not None:
@@ -60,17 +61,17 @@ class Expiry:
         return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
 
     def gone_off(self, now: float) -> Iterator[Zone]:
-        """Yields zones that may have expired blocks; a zone that then still has some is yielded again."""
+        """Generate zones that may have expired blocks. A zone that still has such blocks afterwards comes up again."""
         for zone in self._deadlines.pop_due(now):
             yield zone
             self._set(zone)
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone."""
+        """Forget a removed zone."""
         self._deadlines.forget(zone)
 
     def _set(self, zone: Zone) -> None:
-        """Have the zone checked when its oldest block expires, or earlier."""
+        """Set the zone's deadline to the expiry of its oldest block, unless it has an earlier one."""
         ttl = zone.spec.retention.ttl_seconds
         if zone.ages is None or ttl is None or (oldest := zone.ages.oldest) is None:
             return

@@ -1,14 +1,14 @@
-"""The fair queue: whose waiting request is admitted next, by a weighted Virtual Token Counter.
+"""The fair queue: which zone's waiting request is admitted next, by a weighted Virtual Token Counter.
 
-Each zone has an account of the service that it has had: tokens by cost, divided by the zone's weight. The zone with the
-least service is next. A zone that returns after a pause starts level with the others: unused time can't be saved. A
-zone whose request can't be admitted now is set aside and delays no other zone. It keeps its place at the front, and
-gains no credit meanwhile: otherwise it would be served alone for as long as it had waited for blocks.
+Each zone has an account of the service that it has received: the cost of its tokens, divided by the zone's weight. The
+zone with the least service is next. A zone that returns after a pause starts level with the others, so it can't save up
+unused time. A zone whose request can't be admitted now is set aside and delays no other zone. It keeps its position at
+the front, but gains no credit meanwhile. Otherwise it would later be served alone for as long as it had waited for
+blocks.
 
-The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). Its bound: of two zones that
-both have requests waiting all the time, and whose requests can be admitted, neither gets more than
-``2 * max(INPUT * longest prompt, OUTPUT * tokens that fit the engine)`` ahead of the other per unit of weight, however
-long it takes.
+The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). It has this bound: if two
+zones always have waiting requests, and these can be admitted, neither zone ever gets more than
+``2 * max(INPUT * longest prompt, OUTPUT * tokens that fit the engine)`` ahead of the other, per unit of weight.
 """
 
 import heapq
@@ -18,27 +18,27 @@ from dataclasses import dataclass
 from typing import Final
 
 INPUT: Final = 1.0
-"""The cost of a prompt token that has to be computed; one found in the cache is free."""
+"""Cost of a computed prompt token. A prompt token found in the cache is free."""
 OUTPUT: Final = 2.0
-"""The cost of a generated token: it takes a step of its own. The weights are those of the VTC paper."""
+"""Cost of a generated token, which takes a step of its own. Both costs are those of the VTC paper."""
 
 _FEW: Final = 64
-"""Places in the heap that are not worth tidying up."""
+"""Number of heap entries up to which a clean-up is not worthwhile."""
 
 
 Place = tuple[float, int]
-"""A place in the queue: service, and a ticket to order equal service. The least is first."""
+"""A place in the queue: the service, and a ticket to order equal service. The smallest place is first."""
 
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The account of the service that one zone has had; ``weight`` is its share when zones compete."""
+    """The account of the service that one zone has received; ``weight`` is its share when zones compete."""
 
     weight: int = 1
     service: float = 0.0
-    """Service in virtual tokens: cost over weight. Only grows."""
+    """Service in virtual tokens: cost divided by weight. Never decreases."""
     ticket: int = 0
-    """The ticket of its place in the queue; negative while it is set aside; 0: none of its requests waits."""
+    """Ticket of the account's place in the queue; negative while it is set aside; 0 if no request of the zone waits."""
 
     def charge(self, cost: float) -> None:
         """Count service that the zone was given."""
@@ -48,9 +48,9 @@ class Account:
 class FairQueue:
     """The accounts of zones with waiting requests, least service first.
 
-    Finding the next one costs the logarithm of their number, amortized: entries of the heap are updated only when they
-    come to its top, and each charge makes at most one of them stale. Entries of zones that have left are removed when
-    the heap has twice as many as were in use at the last clean-up.
+    Finding the next account takes amortized logarithmic time: heap entries are updated only when they reach the top,
+    and each charge makes at most one entry stale. Entries of zones that have left are removed when the heap has twice
+    as many entries as were in use at the last clean-up.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class FairQueue:
         self._aside: list[tuple[Account, int]] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
-        """The most service that an account had when it was served: no account is behind it."""
+        """The highest service that an account had when it was served. Accounts enter the queue with at least this."""
 
     def enter(self, account: Account) -> None:
-        """Enter the account of a zone that has waiting requests now, level with the others."""
+        """Enter the account of a zone that has waiting requests now, level with the other accounts."""
         if not account.ticket:
             self._line_up(account, self._new_place(account))
 
@@ -73,13 +73,14 @@ class FairQueue:
     def next(
         self, admissible: Callable[[Account], bool], call: Callable[[Place | None], Account | None] | None = None
     ) -> Account | None:
-        """Returns the account to serve: the one with the least service among those whose next request can be admitted.
+        """Returns the account to serve: of accounts whose next request can be admitted, the one with the least service.
 
-        The others are set aside until :meth:`end_round`, unless ``admissible`` holds them for longer.
+        Accounts whose next request can't be admitted are set aside until :meth:`end_round`, unless ``admissible`` calls
+        :meth:`hold` for them.
 
         Args:
-            admissible: whether the next request of an account can be admitted.
-            call: returns a held account to consider before the given place, the first in the queue; None: none.
+            admissible: returns whether the next request of an account can be admitted.
+            call: given the first place in the queue, returns a held account to consider before it, or None.
         """
         while True:
             first = self._settle()
@@ -95,9 +96,9 @@ class FairQueue:
                 self.set_aside(account)
 
     def first(self) -> Iterator[Account]:
-        """Yields the accounts in the queue, roughly in order, by their service when they were last considered.
+        """Generate the accounts in the queue, roughly in order, by their service when they were last considered.
 
-        Each costs the logarithm of the number yielded so far. The queue must not change meanwhile.
+        The cost of each is logarithmic in the number of accounts before it. The queue must not change meanwhile.
         """
         frontier = [(self._heap[0][:2], 0)] if self._heap else []
         while frontier:
@@ -120,7 +121,7 @@ class FairQueue:
             self._aside.append((account, account.ticket))
 
     def hold(self, account: Account) -> None:
-        """Do not serve this account until it is released, or called."""
+        """Do not serve this account until it is released, or ``call`` of :meth:`next` returns it."""
         if account.ticket:
             account.ticket = -next(self._tickets)
 
@@ -133,7 +134,7 @@ class FairQueue:
         """Return the accounts that were set aside to the queue."""
         aside, self._aside = self._aside, []
         for account, ticket in aside:
-            # Otherwise it has left, or is held now.
+            # A different ticket means that the account has left the queue, or is held now.
             if account.ticket == ticket:
                 self.release(account)
 
@@ -149,7 +150,7 @@ class FairQueue:
             self._max_places = max(_FEW, 2 * len(self._heap))
 
     def _settle(self) -> Place | None:
-        """Bring the top of the heap up to date, and return its place; None if there is none."""
+        """Update the top of the heap, and return its place; None if the heap is empty."""
         while self._heap:
             service, ticket, account = self._heap[0]
             if ticket != account.ticket:

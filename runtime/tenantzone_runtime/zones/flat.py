@@ -1,7 +1,7 @@
-"""Flat copies: values of many objects in one list, one after the other, cheap to take and read later.
+"""Flat copies: the values of many objects, one after the other in a single list, as a cheap snapshot.
 
-Python's garbage collector counts the containers that are made, and traverses all of them after a certain number. A
-growing list is one container, however much is copied into it.
+Python's garbage collector counts newly created containers, and traverses all containers after a certain number. A flat
+copy is only one container, regardless of its length.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from typing import Any
 
 
 def put_mapping(values: list[Any], mapping: Mapping[Any, Any]) -> None:
-    """Append what a mapping holds now to the values."""
+    """Append the current items of a mapping to ``values``."""
     values.append(len(mapping))
     values += mapping
     values += mapping.values()
 
 
 def take(values: Iterator[Any], count: int) -> tuple[Any, ...]:
-    """Take the next values of a flat copy."""
+    """Returns the next ``count`` values of a flat copy."""
     return tuple(islice(values, count))
 
 
 def take_mapping(values: Iterator[Any]) -> dict[Any, Any]:
-    """Take a mapping that :func:`put_mapping` appended to the values."""
+    """Returns the next mapping of a flat copy, which :func:`put_mapping` appended."""
     count = next(values)
     keys = take(values, count)
     return dict(zip(keys, take(values, count), strict=True))

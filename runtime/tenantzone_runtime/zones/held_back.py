@@ -1,8 +1,8 @@
-"""Running requests that lack blocks for their next tokens, and have to wait for them.
+"""Running requests that are held back because they lack blocks for their next tokens.
 
-A request that does not get its blocks in a step is helped before the next one. If no request can be preempted for it,
-and it need not be preempted itself because its blocks are coming, it is known before the step that it can't continue:
-it then has no use for tokens.
+If a request does not get its blocks in a step, the arbiter tries to make room for it before the next step. If no
+request can be preempted for it, and it need not be preempted itself because released blocks become free soon, it is
+known before the step that the request can't continue. It then gets no tokens.
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from tenantzone_runtime.zones.zone import Zone
 @dataclass(frozen=True, slots=True)
 class _Known:
     computed: int
-    """Tokens of the request before the step."""
+    """Number of the request's computed tokens before the step."""
     fitting: int
-    """Tokens of its prompt for which it most likely has blocks anyway."""
+    """Number of its prompt tokens for which it most likely has blocks anyway."""
 
 
 class HeldBack(Generic[W]):
     """The running requests of one engine that lack blocks.
 
     Args:
-        engine: whose requests.
+        engine: the engine.
         preemptor: computes the blocks that a request may have.
     """
 
@@ -34,22 +34,22 @@ class HeldBack(Generic[W]):
         self._engine = engine
         self._preemptor = preemptor
         self._turned_down: list[W] = []
-        """Requests that did not get the blocks of their next tokens in this step, ..."""
+        """Requests that did not get the blocks of their next tokens in this step."""
         self._known: dict[W, _Known] = {}
-        """... and requests known before the step to lack some. They may not be reached, because tokens run out."""
+        """Requests that were known before the step to lack blocks. The step may not reach them if tokens run out."""
         self.zones: set[Zone] = set()
-        """The zones of the known requests: their other waiting requests most likely do not begin in this step."""
+        """Zones of the known requests. Waiting requests of the same zones most likely do not begin in this step."""
 
     def turned_down(self, work: W) -> None:
         """Note that a running request did not get the blocks of its next tokens."""
         self._turned_down.append(work)
 
     def goes_on(self, work: W) -> None:
-        """Note that a request gets its blocks, or was preempted; does nothing if it lacked none."""
+        """Note that a request gets its blocks, or was preempted; does nothing if it did not lack blocks."""
         self._known.pop(work, None)
 
     def collect(self) -> list[W]:
-        """The requests that lacked blocks in the last step and computed nothing in it."""
+        """Returns the running requests that lacked blocks in the last step and computed nothing in it."""
         computed = self._engine.tokens_computed
         stood = [work for work, before in self._known.items() if computed(work) == before.computed]
         self._known.clear()
@@ -58,7 +58,7 @@ class HeldBack(Generic[W]):
         return list(self._turned_down)
 
     def look_at(self, works: Iterable[W]) -> None:
-        """Update which of the requests still lack blocks, after everything possible was done before the step."""
+        """Note which of the requests still lack blocks, after room was made for them as far as possible."""
         self._turned_down.clear()
         self._known = {work: self._look_at(work) for work in works if self._lacks_blocks(work)}
         self.zones = {work.zone for work in self._known}
@@ -68,11 +68,11 @@ class HeldBack(Generic[W]):
         return [work for work, known in self._known.items() if not known.fitting]
 
     def first_of(self, zone: Zone) -> W | None:
-        """Returns a request of the zone that lacks blocks to continue in this step; None if there is none."""
+        """Returns a running request of the zone that lacks blocks to continue in this step, or None."""
         return next((work for work in (*self.skipped(), *self._turned_down) if work.zone is zone), None)
 
     def fitting(self, work: W) -> int:
-        """Tokens of a running request's prompt for which it has blocks in this step, and room in the encoder."""
+        """Returns the prompt tokens of a running request for which it has blocks and encoder room in this step."""
         if not self._engine.can_go_on(work):
             return 0
         known = self._known.get(work)

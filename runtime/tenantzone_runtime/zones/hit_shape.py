@@ -1,7 +1,7 @@
-"""The chunks that a tier must have for a prompt to be found, in a model with several groups of KV caches.
+"""The chunks that a tier must have for a hit on a prompt, in a model with several KV cache groups.
 
-At the end of a hit each group has what it needs: full attention all chunks from the beginning, a window its last ones.
-No request finds what lies beyond a hit.
+A hit can end at a position if each group has the chunks that it needs there: with full attention, all chunks from the
+beginning; with a sliding window, the last ones. Chunks after the end of a hit are not used.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class HitShape:
-    """The groups of a model, as far as they matter for hits.
+    """The properties of a model's KV cache groups that matter for hits.
 
     Args:
-        chunk_tokens: of each group.
-        windows: for each group, the most chunks that a hit needs, the last ones; None: all from the beginning.
+        chunk_tokens: number of tokens in a chunk, equal for all groups.
+        windows: for each group, the number of last chunks that a hit needs; None if it needs all from the beginning.
     """
 
     chunk_tokens: int
@@ -31,16 +31,16 @@ class HitShape:
         return len(self.windows) > 1
 
     def end(self, tokens: int) -> int:
-        """Returns the last place within ``tokens`` at which a hit may end, in tokens."""
+        """Returns the last position within ``tokens`` at which a hit may end, in tokens."""
         return tokens // self.chunk_tokens * self.chunk_tokens
 
     def chunks(self, tokens: int) -> int:
-        """Returns the most chunks that are loaded for ``tokens`` tokens."""
+        """Returns the maximum number of chunks that are loaded for ``tokens`` tokens."""
         length = -(-tokens // self.chunk_tokens)
         return sum(length if window is None else min(length, window) for window in self.windows)
 
     def tokens_in(self, chunks: int) -> int:
-        """Returns the most tokens that are loaded with ``chunks`` chunks."""
+        """Returns the maximum number of tokens that are loaded with ``chunks`` chunks."""
         lengths = range(0, (chunks + 1) * self.chunk_tokens, self.chunk_tokens)
         return lengths[bisect_right(lengths, chunks, key=self.chunks) - 1]
 
@@ -49,12 +49,12 @@ class HitShape:
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
-            end: in tokens.
-            begin: leading tokens that need nothing, because they are in place.
+            end: end of the hit in tokens.
+            begin: number of leading tokens that are already in the engine, so that their chunks are not needed.
 
         Returns:
-            First those needed from the beginning, in the order of the prompt: they begin alike for prompts that begin
-            alike. Then those that windows need.
+            First the keys that are needed from the beginning, in the order of the prompt, so that prompts with the same
+            prefix have the same first keys. Then the keys that windows need.
         """
         first, length = begin // self.chunk_tokens, end // self.chunk_tokens
         if length <= first or any(len(keys) < length for keys in prompt):
@@ -65,9 +65,9 @@ class HitShape:
         return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]
 
     def parents(self, end: int) -> list[int]:
-        """Returns for each key of a hit from the beginning the index of the key that it depends on; -1: none.
+        """Returns, for each key of a hit that begins at 0, the index of the key that it depends on, or -1 for none.
 
-        Keys needed from the beginning form a chain, and each chunk of a window depends on that chain up to it.
+        Keys needed from the beginning form a chain. Each chunk of a window depends on the chain up to its position.
         """
         length, whole = end // self.chunk_tokens, self.windows.count(None)
         parents = list(range(-1, length * whole - 1))
@@ -77,13 +77,13 @@ class HitShape:
         return parents
 
     def longest(self, prompt: Sequence[Sequence[Key]], begin: int, end: int, is_there: Callable[[Key], bool]) -> int:
-        """Returns the last place up to ``end`` at which a complete hit ends, in tokens; ``begin`` if there is none.
+        """Returns the last position up to ``end`` at which a complete hit ends; ``begin`` if there is no hit.
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
-            begin: leading tokens that need nothing.
-            end: in tokens.
-            is_there: whether the tier has a chunk.
+            begin: number of leading tokens whose chunks are not needed.
+            end: last position to consider, in tokens.
+            is_there: returns whether the tier has a chunk.
         """
         groups = list(zip(self.windows, prompt, strict=True))
         first, last = begin // self.chunk_tokens, end // self.chunk_tokens
@@ -98,7 +98,7 @@ class HitShape:
             if all(last - index > window or is_there(keys[index]) for window, keys in windows):
                 index -= 1
             else:
-                # No hit that ends after this chunk, within the searched range, has its complete window.
+                # The window of any later end in the searched range includes this missing chunk, so go on before it.
                 last = index
                 index = last - 1
         return max(last, first) * self.chunk_tokens

@@ -14,28 +14,28 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 WINDOW_SECONDS: Final = 60.0
-"""The length of the window; older values do not count."""
+"""Length of the window. Older values do not count."""
 
 _SLICE_SECONDS: Final = 5.0
-"""The part of the window that is dropped at once."""
+"""Length of a slice of the window. Old values are dropped by slices."""
 _SHORTEST: Final = 1e-6
-"""In seconds. Shorter times are reported exactly."""
+"""Upper bound of the first bucket in seconds. It counts all shorter times."""
 _PER_FACTOR: Final = 100.0
-"""Buckets per factor of e: each is a hundredth wider than the one before."""
+"""Number of buckets per factor of e. Each bucket is 1 % wider than the previous one."""
 _PERCENTILE: Final = 0.99
 _FOR_BLOCKS: Final[tuple[WaitReason, ...]] = ("limit", "reserved", "in_use")
 _FOR_SEATS: Final[tuple[WaitReason, ...]] = ("seats", "seat_limit")
 
 
 class Window:
-    """Durations in the last minute, in bounded memory however many there are.
+    """The durations observed in the last minute, in bounded memory.
 
-    They are counted by slices of the minute in buckets whose width is a hundredth of their value.
+    They are counted for slices of the minute, in buckets whose width is 1 % of their value.
     """
 
     def __init__(self) -> None:
         self._slices: deque[tuple[float, dict[int, tuple[int, float]]]] = deque()
-        """The start of each slice, and for each of its buckets the count and the longest duration."""
+        """The start time of each slice, and by bucket, the count and the longest duration."""
 
     def add(self, seconds: float, now: float, times: int = 1) -> None:
         if not self._slices or now - self._slices[-1][0] >= _SLICE_SECONDS:
@@ -47,7 +47,7 @@ class Window:
         counts[bucket] = count + times, max(longest, seconds)
 
     def percentile(self, now: float) -> float | None:
-        """Returns the 99th percentile of the last minute, at most a hundredth too long; None without values."""
+        """Returns the 99th percentile of the last minute, at most 1 % too high; None if there are no values."""
         self._forget(now)
         counts: Counter[int] = Counter()
         for _, slice in self._slices:
@@ -66,14 +66,14 @@ class Window:
 
 
 class _Reasons:
-    """The main reason for missing a target in the last minute, so that it does not change each second."""
+    """The main reason for missing a target in the last minute, which does not change every second."""
 
     def __init__(self) -> None:
         self._given: deque[tuple[float, LatencyReason]] = deque()
         self._reported: LatencyReason | None = None
 
     def mostly(self, reason: LatencyReason, now: float) -> LatencyReason:
-        """Returns the reason to report: the present one, until another one is twice as frequent."""
+        """Add a reason, and return the one to report: the current one, until another is twice as frequent."""
         self._given.append((now, reason))
         while self._given[0][0] < now - WINDOW_SECONDS:
             self._given.popleft()
@@ -85,15 +85,15 @@ class _Reasons:
 
 
 class _Watched:
-    """One zone with a target."""
+    """The recent latencies and waits of one zone with a target."""
 
     def __init__(self) -> None:
         self.token_times = Window()
         self.first_tokens = Window()
         self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
-        """Why each of its targets is missed."""
+        """Reasons for missing the zone's targets, by target."""
         self.stalls: deque[tuple[float, float, float, float]] = deque()
-        """Samples over time: total seconds that its next request has waited, for blocks, for seats and in all."""
+        """Samples: their time, and the zone's total stalled seconds for blocks, for seats, and for all reasons."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds
@@ -103,11 +103,11 @@ class _Watched:
         self.stalls.append((now, blocks, seats, sum(stalled.values())))
 
     def waited(self) -> float:
-        """Returns for how many recent seconds a request of the zone was next and could not be admitted."""
+        """Returns the seconds in the window for which the zone's next request could not be admitted."""
         return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
-        """Returns what the zone's next requests recently waited for, if they waited that many seconds."""
+        """Returns whether the zone's next requests mainly waited for blocks or seats; None if less than ``seconds``."""
         (_, blocks, seats, _), (_, blocks_now, seats_now, _) = self.stalls[0], self.stalls[-1]
         for_blocks, for_seats = blocks_now - blocks, seats_now - seats
         if max(for_blocks, for_seats) < seconds:
@@ -120,21 +120,21 @@ class Alone:
     """The time that a zone's requests take without other zones."""
 
     requests: int = 0
-    """Running requests that generate."""
+    """Number of running requests that generate."""
     step_seconds: float = 0.0
-    """The predicted time of a step in which only these generate."""
+    """Predicted duration of a step that computes only these requests."""
     prefill_seconds: float = 0.0
-    """The recent mean of what the zone's simultaneous prompts add to a step that computes them completely."""
+    """Recent mean of the time that the zone's simultaneous prompts would add to a step that computes all of them."""
     prompt_steps: int = OWN_PROMPT_STEPS
-    """The number of steps over which the zone's prompts may be spread."""
+    """Number of steps over which the zone's prompts may be spread."""
 
 
 class Latency:
     """The latencies of zones with targets, and whether they meet them.
 
     Args:
-        tenancy: of all zones.
-        times: predicts steps.
+        tenancy: tenancy with all zones.
+        times: predicts the duration of steps.
     """
 
     def __init__(self, tenancy: Tenancy, times: StepTimes) -> None:
@@ -146,7 +146,7 @@ class Latency:
         """The time that the requests of each zone with a target take without other zones."""
 
     def tokens_came(self, zone: Zone, seconds: float, now: float, tokens: int = 1) -> None:
-        """Note tokens of a zone with a target that came ``seconds`` after the ones before."""
+        """Note that a zone with a target generated ``tokens`` tokens ``seconds`` after the previous ones."""
         self._of(zone).token_times.add(seconds, now, tokens)
 
     def first_token_came(self, zone: Zone, seconds: float, now: float) -> None:
@@ -154,7 +154,7 @@ class Latency:
         self._of(zone).first_tokens.add(seconds, now)
 
     def judge(self, now: float) -> Iterator[None]:
-        """Update the outcome of each zone's targets, with a pause after each."""
+        """Update the outcomes of all targets, one zone per iteration, so that the caller can pause in between."""
         for zone in [zone for zone in (*self._watched, *self.alone) if zone not in self._with_targets]:
             self.forget(zone)
             zone.outcomes = {}
@@ -173,7 +173,7 @@ class Latency:
             yield
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone, or has no targets any more."""
+        """Forget a zone that was removed, or has no more targets."""
         self._watched.pop(zone, None)
         self.alone.pop(zone, None)
 
@@ -181,7 +181,7 @@ class Latency:
         is_first = name == "first_token"
         actual = (watched.first_tokens if is_first else watched.token_times).percentile(now)
         if actual is None and is_first and watched.waited() > TOLERANCE * target:
-            # No request was served, although some waited.
+            # No first token was generated, although a request waited.
             actual = watched.waited()
         if actual is None:
             return TargetOutcome(target, None, None, "NoTraffic")
@@ -192,7 +192,7 @@ class Latency:
         return TargetOutcome(target, actual, False, reason)
 
     def _slowed_by(self, name: TargetName, zone: Zone, target: float) -> LatencyReason:
-        """Returns why steps are longer than a target."""
+        """Returns the reason why steps take longer than a target."""
         if not self._times.is_known:
             return "Warming"
         alone = self.alone.get(zone, Alone())

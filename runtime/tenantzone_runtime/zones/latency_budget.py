@@ -1,13 +1,13 @@
-"""The latency budget of steps: what other zones may add to a step while a zone with a latency target needs it.
+"""The latency budget of steps: how much work of other zones a step may take while a zone has a latency target.
 
-A target is a bound on how long steps take. While such a zone has requests, or may soon have one again, a step takes
-tokens of other zones only as far as its predicted time stays within the bound. If even the generating requests of
-others are too many, these skip steps in turn. A step in which the zone itself has a prompt is nearly its own. If the
-zone also generates, its prompts are cut so that they do not make its own steps longer than its target. `latency_bounds`
-has the guarantee as a formula.
+A target bounds the duration of steps. While a zone with a target has requests, or may soon have one again, a step takes
+tokens of other zones only as long as its predicted duration stays within the bound. If other zones have too many
+generating requests even for that, these skip steps in turn. A step that computes a prompt of the zone itself takes
+little work of other zones. If the zone also generates, its prompts are cut so that they do not make its own steps
+longer than its target. `latency_bounds` has the guarantee as a formula.
 
-There is no bound before enough steps were seen to predict one, nor if the zone's own requests alone take much longer
-than its target. And a request that has skipped steps for long is computed whatever the bound is.
+Steps are not bounded before enough of them were measured for a prediction, nor if the zone's own requests alone take
+much longer than its target. A request that has skipped many steps in a row is computed despite the bound.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,21 +27,21 @@ from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.zone import Zone
 
 OUT_OF_REACH: Final = 1.25
-"""A target is given up if the zone's own requests alone take this many times as long."""
+"""A target is ignored if the zone's own requests alone take this many times as long."""
 SITS_OUT_AT_MOST: Final = 32
-"""Steps after which a request that skipped them is computed, one in a step."""
+"""Number of skipped steps after which a request is computed despite the bound, one such request in each step."""
 
 
 class LatencyBudget(Generic[W]):
     """Bounds steps for the zones with latency targets.
 
     Args:
-        ledger: of all zones.
-        engine: whose steps.
-        times: predicts them.
-        latency: gets the time that a zone's requests take alone.
-        in_flight: the steps that have not ended.
-        margin: the part of each bound that is left unused.
+        ledger: ledger with all zones.
+        engine: the engine whose steps are bounded.
+        times: predicts the duration of steps.
+        latency: receives the time that a zone's requests take alone.
+        in_flight: the steps that have not ended yet.
+        margin: fraction of each bound that is left unused.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class LatencyBudget(Generic[W]):
         self._in_flight = in_flight
         self._margin = margin
         self._sat_out: dict[W, int] = {}
-        """The number of steps in a row, for each request that was skipped in the last one."""
+        """Number of consecutive steps that skipped each request, for requests that the last step skipped."""
         self._starved: dict[Zone, int] = {}
-        """The same for zones whose prompts were skipped."""
+        """Number of consecutive steps that skipped all prompts of each zone."""
         self._own: dict[Zone, OwnRequests] = {}
-        """The statistics of each zone with a target."""
+        """Statistics of the zones with targets."""
 
     def bounds(self) -> dict[Zone, float]:
-        """Returns the zones whose targets count now, with the seconds that a step may take for each, shortest first."""
+        """Returns the zones whose targets apply now, each with the seconds that a step may take, shortest first."""
         now, targets = self._ledger.now, self._ledger.totals.with_targets
         if len(self._own) > len(targets):
             self._own = {zone: own for zone, own in self._own.items() if zone in targets}
         bounds: dict[Zone, float] = {}
         for zone in targets:
-            # First a check that excludes most zones cheaply: there may be a thousand.
+            # This cheap check excludes most zones. There may be a thousand.
             if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds:
                 own = self._own.setdefault(zone, OwnRequests())
                 own.look_at(zone, now)
@@ -82,21 +82,21 @@ class LatencyBudget(Generic[W]):
         return dict(sorted(bounds.items(), key=lambda each: each[1]))
 
     def hit_share(self, zone: Zone) -> float:
-        """Returns the part of a zone's prompts that was found cached of late; 0 for a zone without a target."""
+        """Returns the fraction of a zone's recent prompts that was found cached; 0 for a zone without a target."""
         own = self._own.get(zone)
         return 0.0 if own is None else own.hit_share
 
     def _may_need_steps(self, zone: Zone, own: OwnRequests, now: float) -> bool:
-        """Returns whether the zone has requests, or pauses for no longer than usual.
+        """Returns whether the zone has requests, or its current pause is not longer than earlier ones.
 
-        A first-token target also covers the first requests after a pause that is longer than all before it.
+        A zone with a first-token target may always need steps, since the target also covers requests after long pauses.
         """
         if zone.requests or zone.spec.latency.first_token_seconds is not None:
             return True
         return now - zone.last_active <= own.pauses.longest
 
     def _bound(self, zone: Zone, own: OwnRequests) -> float:
-        """Returns the seconds that a step may take for the zone's targets, no fewer than its own prompts take alone."""
+        """Returns the seconds that a step may take for the zone's targets, at minimum what its prompts take alone."""
         targets = zone.spec.latency
         bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
         if targets.first_token_seconds is not None:
@@ -106,9 +106,9 @@ class LatencyBudget(Generic[W]):
         return bound
 
     def _left_for_first_tokens(self, bounds: Iterable[Zone]) -> float:
-        """Returns the seconds up to which a step may be filled if a request arrives now.
+        """Returns the seconds up to which this step may be filled, in case a request arrives now.
 
-        It waits for the steps in flight, for this one, and for its own.
+        Such a request waits for the steps in flight, for this step, and for the steps that compute its prompt.
         """
         left = self._in_flight.seconds_left(self._ledger.now)
         targets = ((zone.spec.latency.first_token_seconds, self._own[zone].first_token_seconds) for zone in bounds)
@@ -117,16 +117,16 @@ class LatencyBudget(Generic[W]):
     def plan(
         self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int, chunk: int
     ) -> Pacing[W] | None:
-        """Returns what each zone may use of a step.
+        """Plans how many tokens of a step each zone may use.
 
         Args:
-            bounds: the seconds that a step may take, for zones whose targets count, the shortest first.
+            bounds: for each zone whose target applies, the seconds that a step may take, shortest first.
             prompts: the prompts that zones have to compute.
-            budget: tokens of prompts that the engine computes in a step.
-            chunk: the fewest of them with which a prompt is begun.
+            budget: maximum number of prompt tokens in a step.
+            chunk: minimum number of tokens with which a prompt is begun.
 
         Returns:
-            None if no zone is bounded.
+            The plan, or None if no target can be met.
         """
         if not self._times.is_known:
             return None
@@ -137,7 +137,7 @@ class LatencyBudget(Generic[W]):
         pacing, load = Pacing[W](), StepLoad()
         reachable = self._reachable(bounds)
         overdue = self._overdue(prompts)
-        # A zone that has waited for long gets a chunk even if others' prompts would fill the step.
+        # A zone whose prompts were skipped too often gets a chunk even if other zones' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
         generates = False
         for zone in bounds:
@@ -172,7 +172,7 @@ class LatencyBudget(Generic[W]):
         """Note which requests a step skipped, and which zones had prompts computed in it.
 
         Args:
-            pacing: what each zone was left; None: no zone was bounded.
+            pacing: the plan of the step; None if it was not bounded.
             computed: zones whose prompts were computed.
         """
         if pacing is None:
@@ -184,11 +184,11 @@ class LatencyBudget(Generic[W]):
         self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in served}
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone."""
+        """Forget a removed zone."""
         self._own.pop(zone, None)
 
     def _decodes(self) -> dict[Zone, list[W]]:
-        """The running requests that generate, by zone."""
+        """Returns the running requests that generate, by zone."""
         decodes: dict[Zone, list[W]] = {}
         in_prompts = set(self._engine.in_prompts())
         for work in self._engine.running:
@@ -199,11 +199,11 @@ class LatencyBudget(Generic[W]):
     def _is_in_reach(
         self, bound: float, zone: Zone, decodes: Mapping[Zone, Sequence[W]], prompts: Mapping[Zone, Prompts]
     ) -> bool:
-        """Whether skipping others helps the zone: its prompts, or the time between its tokens, get within the bound."""
+        """Whether skipping other zones' work can bring the zone's prompts or decodes within the bound."""
         own = prompts.get(zone)
         if own is not None and own.tokens:
             self._note_prompts(zone, own, len(decodes.get(zone, ())))
-            # A prompt takes its time; if even one of its tokens makes a step too long, skipping helps no request.
+            # A prompt may take several steps. If even one prompt token makes a step too long, skipping is useless.
             return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
         for work in decodes.get(zone, ()):
@@ -215,7 +215,7 @@ class LatencyBudget(Generic[W]):
         return seconds <= OUT_OF_REACH * bound
 
     def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
-        """The bounds that steps can keep at all: for the others, no zone with its own target is held up."""
+        """Returns the bounds that steps can meet at all. Zones with targets are not delayed for the other bounds."""
         smallest = self._times.estimate(StepLoad(1))
         return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
 
@@ -233,9 +233,9 @@ class LatencyBudget(Generic[W]):
         """Returns the seconds up to which zones without targets may fill a step.
 
         Args:
-            load: what zones with targets compute in it.
-            bound: the shortest of their bounds.
-            generates: whether any of them generates, so that the step's length is the time between two tokens.
+            load: the work of zones with targets in the step.
+            bound: their shortest bound, in seconds.
+            generates: whether any of them generates, so that the step's duration is the time between two tokens.
         """
         filled = (1.0 - self._margin.share) * bound
         if not load.has_prompts:
@@ -245,16 +245,16 @@ class LatencyBudget(Generic[W]):
         return max(alone, min(added, filled)) if generates and alone <= bound else added
 
     def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
-        """Returns the tokens of a zone's prompts that a step may compute if the zone also generates.
+        """Returns how many tokens of a zone's prompts a step may compute if the zone also generates.
 
-        They fit into the zone's token time. If there are many, the step takes a fixed part of them instead, so that the
-        backlog of a zone whose prompts need more than that does not grow.
+        That many tokens fit into the zone's token time. If the zone has many waiting prompts, the step takes a fixed
+        fraction of them instead, so that their backlog does not grow.
 
         Args:
-            load: what the step computes already.
-            zone: with a target.
-            own: its prompts.
-            generating: its running requests that generate.
+            load: work that the step computes already.
+            zone: a zone with a target.
+            own: the zone's prompts.
+            generating: the zone's running requests that generate.
         """
         target = zone.spec.latency.token_time_seconds
         if target is None:
@@ -262,26 +262,26 @@ class LatencyBudget(Generic[W]):
         step = replace(load)
         for work in generating:
             step.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
-        # Other zones have their part of the step, too.
+        # Other zones get a part of the step, too.
         bound = (1.0 - self._margin.share - BESIDE_OWN_PROMPTS) * target
         within = self._tokens_within(step, own.computed, bound)
         part = ceil(self._waiting_tokens(zone, own, len(generating)) / self._prompt_steps(zone))
         return max(within, part, own.at_once)
 
     def _waiting_tokens(self, zone: Zone, own: Prompts, generating: int) -> float:
-        """Returns the tokens to compute for all prompts of a zone.
+        """Returns the estimated number of tokens to compute for all prompts of a zone.
 
-        Only as many prompts as a step could compute are examined; the others are estimated by their mean.
+        Only as many prompts as one step could compute are examined. The others are assumed to have the same mean.
 
         Args:
-            zone: with a target.
-            own: those of its prompts that were examined.
-            generating: the number of its running requests that generate.
+            zone: a zone with a target.
+            own: the zone's examined prompts.
+            generating: number of the zone's running requests that generate.
         """
         return own.expected / own.count * max(own.count, zone.requests - generating)
 
     def _prompt_steps(self, zone: Zone) -> int:
-        """Returns the number of steps over which a zone that generates may spread its waiting prompts."""
+        """Returns the number of steps over which a generating zone may spread its waiting prompts."""
         targets = zone.spec.latency
         if targets.token_time_seconds is None:
             return 1
@@ -308,7 +308,7 @@ class LatencyBudget(Generic[W]):
             load.add_prompt(count, own.computed)
 
     def _add_decodes(self, pacing: Pacing[W], load: StepLoad, works: Sequence[W], bound: float) -> None:
-        """Add generating requests as long as the step stays within the bound; the step skips the others, in turn."""
+        """Add generating requests as long as the step stays within the bound. Steps skip the other requests in turn."""
         each, seconds = self._engine.tokens_each, self._times.estimate(load)
         in_turn = sorted(works, key=lambda work: -self._sat_out.get(work, 0))
         for work in in_turn:
@@ -336,12 +336,12 @@ class LatencyBudget(Generic[W]):
         pacing.of_others = count if count >= least else min(budget, at_once) if is_empty else 0
 
     def _overdue(self, prompts: Mapping[Zone, Prompts]) -> Zone | None:
-        """The zone whose prompts were not computed for the longest time, if that was too long."""
+        """Returns the zone whose prompts were skipped by the most consecutive steps, if these were too many."""
         zone = max(prompts, key=lambda zone: self._starved.get(zone, 0), default=None)
         return None if zone is None or self._starved.get(zone, 0) < SITS_OUT_AT_MOST else zone
 
     def _tokens_within(self, load: StepLoad, computed: int, bound: float) -> int:
-        """Estimates the tokens of a prompt that a step takes without exceeding the bound."""
+        """Estimate the number of prompt tokens that can be added to a step without exceeding the bound."""
         step_tokens = self._engine.step_tokens or 0
         if bound == inf:
             return step_tokens

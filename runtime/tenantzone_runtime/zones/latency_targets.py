@@ -6,12 +6,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class LatencyTargets:
-    """The latency targets of a zone, in seconds; None: none."""
+    """The latency targets of a zone, in seconds. None means no target."""
 
     token_time_seconds: float | None = None
-    """Between two tokens of a request, at the 99th percentile."""
+    """Time between two tokens of a request, at the 99th percentile."""
     first_token_seconds: float | None = None
-    """From a request's arrival to its first token, at the 99th percentile."""
+    """Time from a request's arrival to its first token, at the 99th percentile."""
 
     def __bool__(self) -> bool:
         return self.token_time_seconds is not None or self.first_token_seconds is not None

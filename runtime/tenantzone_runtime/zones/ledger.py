@@ -3,7 +3,7 @@
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
 Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
 
-When the first zone is declared, the requests before it get a zone of their own; their cached blocks are freed.
+When the first zone is declared, earlier requests get a zone of their own, and their cached blocks are freed.
 """
 
 from collections import Counter
@@ -25,9 +25,9 @@ class Ledger:
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
-        now: the time, in seconds on any clock that does not run backwards.
-        capacity: the number of blocks that requests can use; None: all.
-        lends_cache: whether quiet zones also lend what they cache within their reservations.
+        now: current time in seconds of any monotonic clock.
+        capacity: number of blocks that requests can use, or None for all.
+        lends_cache: whether quiet zones also lend the blocks that they keep cached within their reservations.
     """
 
     def __init__(
@@ -35,25 +35,25 @@ class Ledger:
     ) -> None:
         self.owner: list[Zone | None] = [None] * block_count
         self.links = Links(block_count)
-        """The links of the orders in which zones keep cached blocks."""
+        """Links between cached blocks, which all zones' eviction orders share."""
         self.zones: dict[str, Zone] = {}
-        """By tenant. Zones that left the config stay here until their last request ends."""
+        """Zones by tenant. Zones that left the config stay here until their last request ends."""
         self.totals = Totals(block_count if capacity is None else capacity, lends_cache=lends_cache)
         self.trail = Trail()
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)
         self.now = now
-        """The time, kept up to date by the users of the ledger; block-seconds are counted by it."""
+        """Current time, which the ledger's users keep up to date. Block-seconds are counted with it."""
         self.cached_blocks = 0
         self.held_blocks = 0
         self._soiled: dict[int, str] = {}
-        """Free blocks that must be zeroed before another tenant uses them, and the tenant whose data they hold."""
+        """Free blocks that must be zeroed before another tenant uses them, with the tenant whose data they contain."""
         self._to_scrub: list[int] = []
         self.unscrubbed: Counter[str] = Counter()
-        """The number of such blocks, by tenant."""
+        """Number of free blocks that must be zeroed, by the tenant whose data they contain."""
         self._zones_entered = 0
         self.departures: list[Callable[[Zone], None]] = [self.expiry.forget]
-        """Called with each zone that is discarded, to remove state that is kept by zone for longer than a step."""
+        """Callbacks for each discarded zone, which remove state that is kept for the zone across steps."""
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
@@ -76,11 +76,11 @@ class Ledger:
             forget(zone)
 
     def is_present(self, zone: Zone) -> bool:
-        """Whether the zone is still its tenant's, and was not removed."""
+        """Whether the zone is still its tenant's current zone."""
         return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
-        """Allocate free blocks to the zone, in use."""
+        """Allocate free blocks to the zone; they are in use from now on."""
         self.accrue(zone)
         owner = self.owner
         count = 0
@@ -107,7 +107,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def release(self, zone: Zone, kept: Sequence[int], dropped: list[int]) -> None:
-        """Release blocks that no request uses: ``kept`` ones become most recently used, ``dropped`` ones free."""
+        """Release blocks that no request uses: ``kept`` ones become cached, as last used, and ``dropped`` ones free."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
         since, now = self.links.since, self.now
@@ -125,32 +125,32 @@ class Ledger:
         self.totals.reckon(zone)
 
     def evict(self, zone: Zone, count: int, reason: EvictionReason, beneficiary: Zone | None = None) -> list[int]:
-        """Make the first ``count`` of the zone's cached blocks free, for a beneficiary or none; returns their ids."""
+        """Evict the next ``count`` cached blocks of the zone, for a beneficiary or for none; returns their ids."""
         self.accrue(zone)
         block_ids = zone.cached.evict(count)
         self._count_evicted(zone, block_ids, reason, beneficiary)
         return block_ids
 
     def evict_block(self, zone: Zone, block_id: int, reason: EvictionReason) -> None:
-        """Make one given cached block free."""
+        """Evict the given cached block."""
         self.evict_blocks(zone, [block_id], reason)
 
     def evict_blocks(self, zone: Zone, block_ids: list[int], reason: EvictionReason) -> None:
-        """Make given cached blocks free."""
+        """Evict the given cached blocks."""
         self.accrue(zone)
         for block_id in block_ids:
             zone.cached.remove(block_id)
         self._count_evicted(zone, block_ids, reason, None)
 
     def evict_expired(self, zone: Zone, at_most: int) -> list[int]:
-        """Free at most ``at_most`` blocks that were unused for the zone's ttl; returns their ids."""
+        """Evict at most ``at_most`` blocks that were unused for the zone's TTL; returns their ids."""
         self.accrue(zone)
         block_ids = self.expiry.expired(zone, self.now, at_most)
         self.evict_blocks(zone, block_ids, "ttl")
         return block_ids
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
-        """Give a zone another spec; what it holds stays."""
+        """Replace a zone's spec; its blocks stay."""
         self.totals.change_spec(zone, spec)
         self.expiry.follow(zone, self.now)
 
@@ -172,7 +172,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:
-        """Returns blocks that came to another zone since the last call, and must be zeroed before their use there."""
+        """Returns the blocks that another tenant got since the last call; they must be zeroed before it uses them."""
         blocks, self._to_scrub = self._to_scrub, []
         return blocks
 
@@ -190,7 +190,7 @@ class Ledger:
                 continue
             self.unscrubbed[former] -= 1
             if not self.unscrubbed[former]:
-                # Tenants come and go without end.
+                # The entries of former tenants would accumulate otherwise.
                 del self.unscrubbed[former]
             if former != tenant:
                 self._to_scrub.append(block_id)
@@ -198,7 +198,7 @@ class Ledger:
                     self.zones[former].counters.scrubbed_blocks += 1
 
     def accrue(self, zone: Zone) -> None:
-        """Bring the zone's block-seconds up to date; called before any change of what it holds, lends or borrows."""
+        """Update the zone's block-seconds; to be called before its number of held, lent or borrowed blocks changes."""
         elapsed = self.now - zone.accrued_until
         if elapsed:
             counters = zone.counters
@@ -210,13 +210,13 @@ class Ledger:
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
-        """Returns why a request of the zone, with this peak, may not take ``count`` blocks now."""
+        """Returns why a request of the zone, which uses at most ``peak`` blocks, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def update_reported(self, zone: Zone) -> bool:
-        """Whether the zone has used more than was last reported; if so, ``usage_reported`` is brought up to date.
+        """Update ``usage_reported``; returns whether the zone has used more than was last reported.
 
-        A zone that the journal has no name for is not reported.
+        A zone without a name in the journal is not reported.
         """
         if zone.name_in_journal is None:
             return False
@@ -239,10 +239,10 @@ class Ledger:
         return True
 
     def check(self, free: int, capacity: int) -> None:
-        """Check invariant I1, the slow way: every block is counted once, and the sums are right.
+        """Check invariant I1 by going through all blocks: every block is counted once, and the sums are right.
 
         Raises:
-            AssertionError: the ledger is wrong.
+            AssertionError: the ledger is inconsistent.
         """
         owned: dict[Zone, int] = {}
         for owner in self.owner:

@@ -1,6 +1,7 @@
 """Tracks which chunks of a tier are only useful together.
 
-A hit is lost with any of its chunks, and a chunk that no hit uses should not take up room in a tier.
+A hit needs all of its chunks, so if one is removed, the hit is lost. A chunk that no hit uses should not take up room
+in a tier.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,34 +10,34 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """A chunk's place in the hits that share their beginning up to it."""
+    """A node of the trie of hits: a chunk's place in all hits that are equal up to it."""
 
     chunk_id: int
     before: "Place | None"
     after: "dict[int, Place]" = field(default_factory=dict)
-    """By chunk."""
+    """The next places, by chunk id."""
     is_end: bool = False
     """Whether a hit ends here."""
 
 
 class Links:
-    """The hits whose chunks a tier has completely, by the chunks' ids; a chunk may belong to several.
+    """The complete hits in a tier, as a trie of chunk ids. A chunk may belong to several hits.
 
-    The common beginning of hits is stored once: a long prompt may be the beginning of thousands.
+    The common prefix of hits is stored only once, because a long prompt may be the prefix of thousands of hits.
     """
 
     def __init__(self) -> None:
         self._first: dict[int, Place] = {}
-        """By the first chunk of hits."""
+        """The first places of hits, by chunk id."""
         self._places: dict[int, set[Place]] = {}
-        """By chunk."""
+        """All places of each chunk, by chunk id."""
 
     def __contains__(self, chunk_id: int) -> bool:
-        """Whether a chunk belongs to some hit."""
+        """Whether a chunk belongs to any hit."""
         return chunk_id in self._places
 
     def __iter__(self) -> Iterator[int]:
-        """The chunks that belong to some hit."""
+        """Iterate over the ids of the chunks that belong to any hit."""
         return iter(self._places)
 
     def link(self, chunk_ids: Sequence[int]) -> None:
@@ -44,9 +45,10 @@ class Links:
         self.end(self.go_on(None, chunk_ids))
 
     def go_on(self, place: Place | None, chunk_ids: Iterable[int]) -> Place | None:
-        """Add chunks that a hit needs after a place; None: from its beginning. Returns the last one's place.
+        """Add chunks that a hit needs after a place, or from its beginning if ``place`` is None.
 
-        A hit must end there, or later, before any other call.
+        Returns the place of the last chunk. The caller must end a hit at this place, or extend it and end it later,
+        before any other call.
         """
         for chunk_id in chunk_ids:
             after = self._first if place is None else place.after
@@ -63,7 +65,7 @@ class Links:
             place.is_end = True
 
     def unlink(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Forget removed chunks and their hits; returns chunks that no hit uses any longer."""
+        """Forget removed chunks and their hits; returns the other chunks that no hit uses any more."""
         if not self._places:
             return []
         useless: dict[int, None] = {}
@@ -76,11 +78,11 @@ class Links:
         return list(useless)
 
     def _dissolve(self, place: Place, useless: dict[int, None]) -> None:
-        """Forget the hits through a place, and collect its chunks that no other hit uses."""
+        """Forget all hits through a place, and collect their chunks that no other hit uses in ``useless``."""
         before = place.before
         self._take_out(place, useless)
         while before is not None and not before.after and not before.is_end:
-            # It leads to no hit any more.
+            # No hit leads through this place any more.
             self._take_out(before, useless)
             before = before.before
         left = list(place.after.values())
@@ -104,10 +106,10 @@ class Links:
         self._places.clear()
 
     def check(self) -> None:
-        """Check the slow way that all places lead to the end of a hit, and can be found by their chunks.
+        """Check, by going through all places, that each leads to the end of a hit, and can be found by its chunk.
 
         Raises:
-            AssertionError: the links are wrong.
+            AssertionError: the links are inconsistent.
         """
         known: dict[int, set[Place]] = {}
         left = list(self._first.values())

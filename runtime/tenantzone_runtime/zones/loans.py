@@ -1,16 +1,17 @@
 """Loans: which zone's surplus uses which other zone's reservation, since when, and until when.
 
-What a zone holds above its reservation first uses the unreserved part of the pool. The rest uses reservations that
-their owners do not use: lent by quiet zones, or owed to a zone whose new reservation is held by others. Loans do not
-name blocks: a loan is an amount between two zones, one at a time per pair.
+The blocks that a zone holds above its reservation first use the unreserved part of the pool. The rest uses reservations
+that their owners do not use: either a quiet zone lends them, or a zone has a new reservation that other zones still
+hold. A loan does not identify blocks. It is a number of blocks between two zones, and a pair of zones has at most one
+loan in each direction.
 
-The book is settled from time to time, not with each block: it is adjusted to what zones hold at that moment, and
-block-seconds are counted for the loans since the last time. The zones' promises do not depend on it: what a lender
-needs is reclaimed by eviction and preemption at once, whatever the book says.
+The book is settled from time to time, not with each block. Settling adjusts it to the blocks that zones hold at that
+moment, and counts block-seconds for the loans since the last time. Reservations do not depend on the book: blocks that
+a lender needs are reclaimed at once by eviction and preemption.
 
-Settling considers zones that have changed since the last time, their loans, and the zones that lend and borrow what is
-then missing: it costs the same however many other zones and loans there are. The state of a pair is removed with its
-loan: its block-seconds are then in the trail, and those of each zone in its counters.
+Settling considers only zones that have changed since the last time, their loans, and the zones that lend and borrow the
+difference. Its cost does not depend on the number of other zones and loans. When a loan ends, the state of its pair is
+removed. Its block-seconds are then in the trail, and in the counters of both zones.
 """
 
 from collections import deque
@@ -28,49 +29,49 @@ class LoanBook:
     """The loans of one engine.
 
     Args:
-        ledger: who holds what.
+        ledger: ledger with all zones.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._loans: dict[tuple[Zone, Zone], Loan] = {}
         self._loans_of: dict[Zone, dict[Loan, None]] = {}
-        """The loans that a zone is the lender or the borrower of."""
+        """By zone, the loans in which it is the lender or the borrower."""
         self._blocks = 0
-        """The blocks of all loans."""
+        """Number of blocks of all loans."""
         self._begun = 0
         self._needing = VictimOrder()
-        """Zones with surplus for which there is no loan yet."""
+        """Zones with surplus blocks that no loan covers yet."""
         self._offering: dict[Borrowers, VictimOrder] = {
             "SameOrHigherPriority": VictimOrder(),
             "AnyPriority": VictimOrder(),
         }
-        """Zones with more to lend, by the zones that they lend to; those with stricter terms are asked first."""
+        """Zones that offer blocks, by their terms on borrowers. Zones with stricter terms are used first."""
         self._lending = VictimOrder()
-        """Zones with room on their reservation, offered or not."""
+        """Zones with unused reservation for more loans, whether they offer it or not."""
 
     def __iter__(self) -> Iterator[Loan]:
-        """Yields the current loans, oldest first."""
+        """Iterate over the current loans, oldest first."""
         return iter(self._loans.values())
 
     def settle(self, free: int) -> None:
-        """Adjust the loans to what zones hold now, with ``free`` free blocks."""
+        """Adjust the loans to the blocks that zones hold now; ``free`` blocks are free."""
         totals = self._ledger.totals
         self.look_at(totals.take_changed())
-        # The part of all reservations that others use: reservations less their own use, less the free blocks.
+        # The part of all reservations that other zones use: all reservations, minus their own use and the free blocks.
         stood_on = totals.promised - (self._ledger.held_blocks - totals.surplus) - free
         total = max(0, min(stood_on, totals.surplus))
         self._cut(self._blocks - total)
         self._grow(total - self._blocks)
 
     def look_at(self, changed: Sequence[Zone]) -> None:
-        """Keep the loans of zones that have changed as far as these zones have room for them."""
+        """Reduce the loans of changed zones as needed, and update where these zones can lend and borrow."""
         self._shrink(changed)
         for zone in changed:
             self._place(zone)
 
     def repay(self, loan: Loan, blocks: int) -> None:
-        """Subtract blocks that the borrower has returned from a loan."""
+        """Reduce a loan by blocks that the borrower has returned, and end the loan if none are left."""
         overdue = loan.is_due(self._ledger.now)
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
         self._change(loan, -blocks)
@@ -79,11 +80,11 @@ class LoanBook:
             self._end(loan)
 
     def due(self) -> list[Loan]:
-        """Loans whose time is over."""
+        """Returns the loans that are due, oldest first."""
         return [loan for loan in self if loan.is_due(self._ledger.now)]
 
     def _shrink(self, changed: Iterable[Zone]) -> None:
-        """Reduce each loan to what its lender and its borrower still have room for."""
+        """Reduce each loan to the lender's unused reservation and the borrower's surplus."""
         lendable = {zone: room for zone in changed if zone.lent > (room := self._unused(zone))}
         needed = {zone: zone.surplus for zone in changed if zone.borrowed > zone.surplus}
         loans = {loan for zone in (*lendable, *needed) for loan in self._loans_of[zone]}
@@ -98,9 +99,9 @@ class LoanBook:
                 self.repay(loan, loan.blocks - kept)
 
     def _kept_first(self, loans: Iterable[Loan]) -> list[Loan]:
-        """Returns loans in the order of being kept: loans past their grace last, before them loans that are due.
+        """Returns loans in the order in which to keep them: first loans that are not due, last loans past their grace.
 
-        Within each kind the oldest comes first.
+        Within each kind, the oldest loan comes first.
         """
         now = self._ledger.now
 
@@ -110,9 +111,10 @@ class LoanBook:
         return sorted(loans, key=order)
 
     def covers(self, zone: Zone, borrower: Zone) -> int:
-        """Returns how many blocks evicted above a zone's reservation reduce a borrower's due loans by as many.
+        """Returns how many surplus blocks of a zone would each reduce a borrower's due loans by one block if evicted.
 
-        First come blocks on no zone's reservation, then those on reservations of lenders that take such a loan over.
+        These are the blocks that use no other zone's reservation, and then those that use the reservations of lenders
+        that can take over such a loan.
         """
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]
@@ -123,14 +125,14 @@ class LoanBook:
         return blocks
 
     def takes_over(self, lender: Zone, borrower: Zone) -> bool:
-        """Whether a lender takes over a borrower's loans that are due, as far as it offers blocks."""
+        """Whether a lender can take over a borrower's due loans, as far as it offers blocks."""
         return not self._has_due(lender, borrower) and may_borrow(borrower, lender) and lends_for_some_time(lender)
 
     def extend(self) -> None:
-        """Let zones that offer blocks for a fixed time take over due loans, so that nothing need be reclaimed.
+        """Let zones that offer blocks for some time take over due loans, so that their blocks need not be reclaimed.
 
-        Loans past their grace come first. A lender that offers nothing, or has a due loan with the same borrower, is
-        skipped once for each borrower, however many of its loans are due.
+        Loans past their grace period come first. A lender that offers nothing, or has a due loan with the same
+        borrower, is checked only once for each borrower, regardless of the borrower's number of due loans.
         """
         now, groups = self._ledger.now, dict[tuple[bool, Zone], list[Loan]]()
         for loan in reversed(self._kept_first(self.due())):
@@ -145,7 +147,7 @@ class LoanBook:
     def _take_over(self, borrower: Zone, loans: Iterable[Loan], lenders: dict[Zone, None]) -> None:
         """Let these lenders, lowest priority first, take over these loans of a borrower.
 
-        Lenders that have nothing to offer any more are removed.
+        Lenders that have no more blocks to offer are removed from ``lenders``.
         """
         left = deque(loan for loan in loans if loan.blocks)
         exhausted = []
@@ -165,12 +167,12 @@ class LoanBook:
             del lenders[lender]
 
     def _has_due(self, lender: Zone, borrower: Zone) -> bool:
-        """Whether a loan between the two zones is due, so that what they add to it is due as well."""
+        """Whether a loan between the two zones is due, so that blocks added to it would be due as well."""
         loan = self._loans.get((lender, borrower))
         return loan is not None and loan.is_due(self._ledger.now)
 
     def _cut(self, excess: int) -> None:
-        """End loans of ``excess`` blocks that use no reservation: due loans first, then the newest ones."""
+        """Reduce loans by ``excess`` blocks that use no reservation: due loans first, then the newest loans."""
         if excess <= 0:
             return
         for loan in [*reversed(self._kept_first(self.due())), *reversed(self._loans.values())]:
@@ -181,7 +183,7 @@ class LoanBook:
                 return
 
     def _grow(self, missing: int) -> None:
-        """Find lenders for surplus without one: zones that offer blocks first, then any whose reservation it uses."""
+        """Find lenders for ``missing`` surplus blocks: first zones that offer blocks, then any with room to lend."""
         for offering in self._offering.values():
             missing = self._match(missing, offering, self._offered, may_borrow)
         self._match(missing, self._lending, self._lendable, lambda borrower, lender: True)
@@ -195,10 +197,10 @@ class LoanBook:
     ) -> int:
         """Pair borrowers with lenders, both lowest priority first, until ``missing`` blocks are matched.
 
-        Each step uses up a lender or a borrower, which is then removed from its order, or skips a borrower.
+        Each step either exhausts a lender or a borrower, which is then removed from its order, or skips a borrower.
 
         Returns:
-            The blocks that are still missing.
+            The number of blocks that are still missing.
         """
         passed_over = 0
         while missing > 0 and (borrower := self._needing.at(passed_over)) and (lender := lending.first()):
@@ -241,7 +243,7 @@ class LoanBook:
             self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
     def _change(self, loan: Loan, blocks: int) -> None:
-        """Add blocks to a loan, or take some off."""
+        """Add blocks to a loan, or subtract them if negative."""
         self._ledger.accrue(loan.lender)
         self._ledger.accrue(loan.borrower)
         loan.accrue(self._ledger.now)
@@ -253,14 +255,14 @@ class LoanBook:
         self._place(loan.borrower)
 
     def _place(self, zone: Zone) -> None:
-        """Enter the zone among those that need, offer and can lend, or remove it."""
+        """Add the zone to the orders of zones that need, offer and can lend blocks, or remove it from them."""
         self._needing.put(zone, zone.surplus > zone.borrowed)
         for borrowers, offering in self._offering.items():
             offering.put(zone, zone.spec.lending.borrowers == borrowers and self._offered(zone) > 0)
         self._lending.put(zone, self._lendable(zone) > 0)
 
     def _offered(self, zone: Zone) -> int:
-        """Returns the blocks that a zone offers to lend, without those that it keeps to itself now."""
+        """Returns the number of blocks that a zone offers to lend, without the blocks that are locked for it now."""
         return self._lendable(zone) - zone.locked
 
     def _lendable(self, zone: Zone) -> int:

@@ -1,7 +1,7 @@
-"""How much of a bound on steps stays unused, so that hardly any step exceeds it.
+"""The safety margin below a latency bound of steps, so that hardly any step exceeds the bound.
 
-Predictions of step times are wrong by an amount that depends on the engine and its load. So the margin follows from
-what the last steps took compared with their predictions: about one in a hundred took longer than the margin allows.
+Prediction errors of step times depend on the engine and its load. So the margin is chosen from the ratio of actual to
+predicted time of the last steps, such that about one step in a hundred took longer than the margin allows.
 """
 
 from bisect import bisect_left, insort
@@ -9,13 +9,13 @@ from collections import deque
 from typing import Final
 
 STEPS: Final = 200
-"""The margin follows from this number of steps."""
+"""Number of steps from which the margin is computed."""
 EXCEEDED: Final = 2
-"""The number of them that may take longer than the margin allows."""
+"""Number of the last steps that may take longer than the margin allows."""
 NARROWEST: Final = 0.02
 WIDEST: Final = 0.3
 _FIRST: Final = 0.05
-"""The margin before enough steps are known."""
+"""Margin until enough steps were observed."""
 
 
 class Margin:
@@ -30,7 +30,7 @@ class Margin:
         """Learns from a step that was filled up to its bound.
 
         Args:
-            ratio: the time that it took, divided by its prediction.
+            ratio: actual duration of the step, divided by the predicted duration.
         """
         self._ratios.append(ratio)
         insort(self._sorted, ratio)

@@ -4,17 +4,17 @@ from tenantzone_runtime.zones.zone import ZoneSpec
 
 
 def offloads_nothing(spec: ZoneSpec) -> bool:
-    """Whether tiers keep nothing of a zone's requests, nor have kept anything."""
+    """Whether tiers store nothing of a zone's requests, and drop what they have stored before."""
     return spec.retention.no_store or spec.offload == "Never"
 
 
 def tokens_to_offload(spec: ZoneSpec, prompt_tokens: int, computed_tokens: int) -> int:
-    """How many of a request's tokens, from its beginning, may be stored in tiers.
+    """Returns how many of a request's tokens, from its beginning, may be stored in tiers.
 
     Args:
-        spec: of the request's zone.
-        prompt_tokens: of the request.
-        computed_tokens: tokens whose keys and values exist, of the prompt and generated.
+        spec: spec of the request's zone.
+        prompt_tokens: number of the request's prompt tokens.
+        computed_tokens: number of prompt and generated tokens whose keys and values are computed.
     """
     if offloads_nothing(spec):
         return 0

@@ -1,12 +1,12 @@
-"""The overflow zone: which zones have their own series in the metrics, and which are summed into one.
+"""The overflow zone: which zones have their own series in the metrics, and which are summed into one series.
 
-Declared zones have their own: the config bounds their number. Tenants without a TenantZone come and go as they like, so
-a bounded number of the zones registered for them have their own series at a time, and all others are members of the
-overflow. This is decided when a zone is registered, and stays so until it is forgotten or declared; a place that
-becomes free goes to the next new zone.
+Declared zones have their own series, since the config bounds their number. Tenants without a TenantZone are unbounded,
+so only a bounded number of the zones registered for them have their own series at a time. All other registered zones
+are members of the overflow. This is decided when a zone is registered, and does not change until the zone is forgotten
+or declared. If a zone with its own series is forgotten, the next new zone may have one.
 
-The overflow's counters never decrease. A zone that leaves it leaves behind what it has added, and a zone that joins it
-adds only what it counts from then on.
+The overflow's counters never decrease. When a zone leaves the overflow, its counts stay included, and when a zone joins
+it, only its later counts are added.
 """
 
 from collections.abc import Iterable
@@ -16,24 +16,25 @@ from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.zone import Zone
 
 OVERFLOW_NAME: Final = "overflow"
-"""Name and tenant of the overflow. A zone that has both is a member, or two series would have the same name."""
+"""Name and tenant of the overflow. A zone with both this name and this tenant is always a member, because otherwise two
+series would have the same labels."""
 
 DEFAULT_MAX_APART: Final = 100
 
 
 class Overflow:
-    """The overflow zone of one engine, with its members and what they have counted.
+    """The overflow zone of one engine, with its members and their summed counts.
 
     Args:
-        max_apart: the number of zones registered for tenants without a TenantZone that have their own series.
+        max_apart: maximum number of zones of tenants without a TenantZone that have their own series.
     """
 
     def __init__(self, max_apart: int = DEFAULT_MAX_APART) -> None:
         self.max_apart = max_apart
         self.is_in_use = False
-        """Whether it has or ever had a member."""
+        """Whether the overflow has or ever had a member."""
         self._members: dict[Zone, Counters] = {}
-        """The members, and what each had counted when it joined, or when its counts were last added."""
+        """The members, each with a copy of its counters when they were last added, or when it joined."""
         self._apart: set[Zone] = set()
         """Registered zones with series of their own."""
         self._total = Counters()
@@ -46,7 +47,7 @@ class Overflow:
         return self._members.keys()
 
     def place(self, zone: Zone) -> None:
-        """Decide on the series of a zone that is new, or that the config has begun or ceased to declare."""
+        """Decide whether a zone has its own series, when it is new, or becomes declared or undeclared."""
         if not self._is_apart(zone):
             if zone not in self._members:
                 self._members[zone] = zone.counters.copy()
@@ -57,21 +58,21 @@ class Overflow:
             self._apart.add(zone)
 
     def remove(self, zone: Zone) -> None:
-        """Remove a zone that is gone, or is not a member any more."""
+        """Forget a zone that was removed, or end its membership."""
         self._apart.discard(zone)
         if zone in self._members:
             self.count(zone)
             del self._members[zone]
 
     def count(self, zone: Zone) -> None:
-        """Add what a member has counted since the last call."""
+        """Add the growth of a member's counters since the last call."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)
             seen.catch_up(zone.counters)
 
     def total(self) -> Counters:
-        """Returns the counts of zones while they were members, as of the last `count` of each."""
+        """Returns the sum of what zones counted while they were members, up to the last `count` of each."""
         return self._total.copy()
 
     def _is_apart(self, zone: Zone) -> bool:

@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.pauses import Pauses
 from tenantzone_runtime.zones.zone import Zone
 
 _WEIGHT: Final = 1 / 8
-"""The weight of a new value in a running mean."""
+"""Weight of a new value in an exponential moving average."""
 
 
 class OwnRequests:
@@ -15,31 +15,31 @@ class OwnRequests:
     def __init__(self) -> None:
         self.pauses = Pauses()
         self.first_token_seconds = 0.0
-        """The predicted time of a step that computes the zone's next prompts and nothing else."""
+        """Predicted duration of a step that computes only the zone's next prompts."""
         self.prefill_seconds = 0.0
-        """What the zone's prompts that wait at the same time would add to one step."""
+        """Time that all simultaneously waiting prompts of the zone would add to one step."""
         self.hit_share = 0.0
-        """The part of the zone's prompts that was found cached."""
+        """Fraction of the tokens of the zone's recent prompts that was found cached."""
         self._prompt_tokens = 0
         self._hit_tokens = 0
 
     def note_prompts(self, first_token: float, prefill: float) -> None:
-        """Notes the prompts that wait.
+        """Notes the waiting prompts.
 
         Args:
-            first_token: the predicted seconds of a step that computes as many of them as fit, and nothing else.
-            prefill: what all of them would add to one step, in seconds.
+            first_token: predicted seconds of a step that computes only waiting prompts, as many as fit.
+            prefill: seconds that all waiting prompts would add to one step.
         """
         known = self.first_token_seconds
         self.first_token_seconds = known + (first_token - known) * _WEIGHT if known else first_token
         self.prefill_seconds += (prefill - self.prefill_seconds) * _WEIGHT
 
     def look_at(self, zone: Zone, now: float) -> None:
-        """Notes whether the zone pauses, and what was found cached of the prompts that were admitted meanwhile.
+        """Notes whether the zone pauses, and which part of the prompts admitted since the last call was cached.
 
         Args:
-            zone: whose requests these are.
-            now: seconds of the monotonic clock.
+            zone: the zone.
+            now: current time in seconds of the monotonic clock.
         """
         if not zone.requests:
             self.pauses.begin(zone.last_active)

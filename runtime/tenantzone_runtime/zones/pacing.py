@@ -1,4 +1,4 @@
-"""What latency targets leave of a step, and the prompts that this depends on."""
+"""The plan for a step that is bounded by latency targets, and the prompts on which it depends."""
 
 from dataclasses import dataclass, field
 from typing import Generic
@@ -10,39 +10,39 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True)
 class Prompts:
-    """The prompts of a zone that are still to be computed: of running requests, and of waiting ones that may begin."""
+    """A zone's prompts that are not computed yet, of running requests and of waiting requests that may begin."""
 
     tokens: int = 0
     count: int = 0
-    """The number of prompts that were examined: at most as many as a step could compute."""
+    """Number of examined prompts, at most as many as a step could compute."""
     expected: float = 0.0
-    """The tokens that remain after the usual cache hits of the zone."""
+    """Expected number of tokens to compute, after the usual prefix hits of the zone."""
     computed: int = 0
-    """Tokens of the first prompt that are computed already; each further token attends to them."""
+    """Number of computed tokens of the first prompt, to which each further token attends."""
     chunk: int = 1
-    """The smallest number of tokens of it that a step computes, unless it computes none."""
+    """Minimum number of tokens of the first prompt that a step computes, if it computes any."""
 
     @property
     def at_once(self) -> int:
-        """The tokens of the first prompt that a step computes if the prompt continues regardless of a bound."""
+        """Number of tokens of the first prompt that a step computes if the prompt continues despite a bound."""
         return max(CHUNK, self.chunk)
 
 
 @dataclass(slots=True)
 class Pacing(Generic[W]):
-    """What targets leave of a step."""
+    """The plan for one step that is bounded by latency targets."""
 
     sit_out: set[W] = field(default_factory=set)
     """Generating requests that this step skips."""
     prompt_tokens: dict[Zone, int] = field(default_factory=dict)
-    """Tokens of prompts, for each zone with a target."""
+    """Number of prompt tokens for each zone with a target."""
     of_others: int = 0
-    """Tokens of prompts for all other zones together."""
+    """Number of prompt tokens for all other zones together."""
     overdue: Zone | None = None
-    """The zone whose prompts waited too long, and are computed now."""
+    """The zone whose prompts have waited too long, and are computed despite the bound."""
     of_overdue: int = 0
-    """The fewest tokens that it gets."""
+    """Minimum number of tokens for the overdue zone."""
     bound: float | None = None
-    """Seconds that other zones should not exceed in the step; None: zones with targets alone exceed them."""
+    """Seconds to which other zones should keep the step; None if the zones with targets alone exceed their bound."""
     may_go_on: set[Zone] = field(default_factory=set)
-    """Zones with enough tokens for their prompts: if these do not continue, there is another reason."""
+    """Zones that get enough tokens for their prompts. If these do not continue, they lack something else."""

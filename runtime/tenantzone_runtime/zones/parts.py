@@ -9,15 +9,15 @@ T = TypeVar("T")
 ALL: Final = sys.maxsize
 """No bound: everything in one part."""
 _BLOCKS_PER_ZONE: Final = 50
-"""The cost of considering a zone and its loans, in evicted blocks, rounded up."""
+"""Number of block evictions that take as long as considering a zone and its loans, rounded up."""
 
 
 def zones_for(blocks: int) -> int:
-    """Returns the number of zones that can be considered for the cost of evicting ``blocks`` blocks; at least 1."""
+    """Returns the number of zones that can be considered in the time of evicting ``blocks`` blocks, at minimum 1."""
     return max(1, blocks // _BLOCKS_PER_ZONE)
 
 
 def slices(items: Sequence[T], at_once: int) -> Iterator[Sequence[T]]:
-    """The items in order, in slices of ``at_once``."""
+    """Generate the items in order, in slices of ``at_once`` items."""
     for first in range(0, len(items), at_once):
         yield items[first : first + at_once]

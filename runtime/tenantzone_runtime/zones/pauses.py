@@ -1,11 +1,11 @@
-"""The pauses between a zone's requests: whether another request may still come soon."""
+"""The pauses between a zone's requests, which show whether another request may arrive soon."""
 
 from collections import deque
 from math import inf
 from typing import Final
 
 KNOWN_AFTER: Final = 100
-"""Pauses after which the longest of them counts: one pause in a hundred is longer, as a 99th percentile allows."""
+"""Number of pauses after which the longest one is used. About 1 % of all pauses are longer."""
 
 
 class Pauses:
@@ -13,17 +13,17 @@ class Pauses:
 
     def __init__(self) -> None:
         self.longest = inf
-        """Seconds of the longest of the last pauses; infinite as long as too few are known."""
+        """Duration of the longest recent pause in seconds; infinite while too few pauses were observed."""
         self._since: float | None = None
-        """When the present pause began; None: the zone has requests."""
+        """Time at which the current pause began; None if the zone has requests."""
         self._seconds: deque[float] = deque(maxlen=KNOWN_AFTER)
 
     def begin(self, since: float) -> None:
-        """Notes that the zone has had no requests since then; the pause may have been noted already."""
+        """Notes that the zone has had no requests since a time; may be called again for the same pause."""
         self._since = since
 
     def end(self, now: float) -> None:
-        """Notes that the zone has requests; no pause need have begun."""
+        """Notes that the zone has requests, and ends its pause, if there is one."""
         if self._since is not None:
             self._seconds.append(now - self._since)
             self._since = None

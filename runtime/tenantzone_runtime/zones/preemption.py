@@ -1,12 +1,13 @@
-"""Preemption: which running request is preempted so that its blocks can be used.
+"""Preemption: which running request is preempted so that another request can use its blocks.
 
-A request that may not take blocks is either entitled to them (its zone is within its reservation): then zones that use
-the reservation are preempted, lowest priority first, and their youngest request first. Or it is not: then only its own
-zone may be preempted (S3, soft compaction). A zone within its own reservation is never preempted for another.
+If a request that may not take blocks is entitled to them (its zone stays within its reservation), requests of zones
+above their reservations are preempted, lowest priority first, and the youngest of a zone first. If it is not entitled,
+only requests of its own zone may be preempted (S3, soft compaction). Requests of a zone within its reservation are
+never preempted for another zone.
 
-S3 demotes the zone's least active session. In vLLM every running request makes progress in each step until the step's
-token budget is spent, the oldest first: so the least active one is the youngest. If clients give their requests
-priorities, the engine's order of seniority uses those first.
+S3 preempts the zone's least active session. In vLLM, each step computes running requests from the oldest on until its
+token budget is spent, so the least active request is the youngest. If clients give their requests priorities, the
+engine's order of seniority uses these first.
 """
 
 from collections.abc import Iterable
@@ -19,13 +20,13 @@ def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) ->
     """Choose the running request to preempt next.
 
     Args:
-        running: most senior first.
+        running: the running requests, most senior first.
         beneficiary: the zone that needs blocks.
-        entitled: whether it is within its reservation with them.
+        entitled: whether the zone stays within its reservation with these blocks.
 
     Returns:
-        A borrower's request (lowest priority, then youngest) if the beneficiary is entitled, else the beneficiary's own
-        youngest; None if none may be preempted.
+        If the beneficiary is entitled, a request of a borrower: of those with the lowest priority, the youngest. Else
+        the beneficiary's own youngest request. None if no request may be preempted.
     """
     victim: W | None = None
     for work in running:
@@ -37,6 +38,6 @@ def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) ->
 
 
 def youngest(running: Iterable[W], zone: Zone) -> W | None:
-    """The zone's youngest running request; None if none runs."""
+    """Returns the zone's youngest running request, or None if none is running."""
     own = [work for work in running if work.zone is zone]
     return own[-1] if own else None

@@ -1,4 +1,4 @@
-"""Preemption before a step: which running requests are preempted so that others get the blocks that are theirs."""
+"""Preemption before a step: which running requests are preempted so that other requests get blocks they may take."""
 
 from collections.abc import Callable
 from typing import Generic
@@ -15,10 +15,10 @@ class Preemptor(Generic[W]):
     """Makes room by preemption, before a step.
 
     Args:
-        tenancy: the zones.
-        engine: whose requests.
+        tenancy: tenancy with all zones.
+        engine: the engine.
         claims: the blocks kept for requests in the step.
-        preempt: preempts a request, for a reason and the benefit of a zone; calls ``forget``.
+        preempt: preempts a request, for a reason and for the benefit of a zone. It must call ``forget``.
     """
 
     def __init__(
@@ -34,32 +34,32 @@ class Preemptor(Generic[W]):
         self._claims = claims
         self._preempt = preempt
         self._foreseen: dict[W, int] = {}
-        """Blocks looked ahead for running requests until now, and kept for none of them, ..."""
+        """While looking ahead: blocks that running requests need in the coming step, if none are kept for them."""
         self._ahead: dict[Zone, int] = {}
-        """... and their sum for each zone."""
+        """Sum of the blocks in ``_foreseen`` for each zone."""
         self._counted_on: dict[W, int] = {}
-        """Blocks that are coming, by the request that waits for them instead of a preemption."""
+        """By request, the number of released but not yet free blocks that it waits for instead of a preemption."""
 
     def begin_step(self) -> None:
-        """Reset the blocks that are counted as coming."""
+        """Forget for which blocks requests wait."""
         self._counted_on.clear()
 
     def forget(self, work: W) -> None:
-        """Keep and expect no blocks for a request that was preempted."""
+        """Drop the claim and the expected need of a request that was preempted."""
         self._claims.drop(work)
         if work in self._foreseen:
             self._ahead[work.zone] -= self._foreseen.pop(work)
 
     def available(self, work: W, *, growing: bool = False) -> int:
-        """Blocks that a request may use, in addition to those kept and expected for others of its zone."""
+        """Returns the blocks that a request may take, besides those kept and expected for others of its zone."""
         return self._takeable(work, growing=growing) - self.of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks in its turn; the first of its zone has all that there are."""
+        """Whether a running request may take ``count`` blocks, if it is the first request of its zone to need any."""
         return count <= self.available_in_turn(work)
 
     def available_in_turn(self, work: W) -> int:
-        """Blocks that a running request may take if it is the first of its zone to need any."""
+        """Returns the blocks that a running request may take if it is the first request of its zone to need any."""
         return self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool, coming: int = 0, let_go: int = 0) -> int:
@@ -73,17 +73,17 @@ class Preemptor(Generic[W]):
         )
 
     def is_entitled_to(self, work: W, count: int) -> bool:
-        """Whether a request would be within its zone's reservation with ``count`` more blocks."""
+        """Whether the zone of a request would stay within its reservation with ``count`` more blocks."""
         return work.zone.is_entitled_to(self.of_siblings(work) + count)
 
     def of_siblings(self, work: W) -> int:
-        """Blocks that are kept and expected for other requests of the same zone."""
+        """Returns the blocks that are kept and expected for other requests of the same zone."""
         return self._claims.of_siblings(work) + self._ahead.get(work.zone, 0)
 
     def take_back(self, borrower: Zone) -> None:
-        """Preempt requests of a zone until it uses no loan that is past its grace."""
+        """Preempt requests of a zone until it uses no loan that is past its grace period."""
         while True:
-            # Blocks owed at the last upkeep may be covered by a newer config, or returned.
+            # Since the last upkeep, blocks may have been returned, or a newer config may have ended the loan.
             self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
             if borrower not in self._tenancy.past_grace():
                 return
@@ -92,7 +92,7 @@ class Preemptor(Generic[W]):
             if covered:
                 continue
             if self._engine.coming.get(borrower):
-                # Blocks that its requests have released are not available yet.
+                # Wait for blocks that the zone's requests have released but that are not available yet.
                 return
             victim = preemption.youngest(self._engine.by_seniority(), borrower)
             if victim is None:
@@ -100,7 +100,7 @@ class Preemptor(Generic[W]):
             self._preempt(victim, "due", None)
 
     def look_ahead(self) -> None:
-        """Help requests now that the coming step would find short of blocks, as far as that is certain."""
+        """Make room for running requests that would certainly lack blocks in the coming step."""
         for work, count in self._engine.needs():
             if self._engine.is_running(work) and not self.help(work, count) and self._engine.is_running(work):
                 self._foreseen[work] = count
@@ -109,15 +109,15 @@ class Preemptor(Generic[W]):
         self._ahead.clear()
 
     def help(self, work: W, count: int) -> bool:
-        """Preempt others for a running request that gets no blocks, or preempt it itself.
+        """Preempt other requests for a running request that lacks ``count`` blocks, or preempt this request itself.
 
-        Returns whether its blocks are kept for it.
+        Returns whether the blocks are kept for the request.
         """
         if self.reclaim(work, count, growing=True):
             return True
         missing = count - self.available(work, growing=True)
         if self._engine.is_running(work) and missing > 0 and not self._need_only_wait(work, count, missing):
-            # It holds blocks and can't continue: others could wait for them forever.
+            # The request holds blocks but can't continue, so other requests could wait for these blocks forever.
             self._preempt(work, "own", work.zone)
         return False
 
@@ -126,12 +126,12 @@ class Preemptor(Generic[W]):
 
         Args:
             work: the request that needs blocks.
-            count: its blocks.
-            growing: whether it runs.
-            is_rough: whether it may need fewer.
+            count: number of blocks.
+            growing: whether the request is running.
+            is_rough: whether the request may need fewer blocks.
 
         Returns:
-            Whether the blocks are kept for it: its zone is entitled to them.
+            Whether the blocks are kept for the request. They are kept only if its zone is entitled to them.
         """
         while (missing := count - self.available(work, growing=growing)) > 0:
             if self.know_better():
@@ -151,16 +151,16 @@ class Preemptor(Generic[W]):
         return True
 
     def _need_only_wait(self, work: W, count: int, missing: int) -> bool:
-        """Whether a running request that can't continue in this step may keep its blocks."""
+        """Whether a running request that can't continue in this step need only wait, and may keep its blocks."""
         entitled = self.is_entitled_to(work, count)
         return self._are_coming(work, count, missing, growing=True) or self._may_be_preempted_later(
             work, entitled=entitled
         )
 
     def _are_coming(self, work: W, count: int, missing: int, *, growing: bool) -> bool:
-        """Whether a request's missing blocks were released by now, and are its when steps in flight are over.
+        """Whether a request's missing blocks are already released, so that it can take them after the steps in flight.
 
-        Each block is counted once, so that none is preempted for and none is waited for in vain.
+        Each released block counts for only one request, so that no request waits or is preempted in vain.
         """
         coming = self._engine.coming
         if not coming:
@@ -168,29 +168,29 @@ class Preemptor(Generic[W]):
         zone = work.zone
         there = own = coming.get(zone, 0)
         if growing or self.is_entitled_to(work, count):
-            # Blocks that others held above their reservations are for zones within their own, and for running requests:
-            # otherwise two requests that can't both continue would preempt each other, and restart, forever.
+            # Zones within their reservations, and running requests, also get blocks that other zones held above their
+            # reservations. Otherwise, two requests that can't both continue would preempt each other forever.
             there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
         self._counted_on.pop(work, None)
         there -= sum(self._counted_on.values())
-        # Blocks that its limit or a promise then keeps from it will never come: a request of its own must be preempted.
+        # If the zone's limit or a promise keeps the blocks from it even then, a request of the zone must be preempted.
         if self._takeable(work, growing=growing, coming=there, let_go=own) - self.of_siblings(work) < count:
             return False
         self._counted_on[work] = missing
         return True
 
     def _may_be_preempted_later(self, work: W, *, entitled: bool) -> bool:
-        """Whether a request that is being loaded may have to be preempted for this one when its load has ended.
+        """Whether a loading request can be preempted instead of this one, once its load has ended.
 
-        A loaded request that lacks room for its image next to what runs may wait for this very one.
+        Requests that lack encoder room after their load do not count, because they may wait for this very request.
         """
         return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.landing)
 
     def know_better(self) -> bool:
-        """Keep no more for waiting requests than they need, before others lack blocks because of them.
+        """Replace rough claims of waiting requests by exact ones, before other requests lack blocks because of them.
 
         Returns:
-            Whether more was kept.
+            Whether there were rough claims.
         """
         rough = self._claims.take_rough()
         for work in rough:

@@ -1,11 +1,12 @@
-"""How the tokens of a request are processed: each of them in exactly one way, counted for its zone.
+"""Counts how the tokens of a request were processed, for its zone. Each token is processed in exactly one way.
 
-A request's tokens have positions, from 0 on. A *stay* is the time from an admission to the next preemption or to the
-end. It begins after the tokens found in the prefix cache and loaded from a tier, and continues token by token. Tokens
-that a stay computes below the furthest position that the request ever reached were lost: they are recomputed. All
-others are computed for the first time. So only positions are stored, and a step costs nothing.
+A request's tokens have positions, starting at 0. A *stay* of a request is the time from an admission to its next
+preemption or its end. A stay begins after the tokens that were found in the prefix cache or loaded from a tier, and
+continues token by token. Tokens that it computes below the furthest position that the request ever reached had been
+lost, so they count as recomputed. All other tokens are computed for the first time. So only positions must be stored,
+and nothing is counted in each step.
 
-Rejected drafts never move a position. They are counted separately.
+Rejected drafts never change a position. They are counted separately.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from typing import Final, Literal
 from tenantzone_runtime.zones.counters import Counters
 
 ProcessedAs = Literal["computed_first", "recomputed", "draft_rejected", "loaded", "hit"]
-"""How a token was processed. computed_first: a step computed it, and its request had not reached its position before.
-recomputed: a step computed it although its request had reached its position before: a preemption had lost it.
-draft_rejected: a step computed it as a draft, and it was not kept. loaded: a tier had it. hit: the prefix cache had it.
+"""How a token was processed. computed_first: a step computed the token, and its request had never reached its position
+before. recomputed: a step computed the token again, because a preemption had lost it. draft_rejected: a step computed
+the token as a draft, which was rejected. loaded: the token was loaded from a tier. hit: it was in the prefix cache.
 """
 
 COUNTERS: Final[dict[ProcessedAs, str]] = {
@@ -26,25 +27,25 @@ COUNTERS: Final[dict[ProcessedAs, str]] = {
     "loaded": "loaded_tokens",
     "hit": "hit_tokens",
 }
-"""The name of each one's counter in :class:`Counters`."""
+"""The names of the counters in :class:`Counters`."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far one request has come. All positions are numbers of tokens."""
+    """The progress of one request. All positions are numbers of tokens."""
 
     counted: int | None = None
-    """The position up to which the present stay is counted; None: the request does not run."""
+    """Position up to which the tokens of the current stay are counted; None if the request does not run."""
     furthest: int = 0
-    """The furthest position that it has ever reached: computed, loaded or found."""
+    """The furthest position that the request has ever reached, by computed, loaded or cached tokens."""
 
     def begin_stay(self, hits: int, loaded: int, counters: Counters) -> None:
         """Count the initial tokens of an admitted request.
 
         Args:
-            hits: tokens that were found in the prefix cache.
-            loaded: tokens after these that were loaded from a tier.
-            counters: of its zone.
+            hits: number of tokens that were found in the prefix cache.
+            loaded: number of tokens after the hits that were loaded from a tier.
+            counters: counters of the request's zone.
         """
         counters.hit_tokens += hits
         counters.loaded_tokens += loaded
@@ -56,7 +57,7 @@ class Progress:
         self.furthest = max(self.furthest, position)
 
     def computed_to(self, position: int, counters: Counters) -> None:
-        """Count what steps have computed in the present stay since the last call, up to a position."""
+        """Count the tokens up to ``position`` that steps have computed in the current stay since the last call."""
         counted = self.counted
         if counted is None or position <= counted:
             return
@@ -67,12 +68,12 @@ class Progress:
         self.furthest = max(self.furthest, position)
 
     def end_stay(self, position: int, dropped_drafts: int, counters: Counters) -> None:
-        """Count the rest of the present stay; does nothing if the request does not run.
+        """Count the rest of the current stay; does nothing if the request does not run.
 
         Args:
-            position: including the tokens of steps in flight, without drafts.
-            dropped_drafts: drafted tokens of the steps in flight that were dropped without verification.
-            counters: of its zone.
+            position: end of the stay, including tokens of steps in flight, without drafts.
+            dropped_drafts: number of draft tokens of the steps in flight that were dropped without verification.
+            counters: counters of the request's zone.
         """
         if self.counted is None:
             return

@@ -1,9 +1,9 @@
-"""Purging: evicts everything that a zone has cached, and records the amount.
+"""Purging: evicts all cached blocks of a zone, and records their number.
 
-A purge begins when a config takes effect with an id that the zone has not carried out, and is complete when that config
-is applied completely. The zone's cached blocks are evicted. Blocks in use by its requests are withdrawn by the engine,
-which alone knows how a block is found. Requests that began before the purge cache nothing at all: their blocks were
-computed before, or depend on such blocks.
+A purge begins when a config takes effect whose purge id the zone has not carried out yet, and is complete when that
+config is applied completely. The zone's cached blocks are evicted. The engine withdraws blocks in use by the zone's
+requests, because only the engine knows how blocks are looked up. Requests that began before the purge cache no blocks
+at all, because their blocks were computed before it, or depend on such blocks.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.zone import Purge, Zone
 
 
 def has_nothing_to_forget(zone: Zone) -> None:
-    """Count the purge in a new zone's spec as carried out: the zone has never cached anything."""
+    """Note the purge in a new zone's spec as complete, because the zone has not cached anything yet."""
     if zone.spec.purge:
         zone.purge = Purge(zone.spec.purge, is_complete=True)
 
@@ -25,20 +25,20 @@ def is_under_way(zone: Zone) -> bool:
 
 
 def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
-    """Evict all that a zone keeps cached if its spec names a purge that was not carried out.
+    """Evict all cached blocks of a zone if its spec names a purge that is not complete yet.
 
     Args:
-        ledger: all zones.
-        zone: which one.
-        at_once: the most blocks that are evicted between two yields.
+        ledger: ledger with all zones.
+        zone: the zone.
+        at_once: maximum number of blocks evicted in one iteration.
 
     Yields:
-        The zone, with its blocks that were evicted; at least once, at the moment when the purge begins.
+        The zone, and the ids of its evicted blocks. If there is a purge, there is at least one item, when it begins.
     """
     if not _is_due(zone):
         return
     _begin(zone)
-    # At most the present number: requests that arrive meanwhile may cache as fast as this evicts.
+    # Evict at most the current number: requests that arrive meanwhile may cache blocks as fast as they are evicted.
     left = len(zone.cached)
     while True:
         evicted = evict(ledger, zone, min(left, len(zone.cached), at_once))
@@ -56,14 +56,14 @@ def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
 
 
 def evict_left_behind(ledger: Ledger, zone: Zone, block_ids: list[int]) -> None:
-    """Evict given cached blocks of a zone for its purge: requests have released them since it began."""
+    """Evict cached blocks of a zone that requests have released since its purge began."""
     assert zone.purge is not None, "a purge has begun"
     zone.purge.evicted += len(block_ids)
     ledger.evict_blocks(zone, block_ids, "purge")
 
 
 def complete(ledger: Ledger, zone: Zone) -> None:
-    """Note that nothing from before the purge can be found any more; does nothing if no purge is in progress."""
+    """Note that a zone's purge is complete; does nothing if no purge is in progress."""
     if zone.purge is None or zone.purge.is_complete:
         return
     zone.purge.is_complete = True
@@ -77,7 +77,7 @@ def _is_due(zone: Zone) -> bool:
 
 
 def _begin(zone: Zone) -> None:
-    """Begin the purge, or continue it after a config that failed partway."""
+    """Begin the purge, or continue it if an earlier config with it failed partway."""
     if zone.purge is None or zone.purge.id != zone.spec.purge:
         zone.purge = Purge(zone.spec.purge)
         zone.purges += 1

@@ -1,8 +1,8 @@
-"""A zone's queue: how much may wait in it, and how long a client that finds it full should back off.
+"""A zone's queue: how many requests may wait in it, and how long clients should back off if it is full.
 
-A request waits from its arrival until it is first scheduled; a preempted request does not count. The rate of service
-is estimated from requests that have left the queue, over the time in which any waited: a zone with little demand is not
-slow. Values WINDOW_SECONDS ago count a third, those twice as long ago a ninth.
+A request waits from its arrival until it is first scheduled; preempted requests do not count. The service rate is
+estimated from the requests that have left the queue, relative to the time in which any request waited, because a zone
+with little demand is not slow. Older values count less, by a factor of e for each WINDOW_SECONDS.
 """
 
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from math import ceil, exp
 from typing import Final
 
 WINDOW_SECONDS: Final = 10.0
-"""The decay time of the estimate, in seconds with waiting requests."""
+"""Decay time of the estimate, in seconds with waiting requests."""
 
 MIN_RETRY_SECONDS: Final = 1
 MAX_RETRY_SECONDS: Final = 60
-"""A queue can't be predicted beyond a minute, and OpenAI's clients ignore a longer time."""
+"""Maximum Retry-After. A queue can't be predicted beyond a minute, and OpenAI's clients ignore longer times."""
 MAX_CLOSED_SECONDS: Final = 1.0
-"""Queues do not only change by service: clients disconnect, and their requests leave."""
+"""Maximum time for which requests are refused without a check, because clients may disconnect and leave the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The most that a zone's queue may hold in this engine; None: no bound."""
+    """Maximum numbers of requests and tokens in a zone's queue on this engine. None means no bound."""
 
     requests: int | None = None
     tokens: int | None = None
-    """The tokens of their prompts."""
+    """Maximum number of prompt tokens of the waiting requests."""
 
 
 UNBOUNDED: Final = QueueBounds()
@@ -33,25 +33,25 @@ UNBOUNDED: Final = QueueBounds()
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The zone's requests that wait to be scheduled for the first time, and the recent rate of service."""
+    """The zone's requests that wait to be scheduled for the first time, and the recent service rate."""
 
     requests: int = 0
     tokens: int = 0
-    """The tokens of their prompts."""
+    """Number of prompt tokens of the waiting requests."""
     _looked_at: float = 0.0
     _seconds: float = 0.0
-    """Seconds with waiting requests, and what was served in them, with exponential decay."""
+    """Seconds with waiting requests, with exponential decay. The next two fields count the service in this time."""
     _served_requests: float = 0.0
     _served_tokens: float = 0.0
 
     def enter(self, tokens: int, now: float) -> None:
-        """Let a request with a prompt of ``tokens`` tokens wait."""
+        """Add a request with a prompt of ``tokens`` tokens."""
         self._let_time_pass(now)
         self.requests += 1
         self.tokens += tokens
 
     def leave(self, tokens: int, now: float, *, is_served: bool) -> None:
-        """Remove a request that was scheduled, or has ended before."""
+        """Remove a request because it was scheduled (``is_served``) or has ended."""
         self._let_time_pass(now)
         self.requests -= 1
         self.tokens -= tokens
@@ -60,27 +60,27 @@ class Queue:
             self._served_tokens += tokens
 
     def has_room(self, bounds: QueueBounds, tokens: int) -> bool:
-        """Whether a request of ``tokens`` tokens may wait, too. In an empty queue any request may."""
+        """Whether a request with ``tokens`` prompt tokens may join the queue. Any request may join an empty queue."""
         return not self.requests or not (
             _is_beyond(bounds.requests, self.requests + 1) or _is_beyond(bounds.tokens, self.tokens + tokens)
         )
 
     def retry_after(self, bounds: QueueBounds, now: float) -> int:
-        """Returns the whole seconds after which a refused client should retry: until all that waits now is served."""
+        """Returns the Retry-After of a refused request, in whole seconds: the time to serve the current queue."""
         return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(self._seconds_to_serve(bounds, now))))
 
     def closed_seconds(self, bounds: QueueBounds, now: float) -> float:
         """Returns the seconds for which requests to a full queue can be refused without another check.
 
-        It is a small part of the time in which the present queue is served, so that the queue never runs empty.
+        This is a small fraction of the time to serve the current queue, so that the queue never runs empty.
         """
         return min(MAX_CLOSED_SECONDS, self._seconds_to_serve(bounds, now) / 8)
 
     def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
-        """Returns the seconds in which the present queue is served, at the recent rate of requests and of tokens.
+        """Returns the estimated seconds to serve the current queue, at the recent service rate.
 
-        The slower of the bounded ones counts. One more than was served is counted, so that a queue that has served
-        nothing yet has a rate, too.
+        The rates of requests and of tokens are used if they are bounded, and the longer time counts. One served request
+        is added, so that the rate is defined even if none was served yet.
         """
         self._let_time_pass(now)
         by_requests = self.requests * self._seconds / (self._served_requests + 1)

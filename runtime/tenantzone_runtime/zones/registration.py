@@ -1,9 +1,9 @@
 """Zones for undeclared tenants: their specs, and whether they get the reservation of their level.
 
-A level's reservation is granted only if it fits, completely or not at all, so that all together never exceed the
-engine. Declared zones come first: if a config needs the room, registered zones lose theirs. Among registered zones,
-those with a reservation keep it, and earlier zones come first. A zone without its reservation awaits it, until a config
-or another zone's end leaves room.
+A level's reservation is granted either completely or not at all, so that all reservations together never exceed the
+engine. Declared zones have precedence: if a config needs the room, registered zones lose their reservations. Among
+registered zones, zones that have a reservation keep it, and otherwise older zones come first. A zone that does not get
+its reservation awaits it until a config or the removal of another zone leaves room.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,15 +22,15 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
     """Returns the spec of a zone for an undeclared tenant, by its first level or by the template.
 
     Args:
-        unknown: the config's terms for such tenants.
-        tenant: whose zone.
-        capacity: blocks of the engine. A level's percentages are rounded like those of declared zones.
-        room: the blocks among them that no other zone has reserved. A zone whose level reserves more reserves nothing.
+        unknown: the config's terms for undeclared tenants.
+        tenant: name of the tenant.
+        capacity: number of blocks of the engine. Percentages are rounded as for declared zones.
+        room: number of blocks that no other zone has reserved. If the level reserves more, the zone reserves nothing.
     """
     level, idle = unknown.level_of(tenant), unknown.template.idle
     terms = level or unknown.template
     limit = limit_blocks(terms.limit, capacity)
-    # A number and a percentage may contradict each other on some engine: then the limit counts.
+    # On some engines, a reservation may exceed the limit, if one is a number and the other a percentage. Use the limit.
     wanted = 0 if level is None else min(limit, floor_blocks(level.reserved, capacity))
     reserved = wanted if wanted <= room else 0
     return ZoneSpec(
@@ -54,9 +54,9 @@ def registered_specs(
 
     Args:
         zones: all zones, in the order of creation.
-        declared: the config's specs. They may now include a registered zone.
+        declared: specs of the zones that the config declares, which may include registered zones.
         unknown: the config's terms for undeclared tenants.
-        capacity: blocks of the engine.
+        capacity: number of blocks of the engine.
     """
     room = capacity
     names = set()
@@ -69,25 +69,25 @@ def registered_specs(
 
 
 def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: int) -> Evictions:
-    """Give zones that await a reservation what fits now, the oldest first.
+    """Grant zones the reservations that they await, as far as these fit now, the oldest zone first.
 
     Args:
-        ledger: whose zones.
+        ledger: ledger with the zones.
         unknown: the config's terms for undeclared tenants.
-        room: blocks that no zone has reserved.
-        capacity: blocks of the engine.
+        room: number of blocks that no zone has reserved.
+        capacity: number of blocks of the engine.
 
     Returns:
-        Blocks that were evicted.
+        The evicted blocks.
     """
-    # A declared zone that awaits its reservation needs a larger engine or another config.
+    # Declared zones do not count here: to get awaited reservations, they need a larger engine or another config.
     waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited and zone.spec.auto_registered]
     specs = _specs_for(waiting, unknown, capacity, room)
     return [(zone, change_spec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
-    """Yields the zones' specs in order, each within the room that is left."""
+    """Generate the zones' specs in order, each with the room that the previous ones have left."""
     for zone in zones:
         spec = spec_for(unknown, zone.spec.tenant, capacity, room)
         room -= spec.quota.reserved

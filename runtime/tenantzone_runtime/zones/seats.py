@@ -1,10 +1,11 @@
 """Seats: how many requests of a zone may run at once, and which zone gives up a seat for another.
 
-An engine computes a bounded number of requests at a time. A zone that reserves blocks reserves the same share, rounded
-down, of the seats that no zone reserves by name. Zones whose share rounds to 0 share one seat, in turn. A zone with a
-limit never has more than that. Unused seats are lent without terms: a waiting request that is entitled to a seat gets
-one before the next step, from a zone that has more than its own. Blocks of a request that gives up its seat stay cached
-if they fit, so resuming is cheap.
+An engine runs a bounded number of requests at once, each in a *seat*. A zone can reserve a number of seats explicitly.
+Otherwise, a zone that reserves blocks reserves the same fraction, rounded down, of the seats that no zone reserves
+explicitly. Zones without reserved seats take turns on one shared seat. A zone never has more seats than its limit.
+Unused seats are lent without terms: before the next step, a waiting request that is entitled to a seat gets one from a
+zone that has more than it reserves. The blocks of a request that gives up its seat stay cached if they fit, so resuming
+it is cheap.
 """
 
 from collections import Counter
@@ -19,27 +20,27 @@ from tenantzone_runtime.zones.totals import Totals
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _PASSED_OVER = 16
-"""The most requests of a zone that are skipped because they wait for something other than blocks, such as a grammar."""
+"""Maximum number of a zone's requests that are skipped because they wait for something other than blocks."""
 _ZONE: Final = attrgetter("zone")
 _FEW = 4
-"""The number of waiting requests of a zone that are considered first; more rarely matter."""
+"""Number of waiting requests of a zone that are fetched first. More are rarely needed."""
 _LOOKED_AT = 16
-"""The number of zones without a seat of their own that are considered before a step for the shared seat."""
+"""Maximum number of zones without seats of their own that are considered for the shared seat before a step."""
 
 
 def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
-    """The seats that come with a reservation of blocks: the same share, rounded down.
+    """Returns the seats that come with a reservation of blocks: the same fraction, rounded down.
 
     Args:
-        reserved: blocks.
-        capacity: blocks of the engine.
-        seats: of the engine.
+        reserved: number of reserved blocks.
+        capacity: number of blocks of the engine.
+        seats: number of seats to divide.
     """
     return reserved * seats // capacity if capacity else 0
 
 
 def own_seats(spec: ZoneSpec, totals: Totals) -> int:
-    """The seats that a zone reserves: by name, or by its share of blocks."""
+    """Returns the number of seats that a zone reserves, explicitly or by its reservation of blocks."""
     by_name, limit = spec.seats.reserved, spec.seats.limit
     if by_name is not None:
         return by_name
@@ -48,15 +49,15 @@ def own_seats(spec: ZoneSpec, totals: Totals) -> int:
 
 
 def candidates(engine: Engine[W], zone: Zone, blocks_at_most: Callable[[W], int]) -> Iterator[tuple[W, int]]:
-    """Yields the next waiting requests of a zone that has one, each with the most blocks that it can need.
+    """Generate the next waiting requests of a zone, each with the most blocks that it can need.
 
     A bounded number of requests that wait for something other than blocks is skipped. The queue must not change
     meanwhile.
 
     Args:
-        engine: whose requests.
-        zone: has a waiting request.
-        blocks_at_most: the most blocks that a request can need; 0 if it waits for something else.
+        engine: the engine.
+        zone: a zone that has a waiting request.
+        blocks_at_most: returns the most blocks that a request can need; 0 if it waits for something else.
     """
     seen, count, passed_over = 0, _FEW, 0
     while passed_over <= _PASSED_OVER:
@@ -75,11 +76,11 @@ class Seats(Generic[W]):
     """The seats of one engine.
 
     Args:
-        totals: of its zones.
-        engine: whose requests.
-        blocks_at_most: the most blocks that a waiting request can need; 0 if it waits for something else.
-        can_begin: whether a waiting request could have its blocks now.
-        preempt: preempts a running request, for a reason and a beneficiary; calls ``stood_up``.
+        totals: totals of the engine's zones.
+        engine: the engine.
+        blocks_at_most: returns the most blocks that a waiting request can need; 0 if it waits for something else.
+        can_begin: returns whether a waiting request could have its blocks now.
+        preempt: preempts a running request, for a reason and a beneficiary. It must call ``stood_up``.
     """
 
     def __init__(
@@ -96,26 +97,26 @@ class Seats(Generic[W]):
         self._can_begin = can_begin
         self._preempt = preempt
         self._owners: dict[Zone, None] = {}
-        """Zones with a waiting request and seats of their own, ..."""
+        """Zones with waiting requests that have seats of their own."""
         self._others: dict[Zone, None] = {}
-        """... and zones without, in the order in which they get the shared seat."""
+        """Zones with waiting requests and no seats of their own, in the order in which they get the shared seat."""
         self._limited: dict[Zone, None] = {}
-        """The zones of both kinds that have a limit."""
+        """Zones with waiting requests that have a limit."""
         self._sorted_at = 0
-        """The count of spec changes at which these two were computed."""
+        """Value of ``Totals.spec_changes`` when zones were last divided into these."""
         self._held: Counter[Zone] = Counter()
-        """Running and loading requests, by zone, as counted in this step."""
+        """Number of running and loading requests by zone, as counted for this step."""
         self._claimed: dict[Zone, int] = {}
-        """Seats that zones are entitled to and lack, before the step."""
+        """Number of seats that each zone is entitled to and lacks, before the step."""
         self._kept: Counter[Zone] = Counter()
-        """Seats kept in this step for zones that are entitled to them."""
+        """Number of seats kept in this step for zones that are entitled to them."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
         self._turned_away: list[Zone] = []
-        """Zones that were denied a seat in this step because it is kept for another."""
+        """Zones that were denied a seat in this step because all free seats are kept for other zones."""
 
     def reserved(self, zone: Zone) -> int:
-        """The zone's own seats."""
+        """Returns the number of seats that the zone reserves."""
         return own_seats(zone.spec, self._totals)
 
     def waits(self, zone: Zone) -> None:
@@ -125,7 +126,7 @@ class Seats(Generic[W]):
             self._limited[zone] = None
 
     def waits_no_more(self, zone: Zone) -> None:
-        """Note that the zone has none."""
+        """Note that the zone has no waiting request."""
         self._owners.pop(zone, None)
         self._others.pop(zone, None)
         self._limited.pop(zone, None)
@@ -142,17 +143,17 @@ class Seats(Generic[W]):
     def begin_step(self) -> None:
         """Determine which zones are entitled to seats that they do not have.
 
-        No zone is considered while there are seats for all waiting requests.
+        This is skipped while there are free seats for all waiting requests.
         """
         self._claimed = dict(self._claims()) if self._is_short else {}
 
     @property
     def claimants(self) -> Collection[Zone]:
-        """Zones that may have seats before this step, whether any is free or not."""
+        """Zones that are entitled to more seats before this step, even if no seat is free."""
         return self._claimed.keys()
 
     def make_free(self, useless: Collection[Zone]) -> None:
-        """Keep seats for zones that are entitled to them, and preempt others if too few are free.
+        """Keep seats for zones that are entitled to them, and preempt other zones' requests if too few are free.
 
         Args:
             useless: zones that can't use a seat in this step, because their next requests get no tokens in it.
@@ -164,11 +165,11 @@ class Seats(Generic[W]):
                 self._make_free(zone)
 
     def is_there_one_for(self, zone: Zone) -> bool:
-        """Whether a seat is free, or the zone is entitled to one that others have."""
+        """Whether a seat is free, or the zone is entitled to a seat that another zone has."""
         return self._engine.free_seats > 0 or self._held[zone] < self.reserved(zone)
 
     def is_at_limit(self, zone: Zone) -> bool:
-        """Whether as many requests of the zone run as may run at once."""
+        """Whether the zone runs as many requests as its limit allows."""
         limit = zone.spec.seats.limit
         return limit is not None and self._held[zone] >= limit
 
@@ -178,7 +179,7 @@ class Seats(Generic[W]):
         return free if limit is None else max(0, min(free, limit - self._held[zone]))
 
     def may_sit(self, zone: Zone) -> bool:
-        """Whether the zone's next request may have a seat that is not kept for others."""
+        """Whether there is a free seat for the zone's next request that is not kept for another zone."""
         may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
         if not may_sit:
             self._turned_away.append(zone)
@@ -191,7 +192,7 @@ class Seats(Generic[W]):
         return turned_away
 
     def sat_down(self, work: W) -> None:
-        """Note that a zone's next request has left the queue, most likely for a seat."""
+        """Note that a zone's next request has left the queue, most likely because it was admitted."""
         zone = work.zone
         if self._kept[zone]:
             self._kept[zone] -= 1
@@ -202,7 +203,7 @@ class Seats(Generic[W]):
         self._held[zone] -= 1
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone."""
+        """Forget a removed zone."""
         del self._held[zone]
 
     def _tell_apart(self) -> None:
@@ -215,13 +216,13 @@ class Seats(Generic[W]):
                 self.waits(zone)
 
     def _claims(self) -> Iterator[tuple[Zone, int]]:
-        """Yields the zones that are entitled to seats that they do not have, with the number."""
+        """Generate the zones that are entitled to more seats than they have, with the number of missing seats."""
         for zone in list(self._owners):
             if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
                 yield zone, count
         if self._others and self._shared() > self._shared_in_use():
             for zone in list(islice(self._others, _LOOKED_AT)):
-                # Another zone is next.
+                # Move the zone to the end of the round robin.
                 del self._others[zone]
                 self._others[zone] = None
                 if self._ready(zone, 1):
@@ -229,7 +230,7 @@ class Seats(Generic[W]):
                     return
 
     def _ready(self, zone: Zone, most: int) -> int:
-        """How many of the zone's waiting requests could run if they had seats, of the first ``most``."""
+        """Returns how many of the zone's first ``most`` waiting requests could run if they had seats."""
         if most <= 0 or zone.backoff_ticket or self.is_at_limit(zone):
             return 0
         ready = blocks = 0
@@ -241,14 +242,15 @@ class Seats(Generic[W]):
         return ready
 
     def _can_follow(self, zone: Zone, blocks: int) -> bool:
-        """Whether the zone could run one more request if all its requests then need ``blocks`` blocks."""
+        """Whether the zone could run one more request, if its new requests need ``blocks`` blocks together."""
         if zone.is_entitled_to(blocks):
             return True
-        # Seats that come with blocks are for requests within these; seats by name are for any that find blocks.
+        # Seats that come with blocks are only for requests within the reservation. Explicitly reserved seats are for
+        # any requests that find blocks.
         return zone.spec.seats.reserved is not None and blocks <= self._engine.free_blocks
 
     def _make_free(self, zone: Zone) -> None:
-        """Preempt until the kept seats are free, or no zone has more than its own."""
+        """Preempt requests until the kept seats are free, or no zone has more seats than it reserves."""
         while self._engine.free_seats < self._kept.total():
             victim = self._victim(zone)
             if victim is None:
@@ -258,7 +260,7 @@ class Seats(Generic[W]):
     def _victim(self, beneficiary: Zone) -> W | None:
         """Returns the running request that gives up its seat: the youngest of the lowest priority.
 
-        None if no zone has more than its own.
+        None if no other zone has more seats than it reserves.
         """
         shared_may_yield = self._shared_in_use() > self._shared()
         victim: W | None = None
@@ -271,10 +273,10 @@ class Seats(Generic[W]):
         return victim
 
     def _shared(self) -> int:
-        """The number of seats that zones without their own share: 1, or 0 if present zones own all seats."""
+        """Returns the number of seats for all zones without seats of their own: 1, or 0 if all seats are reserved."""
         present = self._owners.keys() | self._held.keys()
         return int(sum(map(self.reserved, present)) < self._totals.seats)
 
     def _shared_in_use(self) -> int:
-        """The seats that zones without one of their own have."""
+        """Returns the number of seats in use by zones without seats of their own."""
         return sum(count for zone, count in self._held.items() if not self.reserved(zone))

@@ -1,9 +1,9 @@
 """The states of a zone, Active, Idle and Evicted, and how requests and time change them.
 
-Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
-cached blocks may be evicted in steps, and the rest at ``evict_after_seconds``. Evicted: all blocks of an idle zone are
-gone; its id and its tenant's binding stay, and its next request makes it active at once. A zone that was registered for
-a tenant without a TenantZone is forgotten in the end; all others stay.
+Active: the zone has a waiting or running request. Idle: it has none; after its idle window the zone is *quiet* and
+lends. From then on its cached blocks may be evicted in steps, and the rest at ``evict_after_seconds``. Evicted: all
+blocks of an idle zone are gone. Its id and its tenant's binding stay, and its next request makes it active at once. A
+zone that was registered for a tenant without a TenantZone is eventually forgotten; all other zones stay.
 """
 
 from itertools import islice
@@ -17,7 +17,7 @@ _CHANGES: dict[ZoneState, Change] = {"Active": "active", "Idle": "idle", "Evicte
 
 
 def request_arrived(ledger: Ledger, zone: Zone) -> None:
-    """Count a request that was bound to the zone, which is active from now on."""
+    """Count a request that was bound to the zone, and make the zone active."""
     zone.requests += 1
     zone.last_active = ledger.now
     zone.quiet = False
@@ -26,7 +26,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
 
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
-    """Count down for a request of the zone that has ended, however it ended."""
+    """Note that a request of the zone has ended, for whatever reason."""
     assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than came"
     zone.requests -= 1
     zone.last_active = ledger.now
@@ -36,9 +36,9 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
 
 
 def lend_what_is_unused(ledger: Ledger) -> None:
-    """Let zones that use nothing lend as if they were quiet, since no waiting request is admitted now.
+    """Let zones without blocks in use lend as if they were quiet, because no waiting request is admitted now.
 
-    They lend until one of their requests can be admitted again or a new one arrives.
+    A zone stops lending when one of its requests can be admitted again, or a new request arrives.
     """
     for zone in ledger.zones.values():
         if zone.in_use == 0:
@@ -46,7 +46,7 @@ def lend_what_is_unused(ledger: Ledger) -> None:
 
 
 def is_served(ledger: Ledger, zone: Zone) -> None:
-    """Stop the zone from lending early: one of its waiting requests can be admitted."""
+    """End the early lending of a zone, because one of its waiting requests can be admitted."""
     _become(ledger, zone, quiet=False)
 
 
@@ -57,10 +57,10 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Advance the zone's timers; returns at most ``at_once`` blocks evicted because it was idle."""
+    """Advance the zone's timers; returns the blocks that were evicted because it is idle, at most ``at_once``."""
     if zone.requests > 0:
         return []
-    # Compared as moments, as timers are: the difference of two floats may fall short of the sum.
+    # Compare points in time, as timers do, because floating-point differences and sums are rounded differently.
     _become(ledger, zone, quiet=zone.last_active + zone.spec.idle.after_seconds <= ledger.now)
     kept = _kept(ledger, zone)
     if kept is None:
@@ -71,26 +71,26 @@ def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def _kept(ledger: Ledger, zone: Zone) -> int | None:
-    """The number of cached blocks that a zone may still keep after its time without requests; None: all."""
+    """Returns the number of cached blocks that a zone may keep after its time without requests; None means all."""
     idle = zone.spec.idle
     if _has_passed(ledger, zone, idle.evict_after_seconds) or is_forgotten(ledger, zone):
         return 0
     steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
     if idle.release is None or steps == 0:
         return None
-    # A level and not an amount: it includes what others have taken meanwhile, and a late step catches up.
+    # A target level, so that blocks that other zones have evicted meanwhile count, and late steps catch up.
     return zone.cached_when_quiet * max(0, 100 - steps * idle.release.share) // 100
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
-    """Whether the zone was registered for a tenant that has been idle long enough to be removed."""
+    """Whether the zone was registered for a tenant, and has been idle long enough to be removed."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
     return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)
 
 
 def deadline(zone: Zone, after: float) -> float | None:
-    """The next time, later than ``after``, at which time alone changes something for the zone; None if never."""
+    """Returns the next time after ``after`` at which a timer changes something for the zone; None if there is none."""
     if zone.requests > 0:
         return None
     idle = zone.spec.idle
@@ -99,13 +99,13 @@ def deadline(zone: Zone, after: float) -> float | None:
     moments = [zone.last_active + idle.after_seconds]
     moments += [since + time for time in (idle.evict_after_seconds, forget_after) if time is not None]
     coming = [moment for moment in moments if moment > after]
-    # They are in order, and of a hundred the first one to come is enough.
+    # There may be a hundred release steps, but they are in order, so the first one after ``after`` is enough.
     coming += islice((moment for time in idle.releases if (moment := since + time) > after), 1)
     return min(coming, default=None)
 
 
 def _silent_since(zone: Zone) -> float:
-    """Returns when the zone's last request ended, or when the zone was created if it never had one.
+    """Returns the time at which the zone's last request ended, or the zone was created if it never had a request.
 
     A zone that never had a request is quiet from the start.
     """

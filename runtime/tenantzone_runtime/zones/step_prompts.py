@@ -1,4 +1,4 @@
-"""The prompts that a step may compute: their zones, and how many tokens they have left."""
+"""The prompts that a step may compute, by zone, with the number of their remaining tokens."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -10,23 +10,23 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 LOOKED_AT: Final = 8
-"""Zones with waiting requests that are considered before a step; the others are considered in their turn."""
+"""Maximum number of zones with waiting requests that are considered before a step. Other zones get their turn later."""
 
 Waiting = Mapping[Zone, tuple[W, Iterator[W]]]
-"""Zones whose requests may be admitted in a step: for each its first such request, and the others."""
+"""Zones whose requests may be admitted in a step. The values are a zone's first such request, and the others."""
 
 
 class StepPrompts(Generic[W]):
-    """Finds the prompts that the next step of one engine may compute. It decides nothing.
+    """Finds the prompts that the next step of one engine may compute, without deciding which it computes.
 
     Args:
-        tenancy: of all zones.
-        engine: whose steps.
-        next_zones: the zones with waiting requests that may have seats, in order, after the given ones.
-        free_seats: the number of seats that are free, or will be before the step.
-        ready: a zone's waiting requests that would be admitted one after the other now, given enough tokens.
-        fitting: tokens of a running request's prompt that blocks and the encoder allow in this step.
-        hit_share: the recent part of a zone's prompts that was found cached.
+        tenancy: tenancy with all zones.
+        engine: the engine.
+        next_zones: returns the zones with waiting requests that may have seats, in order, after the given zones.
+        free_seats: returns the number of seats that are free, or will be free before the step.
+        ready: returns a zone's waiting requests that would be admitted in a row now, given enough tokens.
+        fitting: returns the number of prompt tokens of a running request that blocks and encoder allow in this step.
+        hit_share: returns the fraction of a zone's recent prompts that was found cached.
     """
 
     def __init__(
@@ -48,17 +48,18 @@ class StepPrompts(Generic[W]):
         self._hit_share = hit_share
 
     def that_fit(self, in_prompts: Iterable[W]) -> Mapping[W, int]:
-        """Returns the running requests whose prompts this step could continue, each with the tokens of its prompt.
+        """Returns the running requests whose prompts this step could continue, each with its number of prompt tokens.
 
-        A share for any other request would be taken from those that hold the blocks, or the room in the encoder, that
-        it waits for.
+        Tokens for any other request would be wasted: it waits for blocks or encoder room, and the requests that hold
+        these need the tokens to finish.
         """
         return {work: tokens for work in in_prompts if (tokens := self._fitting(work))}
 
     def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
         """Returns the zones whose requests may be admitted in this step.
 
-        It considers the zones that come next, and all whose targets count, until each free seat has a zone.
+        The zones with current latency targets (``bounds``) and the next zones are considered until there is a zone for
+        each free seat.
         """
         waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
         if not self._engine.is_open or not len(self._engine.waiting):
@@ -71,12 +72,12 @@ class StepPrompts(Generic[W]):
             for work in ready:
                 waiting[zone] = work, ready
                 break
-        # A request without a seat can't use tokens: each zone may have one seat, and any zone the spare ones.
+        # A request without a seat can't use tokens. Each zone counts with one seat, and any zone may have spare seats.
         spare = seats - len(waiting)
         return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
     def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, may_cut_drafts: bool) -> bool:
-        """Whether several zones have prompts to compute, or one has and other zones' generation may wait for it.
+        """Whether several zones have prompts, or a single zone has prompts that may delay other zones' decodes.
 
         Args:
             in_prompts: running requests whose prompts this step could continue.
@@ -90,17 +91,17 @@ class StepPrompts(Generic[W]):
         return any(work.zone not in zones for work in self._engine.running)
 
     def is_one_zone_alone(self, bounds: Iterable[Zone]) -> bool:
-        """Whether exactly one zone runs, may begin, or has a target that counts: it delays no other zone."""
+        """Whether only one zone has running or waiting requests or a current target, so that it can't delay others."""
         zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
         return len(zones) == 1
 
     def by_zone(self, in_prompts: Mapping[W, int], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
-        """Returns the prompts of each zone. Waiting ones are added until a zone's prompts reach the budget.
+        """Returns the prompts of each zone. Waiting prompts are added until a zone's prompts reach the budget.
 
         Args:
-            in_prompts: what `that_fit` returned.
-            waiting: what `waiting` returned.
-            budget: tokens.
+            in_prompts: result of `that_fit`.
+            waiting: result of `waiting`.
+            budget: number of tokens.
         """
         prompts: dict[Zone, Prompts] = {}
         for work, tokens in in_prompts.items():

@@ -1,56 +1,57 @@
-"""How long a step takes: a predictor that is fitted to the engine's own steps while they run.
+"""A predictor for the duration of a step, which is fitted online to the engine's own steps.
 
-A step's time is modelled as linear in what it computes: tokens of prompts, generating requests, and the work of
-attention, plus a fixed cost. Steps with prompts and without are fitted separately, since engines run them with
-different code (CUDA graphs hold decoding only). The fit is recursive least squares of the *relative* error with
+The duration of a step is modelled as a fixed cost plus a linear function of its load: prompt tokens, generating
+requests, and the work of attention. Steps with and without prompts are fitted separately, because engines run them with
+different code (CUDA graphs contain only decodes). The fit is recursive least squares of the *relative* error with
 exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over non-negative
-coefficients: more work never takes less time. A step that takes much longer or shorter than predicted (because the
-machine was busy with something else) counts as one that differs by half, as in winsorized estimates.
+coefficients, so that more work never takes less time. The durations of steps that take much longer or shorter than
+predicted (because the machine was busy with something else) are clipped, as in winsorized estimates.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 FORGETTING: Final = 0.98
-"""The decay of an observation's weight with each further one: half of the weight is on the last 35 steps."""
+"""Factor by which the weight of an observation decays with each further one. The last 35 steps have half of the weight.
+"""
 LEARNED_AFTER: Final = 10
-"""Steps of a kind after which its predictions are used."""
+"""Number of steps of a kind after which its predictions are used."""
 
 STRETCH: Final = 2.0
-"""Steps are predicted up to this multiple of the most prompt tokens in a recent step."""
+"""Steps may have up to this multiple of the most prompt tokens in a recent step."""
 _FIRST_REACH: Final = 256
-"""The most tokens of prompts in a step before any with prompts was seen."""
+"""Maximum number of prompt tokens in a step before any step with prompts was observed."""
 
 SURPRISE: Final = 1.5
-"""An observation counts as at most this many times longer or shorter than predicted."""
+"""An observed duration is clipped to at most this many times longer or shorter than predicted."""
 _SWEEPS: Final = 4
-"""Passes of coordinate descent for each observation; each begins where the last one ended."""
+"""Number of passes of coordinate descent for each observation. They continue from the previous coefficients."""
 _PRIOR: Final = 1e-6
-"""Damps coefficients without observations."""
+"""Regularization of coefficients without observations."""
 _FEATURES: Final = 4
 _PROMPT_UNIT: Final = 256.0
 _DECODE_UNIT: Final = 16.0
 _ATTENTION_UNIT: Final = 65_536.0
-"""These scale the features to similar magnitudes."""
+"""Units that scale the features to similar magnitudes."""
 
 
 @dataclass(slots=True)
 class StepLoad:
-    """What a step computes."""
+    """The load of a step: the work that it computes."""
 
     prompt_tokens: int = 0
     decodes: int = 0
-    """Requests that generate."""
+    """Number of generating requests."""
     attention: float = 0.0
-    """The sum over tokens of the number of tokens before each."""
+    """Work of attention: the sum, over all computed tokens, of the number of tokens before them."""
 
     def add_prompt(self, tokens: int, computed: int) -> None:
-        """Add tokens of a prompt that has ``computed`` tokens computed already."""
+        """Add ``tokens`` tokens of a prompt, after ``computed`` tokens that are computed already."""
         self.prompt_tokens += tokens
         self.attention += tokens * (computed + tokens / 2)
 
     def add_decode(self, tokens: int, computed: int) -> None:
-        """Add a generating request that computes ``tokens`` tokens at once: more than one if it speculates."""
+        """Add a generating request that computes ``tokens`` tokens at once: more than 1 with speculative decoding."""
         self.decodes += 1
         self.attention += tokens * computed
 
@@ -69,19 +70,20 @@ class StepLoad:
 
 
 class _Fit:
-    """The steps of one kind.
+    """The model of steps of one kind.
 
     Args:
         has_prompts: whether these are steps with prompts.
     """
 
     def __init__(self, *, has_prompts: bool) -> None:
-        # If all steps are alike, nothing shows the cost of each feature: the first feature explains them.
-        # Under a flood all steps are full of prompt tokens, and a step with fewer would be shorter.
+        # If all steps are alike, the costs of features can't be separated, and the first feature gets most of the cost.
+        # For steps with prompts that is the prompt tokens: under a flood of prompts, all steps are full of them, and a
+        # step with fewer would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
-        """Seconds for each feature's unit."""
+        """Seconds per unit of each feature."""
         self._products = [[0.0] * _FEATURES for _ in range(_FEATURES)]
         self._targets = [0.0] * _FEATURES
 
@@ -111,56 +113,57 @@ class _Fit:
 
 
 class StepTimes:
-    """Predicts how long steps take, and counts how well."""
+    """Predicts the duration of steps, and counts the errors of the predictions."""
 
     def __init__(self) -> None:
         self._fits = {kind: _Fit(has_prompts=kind) for kind in (False, True)}
-        """By whether a step has prompts."""
+        """The models, by whether a step has prompts."""
         self.steps = 0
-        """The number of steps that were observed and predicted."""
+        """Number of observed steps that had been predicted."""
         self.actual_seconds = 0.0
         self.predicted_seconds = 0.0
         self.error_seconds = 0.0
-        """The total error of predictions, too short or too long."""
+        """Sum of the absolute errors of predictions."""
         self._largest = 0.0, 0.0
-        """Tokens of prompts in the largest recent step, and its seconds."""
+        """Number of prompt tokens in the largest recent step, and its duration in seconds."""
 
     def knows(self, *, has_prompts: bool) -> bool:
-        """Whether enough steps of a kind were seen."""
+        """Whether enough steps of a kind were observed to predict them."""
         return self._fits[has_prompts].steps >= LEARNED_AFTER
 
     def predict(self, load: StepLoad) -> float | None:
-        """Returns the seconds that a step takes; None if too few steps of its kind were seen."""
+        """Returns the predicted seconds of a step; None if too few steps of its kind were observed."""
         return self._fits[load.has_prompts].seconds(load.features) if self.knows(has_prompts=load.has_prompts) else None
 
     @property
     def is_known(self) -> bool:
-        """Whether enough steps of any kind were seen to estimate all of them."""
+        """Whether enough steps of either kind were observed to estimate steps of both kinds."""
         return any(self.knows(has_prompts=kind) for kind in self._fits)
 
     def estimate(self, load: StepLoad) -> float:
-        """Returns the seconds that a step takes, by steps of the other kind if too few of its own were seen.
+        """Returns the estimated seconds of a step, from steps of the other kind if too few of its kind were observed.
 
-        Under a steady load of prompts an engine makes no step without any, and some engines see no prompts for long.
+        Under a steady load of prompts, all steps have prompts, and some engines get no prompts for a long time.
 
         Args:
-            load: what the step computes.
+            load: load of the step.
         """
         kind = self._known_kind(has_prompts=load.has_prompts)
         if load.has_prompts and not kind:
-            # The cost of a prompt token is unknown: steps without prompts estimate the rest.
+            # The cost of a prompt token is unknown, so estimate only the rest, from steps without prompts.
             load = StepLoad(0, load.decodes, load.attention)
         return self._fits[kind].seconds(load.features)
 
     def _known_kind(self, *, has_prompts: bool) -> bool:
-        """Returns the kind of steps to estimate by: whether they have prompts."""
+        """Returns the kind of steps from which to estimate: whether they have prompts."""
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
-        """Returns the prompt tokens that a step may try within ``bound`` seconds, judging by the steps seen.
+        """Returns the maximum number of prompt tokens that a step of up to ``bound`` seconds may try.
 
-        Small steps say little about large ones: reading the model's weights hides the cost of some tokens. Beyond the
-        largest recent step, a step's time is assumed to grow as fast as its tokens.
+        The durations of small steps do not show those of large ones, because the time to read the model's weights hides
+        the cost of a few tokens. Beyond the largest recent step, the duration is assumed to be proportional to the
+        number of tokens.
         """
         tokens, seconds = self._largest
         stretch = min(STRETCH, max(1.0, bound / seconds)) if seconds else STRETCH
@@ -168,7 +171,7 @@ class StepTimes:
 
     @property
     def prompt_tokens_per_second(self) -> float | None:
-        """Prompt tokens per second of the largest recent step; None: there was none."""
+        """Prompt tokens per second in the largest recent step; None if no step had prompts."""
         tokens, seconds = self._largest
         return tokens / seconds if tokens and seconds else None
 
@@ -181,15 +184,15 @@ class StepTimes:
         """Returns the seconds that one more generating request adds to a step.
 
         Args:
-            tokens: that are computed for it at once.
-            computed: tokens before these.
-            has_prompts: the kind of step; the other kind is used if too few of it were seen.
+            tokens: number of tokens that are computed for it at once.
+            computed: number of its tokens before these.
+            has_prompts: the kind of the step. If too few steps of this kind were observed, the other kind is used.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
 
     def observe(self, load: StepLoad, seconds: float) -> None:
-        """Learn from a step; a step that takes no time is ignored."""
+        """Learn from a step that took ``seconds``. A step that took no time is ignored."""
         if seconds <= 0.0:
             return
         predicted = self.predict(load)
@@ -198,7 +201,7 @@ class StepTimes:
             self.actual_seconds += seconds
             self.predicted_seconds += predicted
             self.error_seconds += abs(predicted - seconds)
-        # The time of a load larger than all recent ones can't be predicted.
+        # The duration of a step that is larger than all recent ones can't be predicted, so it is not clipped.
         tokens, longest = self._largest
         is_larger = load.prompt_tokens > tokens
         self._fits[load.has_prompts].observe(load.features, seconds, is_larger=is_larger)

@@ -1,10 +1,11 @@
-"""The tokens of a step: how many each zone may have computed in it.
+"""The token budget of a step: how many tokens each zone may compute in it.
 
-Decodes come first: the tokens of generating requests are subtracted from the step's tokens. The rest goes by weight
-(``deficits``) to the zones that have prompts to compute, running or next to be admitted, if there are at least two such
-zones, or another zone generates, and not all of it fits. So a long prompt takes no more than its zone's share while
-another zone has work. Drafts of generating requests leave prompts a chunk of the step. Tokens that a zone does not use
-are available to all before the step ends. Latency targets reduce a step (``latency_budget``).
+Decodes come first: the tokens of generating requests are subtracted from the step's budget. The rest is for prompts of
+running requests and of the next ones to be admitted. If these prompts do not all fit, and belong to several zones or
+compete with another zone's decodes, the rest is divided among their zones by weight (``deficits``). So a long prompt
+takes no more than its zone's share while another zone has work. Drafts are cut so that prompts get at least a chunk of
+the step. Tokens that a zone does not use become available to all zones before the step ends. Latency targets reduce the
+budget further (``latency_budget``).
 """
 
 from collections import Counter
@@ -20,31 +21,31 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 _CHUNKS: Final = 4
-"""The number of prompts that a small step can continue, if it has tokens for prompts at all."""
+"""Number of prompts that a small step can continue, if it has any tokens for prompts."""
 
 
 class _Granted(NamedTuple):
-    """Tokens of a prompt that a request was granted."""
+    """Number of tokens that a request was granted for its prompt, by where they came from."""
 
     own: int
-    """Tokens from its zone's own share of the step, ..."""
+    """Tokens from the share of the request's zone."""
     found: int
-    """... tokens that other zones left, ..."""
+    """Tokens that other zones left unused."""
     spare: int
-    """... and tokens that no zone had work for."""
+    """Tokens for which no zone had work."""
     charged: float
-    """How many of the last two its zone was charged for."""
+    """Number of ``found`` and ``spare`` tokens for which the request's zone was charged."""
 
 
 _NONE_OF_PROMPT: Final = _Granted(0, 0, 0, 0.0)
 
 
 class StepTokens(Generic[W]):
-    """Shares the tokens of each step of one engine.
+    """Divides the tokens of each step of one engine among zones.
 
     Args:
-        tenancy: of all zones.
-        engine: whose steps.
+        tenancy: tenancy with all zones.
+        engine: the engine whose steps are divided.
         prompts: finds the prompts that a step may compute.
         latency_budget: bounds steps for zones with latency targets.
     """
@@ -59,47 +60,48 @@ class StepTokens(Generic[W]):
         self._deficits = DeficitRoundRobin()
         self._latency_budget = latency_budget
         self.bound: float | None = None
-        """Seconds that other zones should not exceed in the last planned step; None: no zone bounded it."""
+        """Seconds to which zones without targets should keep the last planned step; None if no zone bounded it."""
         self.is_shared = False
-        """Whether the tokens of this step are shared; if not, each request takes what it finds."""
+        """Whether the tokens of this step are divided among zones. If not, each request takes as many as are left."""
         self._left: dict[Zone, int] = {}
-        """Tokens of prompts that each zone may still compute in this step."""
+        """Number of prompt tokens that each zone may still compute in this step."""
         self._unclaimed = 0
-        """The same, for any zone without tokens: tokens that zones are owed and could not use."""
+        """Number of prompt tokens that any zone may still compute, because the zones they are owed to can't use them.
+        """
         self._spare = 0
-        """The same, but no zone is owed these."""
+        """Number of prompt tokens that any zone may still compute and that are owed to no zone."""
         self._let_go_of = 0
-        """The number of unclaimed and spare tokens at the last release with which no request could begin."""
+        """Sum of ``_unclaimed`` and ``_spare`` when `let_go` was last called in this step."""
         self._chunk = CHUNK
-        """The fewest tokens that a zone gets for its prompts: few if the step is small, or full of generation."""
+        """Minimum number of tokens for a zone's prompts; it is reduced if the step is small, or full of decodes."""
         self._each = engine.tokens_each
-        """The most tokens that are computed in this step of each generating request."""
+        """Maximum number of tokens computed in this step for each generating request."""
         self._computed: Counter[Zone] = Counter()
-        """Prompt tokens of each zone that are computed in this step."""
+        """Number of prompt tokens computed in this step, by zone."""
         self._pacing: Pacing[W] | None = None
         self._is_generating_bounded = False
-        """Whether a generating request may have fewer tokens in this step than the engine would compute."""
+        """Whether generating requests may get fewer tokens in this step than the engine would compute."""
         self._in_all = 0
-        """Tokens of all zones that are computed in this step."""
+        """Number of tokens computed in this step, for all zones together."""
         self._are_given = False
         """Whether any zone was given tokens for prompts before this step."""
         self._were_in_vain = False
-        """Whether the last step had such tokens and nothing was computed in it: those zones could not continue.
+        """Whether the last step had tokens for prompts but computed nothing, because the prompts could not continue.
 
-        Others may have what they wait for, so each request takes what it finds in the next step."""
+        Other requests may hold the blocks that these prompts wait for, so the next step is not divided among zones."""
         self._made_wait: list[Zone] = []
-        """Zones whose next request found no tokens in the last step."""
+        """Zones whose next request got no tokens in the last step."""
         self._turned_away: list[Zone] = []
         """Zones whose waiting request was denied admission in this step for lack of tokens."""
         self._last: W | None = None
-        """The request that was granted tokens last, ..."""
+        """The request that was granted tokens last."""
         self._last_granted = _NONE_OF_PROMPT
-        """... the tokens that it was granted for its prompt, ..."""
+        """Tokens that the last request was granted for its prompt."""
         self._last_generated = 0
-        """... and those for generation."""
+        """Number of tokens that the last request was granted for generation."""
 
     def begin_step(self) -> None:
-        """Share the tokens of a step, before it."""
+        """Divide the tokens of the coming step."""
         engine = self._engine
         self._end()
         self.bound = None
@@ -119,7 +121,7 @@ class StepTokens(Generic[W]):
         may_cut_drafts = engine.tokens_each > 1 and budget < least
         if not bounds and not self._prompts.compete(in_prompts, waiting, may_cut_drafts=may_cut_drafts):
             return
-        # If drafts are cut, each request has a whole number of them, and prompts may have a little more than the least.
+        # If drafts are cut, each request keeps a whole number of them, so prompts may get slightly more than ``least``.
         prompts = self._prompts.by_zone(in_prompts, waiting, least + generating if may_cut_drafts else budget)
         if may_cut_drafts:
             needed = min(least, sum(each.tokens for each in prompts.values()))
@@ -143,7 +145,7 @@ class StepTokens(Generic[W]):
 
     @property
     def denied(self) -> Collection[Zone]:
-        """Zones whose next request can't begin with the tokens that they have in this step."""
+        """Zones whose next request can't begin with the tokens that the zone has in this step."""
         return self._made_wait
 
     def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
@@ -152,11 +154,12 @@ class StepTokens(Generic[W]):
         Args:
             work: a running request, or the one that is next to be admitted.
             wanted: tokens that the engine would compute.
-            fitting: given a bound, returns how many tokens of its prompt the engine can compute; None: any number.
+            fitting: given a maximum, returns how many tokens of the prompt the engine can compute; None if it can
+                compute any number.
 
         Returns:
-            0 for a running request that is skipped in this step. A waiting one always gets some: otherwise it would not
-            have been next.
+            The number of tokens; 0 for a running request that this step skips. A waiting request always gets some,
+            since `may_begin` was checked before.
         """
         if not self.is_shared:
             return wanted
@@ -170,7 +173,7 @@ class StepTokens(Generic[W]):
         return granted
 
     def tokens_to_generate(self, work: W, wanted: int) -> int:
-        """Returns the same as `tokens_for`, for a running request that generates.
+        """Returns the result of `tokens_for` for a running request that generates.
 
         Args:
             work: the request.
@@ -178,7 +181,7 @@ class StepTokens(Generic[W]):
         """
         if not self.is_shared:
             return wanted
-        # Called for each running request in each step. Most requests get what they want.
+        # A fast path, because this is called for each running request in each step, and most get all that they want.
         granted = wanted
         if self._is_generating_bounded:
             granted = self._share_of_generating(work, wanted)
@@ -214,7 +217,7 @@ class StepTokens(Generic[W]):
         return granted
 
     def may_begin(self, work: W) -> bool:
-        """Whether there are tokens in this step to begin a waiting request with."""
+        """Whether enough tokens are left in this step to begin a waiting request."""
         if not self.is_shared:
             return True
         may_begin = self._is_enough(work)
@@ -224,15 +227,15 @@ class StepTokens(Generic[W]):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether enough zones found no tokens that considering further ones without a share of them is useless.
+        """Whether to stop considering zones, because no tokens are left and enough zones were turned away already.
 
-        A lower number would hold up zones whose blocks have become available: the next step is shared among the zones
-        that wait for tokens, and considers as many.
+        The next step is divided among the zones that wait for tokens, and considers at most ``LOOKED_AT`` of them. If
+        this step considered fewer, zones whose blocks have become available would be delayed.
         """
         return self.is_shared and not self._free and len(self._turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
-        """Note that the engine did not compute a request after all, if tokens were granted to it last."""
+        """Undo the last grant of tokens, if this request got it, because the engine did not compute the request."""
         last, self._last = self._last, None
         if last is work:
             (own, found, spare, charged), generated = self._last_granted, self._last_generated
@@ -244,9 +247,9 @@ class StepTokens(Generic[W]):
             self._in_all -= own + found + spare + generated
 
     def let_go(self) -> list[Zone]:
-        """Let prompts begin with less than a chunk, from the rest of their zones' tokens and then from those of others.
+        """Let prompts begin with less than a chunk, first from their own zones' tokens, then from other zones' tokens.
 
-        Otherwise no request would use these tokens: the running ones have had theirs.
+        Otherwise no request would use these tokens, because the running requests already have theirs.
 
         Returns:
             Zones that were turned away for lack of tokens, to be considered again.
@@ -281,30 +284,30 @@ class StepTokens(Generic[W]):
         self._end()
 
     def forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone."""
+        """Forget a removed zone."""
         self._deficits.forget(zone)
         self._latency_budget.forget(zone)
 
     @property
     def _are_drafts_cut(self) -> bool:
-        """Whether generating requests may have fewer drafts in this step than the engine makes."""
+        """Whether generating requests may compute fewer drafts in this step than the engine has made."""
         return self._each < self._engine.tokens_each
 
     @property
     def _free(self) -> int:
-        """The tokens of prompts that any zone may still have computed in this step."""
+        """Number of prompt tokens that any zone may still compute in this step."""
         return self._unclaimed + self._spare
 
     def _cut_drafts(self, step_tokens: int, generating: int, needed: int) -> int:
         """Cut the drafts of this step, if they would leave prompts fewer tokens than needed.
 
         Args:
-            step_tokens: of the step.
-            generating: the number of generating requests.
-            needed: tokens that drafts have to leave to prompts.
+            step_tokens: token budget of the step.
+            generating: number of generating requests.
+            needed: number of tokens to leave to prompts.
 
         Returns:
-            The tokens that prompts may have in the step.
+            The number of tokens for prompts in the step.
         """
         if step_tokens - generating * self._each < needed:
             self._each = max(1, (step_tokens - needed) // generating)
@@ -323,7 +326,7 @@ class StepTokens(Generic[W]):
         self._last = None
 
     def _is_enough(self, work: W) -> bool:
-        """Whether there are tokens to begin a waiting request with; if not, its zone is noted as waiting for them."""
+        """Whether enough tokens are left to begin a waiting request; if not, notes that its zone waits for tokens."""
         needed = min(max(self._chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
         is_enough = self._left.get(work.zone, 0) + self._free >= needed
         if not is_enough:
@@ -332,7 +335,7 @@ class StepTokens(Generic[W]):
         return is_enough
 
     def _is_own(self, zone: Zone) -> bool:
-        """Whether the zone's tokens are for its own target, and would be too many for others."""
+        """Whether the zone got its tokens for its own latency target, so that other zones must not use them."""
         return self._pacing is not None and zone in self._pacing.prompt_tokens
 
     def _generates(self, work: W) -> bool:

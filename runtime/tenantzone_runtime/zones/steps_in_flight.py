@@ -1,7 +1,7 @@
-"""The steps that were dispatched and have not ended: what each computes, and how long they will take together.
+"""The steps in flight, which were dispatched and have not ended: their loads, and their predicted remaining time.
 
-With asynchronous scheduling a step is planned while the previous one runs. A step lasts from the end of the previous
-step, if the engine had work then: the time between two steps is part of the time between two tokens.
+With asynchronous scheduling, a step is planned while the previous one runs. If the engine had work when the previous
+step ended, the duration of a step counts from then, because the gap between steps is part of the time between tokens.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from tenantzone_runtime.zones.margin import Margin
 from tenantzone_runtime.zones.step_time import SURPRISE, StepLoad, StepTimes
 
 FILLED: Final = 0.8
-"""A step shows whether the margin suffices if its prediction is at least this fraction of what the margin leaves."""
+"""Minimum fraction of the bound minus its margin that a step must be predicted to take, to be used for the margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class _Dispatched:
     step: object
     load: StepLoad
     since: float
-    """When it was dispatched, in seconds of the monotonic clock."""
+    """Time at which the step was dispatched, in seconds of the monotonic clock."""
     predicted: float | None
     bound: float | None
-    """Seconds that other zones should not exceed in it; None: no zone bounded it."""
+    """Seconds to which other zones should keep the step; None if no zone bounded it."""
 
 
 class StepsInFlight:
@@ -39,25 +39,25 @@ class StepsInFlight:
         self._margin = margin
         self._dispatched: deque[_Dispatched] = deque()
         self._busy_since: float | None = None
-        """When the last step ended, if the engine had work then."""
+        """Time at which the last step ended, if the engine had work then."""
 
     def dispatch(self, step: object, load: StepLoad, bound: float | None, now: float) -> None:
         """Notes a step that was just planned.
 
         Args:
-            step: identifies it.
-            load: what it computes.
-            bound: seconds that other zones should not exceed in it; None: no zone bounded it.
-            now: seconds of the monotonic clock, as everywhere here.
+            step: any object that identifies the step.
+            load: load of the step.
+            bound: seconds to which other zones should keep the step; None if no zone bounded it.
+            now: current time in seconds of the monotonic clock.
         """
         self._dispatched.append(_Dispatched(step, load, now, self._times.predict(load), bound))
 
     def complete(self, step: object, now: float, *, is_busy: bool) -> None:
-        """Learns from a step that has ended; a step that was not dispatched here only ends the busy time.
+        """Learns from a step that has ended. Of a step that was not dispatched here, only the end time is noted.
 
         Args:
-            step: identifies it.
-            now: when it ended.
+            step: the object that identifies the step.
+            now: time at which the step ended, in seconds of the monotonic clock.
             is_busy: whether the engine still has running requests.
         """
         if self._dispatched and self._dispatched[0].step is step:
@@ -66,11 +66,11 @@ class StepsInFlight:
         self._busy_since = now if is_busy else None
 
     def clear(self) -> None:
-        """Drops all steps: no zone has a latency target any more."""
+        """Drops all steps, because no zone has a latency target any more."""
         self._dispatched.clear()
 
     def seconds_left(self, now: float) -> float:
-        """Returns the predicted time until all these steps have ended."""
+        """Returns the predicted seconds until all steps in flight have ended."""
         if not self._dispatched:
             return 0.0
         first = self._dispatched[0]
@@ -86,6 +86,6 @@ class StepsInFlight:
         predicted, bound = ended.predicted, ended.bound
         if predicted is None or bound is None or predicted < FILLED * (1.0 - self._margin.share) * bound:
             return
-        # No margin helps against a step that stalls for a reason outside its load.
+        # Ignore steps that stall for a reason other than their load, because no margin helps against them.
         if 0.0 < seconds <= SURPRISE * predicted:
             self._margin.observe(seconds / predicted)

@@ -1,6 +1,6 @@
-"""The tenancy of one engine, with all its zones: the interface for the engine's adapter on configs, requests and time.
+"""The tenancy of one engine, with all its zones: the engine adapter's interface for configs, requests and time.
 
-Blocks are allocated and released through the ledger, and ``eviction`` makes room for them; this is for everything else.
+Blocks are not allocated and released here but in the ledger, and ``eviction`` makes room for them.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.wait_accounting import WaitAccounting
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 Preparation = Literal["grammar", "load"]
-"""The wait reasons of requests that no step considers, because they are not ready to be admitted."""
+"""Wait reasons of requests that steps do not consider yet, because they are still being prepared."""
 PREPARATIONS: Final = get_args(Preparation)
 
 
@@ -34,10 +34,10 @@ class Tenancy:
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
-        capacity: blocks that requests can use; no more than ``block_count``.
-        now: the time, in seconds on any clock that does not run backwards.
-        lends_cache: whether quiet zones also lend running requests what they cache within their reservations. A tier,
-            where nothing runs, has no use for that.
+        capacity: number of blocks that requests can use; no more than ``block_count``.
+        now: current time in seconds of any monotonic clock.
+        lends_cache: whether quiet zones also lend to running requests the blocks that they keep cached within their
+            reservations. This is useless in a tier, where no requests run.
     """
 
     def __init__(self, block_count: int, capacity: int, now: float = 0.0, *, lends_cache: bool = True) -> None:
@@ -51,10 +51,10 @@ class Tenancy:
         self._waits = WaitAccounting()
         self.step_times = StepTimes()
         self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
-        """The number of refused requests; never decreases."""
+        """Number of refused requests by reason, which never decreases."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
-        """Enforce a new config from now on, all at once; requests in flight stay."""
+        """Apply a new config in one go; requests in flight stay. Returns the evicted blocks."""
         plan = self.enforcement.plan(config)
         self.enforcement.begin(plan, now)
         evicted = list(self.enforcement.make(self.enforcement.changes(plan)))
@@ -62,20 +62,20 @@ class Tenancy:
 
     @property
     def pool(self) -> PoolConfig | None:
-        """The newest config's settings of the pool; None if there was no config."""
+        """The pool settings of the newest config; None if there has been no config yet."""
         config = self.enforcement.config
         return None if config is None else config.pool
 
     @property
     def is_open_to_anybody(self) -> bool:
-        """Whether requests need no zone, because there never was a config, as in stock vLLM."""
+        """Whether requests need no zone, as in stock vLLM, because there has been no config yet."""
         return self.enforcement.config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
-        """Make a zone for ``count`` requests that arrived before any zone was declared.
+        """Create a zone for ``count`` requests that arrived before any zone was declared.
 
-        It is promised nothing and gets no other requests: it is removed with the last of them, and each block that they
-        release is free at once.
+        The zone has no reservation and gets no other requests. Each block that these requests release is free at once,
+        and the zone is removed with the last request.
         """
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), IdleTimes(inf))
         zone = new_zone(spec, self.ledger.now, self.ledger.links)
@@ -99,7 +99,7 @@ class Tenancy:
         states.request_arrived(self.ledger, zone)
 
     def request_finished(self, zone: Zone, now: float) -> None:
-        """Note that a request of the zone has ended, however it ended, and holds no blocks any more."""
+        """Note that a request of the zone has ended, for whatever reason, and has released its blocks."""
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
@@ -109,7 +109,7 @@ class Tenancy:
             self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
-        """Note that a request was refused; the tenant is None if the request has no trusted one."""
+        """Note that a request was refused; ``tenant`` is None if the request has no trusted tenant."""
         self.ledger.trail.refused(tenant, reason)
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         zone = None if tenant is None else self.ledger.zones.get(tenant)
@@ -117,19 +117,22 @@ class Tenancy:
             zone.counters.request_ended("queue_full" if reason == "queue_full" else "refused")
 
     def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
-        """Make room for a zone's next request that was denied ``count`` blocks, if they are merely cached by others."""
+        """Make room for a zone's next request, which was denied ``count`` blocks, by surplus reclaim."""
         return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
-        """Note that a zone's next request, with this peak, waits because it was denied ``count`` blocks."""
+        """Note that a zone's next request waits because it was denied ``count`` blocks.
+
+        ``free`` blocks are free now, and the request uses ``peak`` blocks when it is longest.
+        """
         self._waits.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def must_wait_for_own_seat(self, zone: Zone) -> None:
-        """Note that a zone's next request waits because the zone runs as many requests as it may."""
+        """Note that a zone's next request waits because the zone has reached its limit of seats."""
         self._waits.begin(zone, 0, "seat_limit", self.ledger.now)
 
     def must_wait_for_tokens(self, zone: Zone) -> None:
-        """Note that a zone's next request waits because its share of the step's tokens is used."""
+        """Note that a zone's next request waits because the zone's share of the step's tokens is used up."""
         self._waits.begin(zone, 0, "tokens", self.ledger.now)
 
     def must_wait_for_adapter(self, zone: Zone) -> None:
@@ -141,14 +144,14 @@ class Tenancy:
         self._waits.begin(zone, 0, "encoder", self.ledger.now)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
-        """Set the preparation that a zone's only request waits for; None: it waits for none."""
+        """Set the preparation for which all waiting requests of a zone wait; None if they wait for no preparation."""
         if reason is not None:
             self._waits.begin(zone, 0, reason, self.ledger.now)
         elif zone.wait_reason in PREPARATIONS:
             self._waits.end(zone, self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
-        """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""
+        """Note that a zone's next request need not wait any longer for blocks or for its zone's limit of seats."""
         self._waits.end(zone, self.ledger.now)
 
     def waits(self, zone: Zone) -> None:
@@ -156,44 +159,44 @@ class Tenancy:
         self._waits.enter(zone, self.ledger.now)
 
     def waits_no_more(self, zone: Zone) -> None:
-        """Note that the zone has none."""
+        """Note that the zone has no waiting request."""
         self._waits.leave(zone, self.ledger.now)
 
     def seats_are(self, *, taken: bool) -> None:
-        """Note whether, from now on, the engine runs as many requests as it can."""
+        """Note whether all seats of the engine are taken from now on."""
         self._waits.seats_are(taken=taken, now=self.ledger.now)
 
     @property
     def is_full(self) -> bool:
-        """Whether the engine ran as many requests as it can after its last step."""
+        """Whether all seats of the engine were taken after its last step."""
         return self._waits.is_full
 
     def nobody_waits(self) -> None:
-        """Note that no zone's next request waits for anything now, since the engine admits none."""
+        """Note that no zone's next request counts as waiting, because the engine admits no requests."""
         self._waits.end_all(self.ledger.now)
         self.seats_are(taken=False)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
-        """Returns a sentence on why a zone's next request can never have the ``count`` blocks that it needs."""
+        """Returns the reason why a zone's next request can never have the ``count`` blocks that it needs."""
         return (
-            f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.totals.reachable(zone, peak)} "
-            f"of this engine's {self._capacity} at most: its limit is {zone.spec.quota.limit}, "
-            f"and other zones keep the rest"
+            f"it needs {count} blocks, but zone {zone.spec.tenant} can have at most "
+            f"{self.ledger.totals.reachable(zone, peak)} of this engine's {self._capacity}, because its limit is "
+            f"{zone.spec.quota.limit} and the other blocks are reserved for other zones"
         )
 
     def count(self, zone: Zone) -> None:
-        """Bring a zone's counters up to date before they are read."""
+        """Update a zone's counters before they are read."""
         self.ledger.accrue(zone)
         self._waits.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
-        """Apply what time changes for zones and loans, and keep blocks free; to be called several times a second.
+        """Advance the timers of zones and loans, and keep blocks free; to be called several times a second.
 
-        Zones become quiet, lose their blocks, are forgotten; loans are settled and fall due.
+        Zones become quiet, lose their blocks and are forgotten. Loans are settled and become due.
 
         Args:
-            now: the time.
-            free: blocks that are free now.
+            now: current time in seconds.
+            free: number of blocks that are free now.
         """
         evicted: Evictions = []
         parts = self.upkeep_in_parts(now, lambda: free + _count(evicted))
@@ -202,18 +205,18 @@ class Tenancy:
         return evicted
 
     def upkeep_in_parts(self, now: float, free: Callable[[], int], at_once: int = ALL) -> Iterator[Evictions]:
-        """Do what `upkeep` does, with pauses in which anything may happen to zones.
+        """Do the same as `upkeep` in parts, between which zones may change in any way.
 
         Args:
-            now: the time.
+            now: current time in seconds.
             free: returns the number of free blocks.
-            at_once: the most blocks that are evicted without a pause, or zones considered for the same cost.
+            at_once: maximum number of blocks evicted in one part. Parts that only check zones are of similar cost.
         """
         self.ledger.now = now
         yield from self._let_time_pass(at_once)
         yield from self._expire(at_once)
         zones_at_once = zones_for(at_once)
-        # The number of changed zones by now: zones that change in a pause are not waited for.
+        # Bounded by the number of zones changed so far: zones that change between parts do not prolong the loop.
         for _ in range(self.ledger.totals.changed // zones_at_once):
             self.loans.look_at(self.ledger.totals.take_changed(zones_at_once))
             yield []
@@ -231,9 +234,9 @@ class Tenancy:
             yield evicted
 
     def collect_due(self, free: int) -> Evictions:
-        """Settle the loans, and reclaim cached blocks on loans past their due time.
+        """Settle the loans, and evict cached blocks on loans that are due; ``free`` blocks are free now.
 
-        Blocks in use are overdue. ``free`` blocks are free now.
+        Blocks of due loans that are in use become overdue.
         """
         self.loans.settle(free)
         self.loans.extend()
@@ -256,13 +259,13 @@ class Tenancy:
         return evicted
 
     def past_grace(self) -> list[Zone]:
-        """Zones whose running requests must be preempted now, until they use no loan that is past its grace."""
+        """Returns the zones whose running requests must be preempted until they use no loan past its grace period."""
         return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
 
     def cover_loans(self, borrower: Zone) -> Evictions:
-        """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace.
+        """Evict blocks that other zones only keep cached, if that ends a borrower's loans past their grace period.
 
-        If anything was evicted, it may be called again once the loans are settled.
+        If anything was evicted, it can be called again after the loans are settled.
         """
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
         return cover_loans(
@@ -280,11 +283,11 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """Returns the events of the growth in usage of each zone, and of each borrower of each lender."""
+        """Returns events of the usage of each zone, and of each borrower of each lender, that has grown."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
-        """Yields the events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
+        """Returns the events of `usage` in slices of ``at_once`` zones or loans, between which zones may change."""
         return report_usage(self.ledger, self.loans, at_once)
 
     def _expire(self, at_once: int) -> Iterator[Evictions]:
@@ -298,7 +301,7 @@ class Tenancy:
                 continue
             evicted = states.advance(self.ledger, zone, at_once)
             if len(evicted) == at_once:
-                # There may be more: it is considered again after the other due zones.
+                # The zone may have more blocks to evict, so it is considered again after the other due zones.
                 self._timers.set_at(zone, now)
             elif states.is_forgotten(self.ledger, zone):
                 zone.leaving = True

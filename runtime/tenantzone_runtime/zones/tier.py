@@ -1,8 +1,9 @@
-"""One tier below an engine's blocks: which zone owns which chunks, how many each may store, and what is in transfer.
+"""One tier below an engine's blocks: which zone owns which chunks, how many it may store, and which are in transfer.
 
-It is a tenancy like the engine's, in another unit. A chunk that is being stored or loaded is *in use* there, so that
-it is not evicted; all others are cached. The differences are what entitles a zone (see
-:func:`~tenantzone_runtime.zones.eviction.make_room_to_hold`), and that each zone has a bounded number in transfer.
+A tier is a tenancy like that of an engine, but counts chunks instead of blocks. A chunk that is being stored or loaded
+counts as *in use*, so that it is not evicted; all other chunks are cached. There are two differences: when a zone is
+entitled to chunks (see :func:`~tenantzone_runtime.zones.eviction.make_room_to_hold`), and that the number of chunks in
+transfer is bounded for each zone.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpe
 
 @dataclass(frozen=True, slots=True)
 class TransferBounds:
-    """The most chunks of one zone that are in transfer at once, each way."""
+    """Maximum numbers of chunks that one zone may have in transfer at once, for each direction."""
 
     stores: int
     loads: int
@@ -39,24 +40,25 @@ class _Transfer:
 
     zone: Zone
     purges: int
-    """The number of its zone's purges that had begun when the chunk came into transfer."""
+    """Number of the zone's purges that had begun when the transfer began."""
     readers: int = 0
-    """Loads of it, and copies to a tier below; 0: it is being stored."""
+    """Number of loads of the chunk and copies to a tier below that are in progress; 0 while it is being stored."""
     is_lost: bool = False
-    """Whether its bytes are not what was stored, or of no use any more."""
+    """Whether the chunk is corrupt or useless, so that it is dropped when the transfer ends."""
 
 
 class Tier:
     """The chunks of one tier, and the zones that own them.
 
-    Chunks whose ids methods return were given up: they are free, and the caller removes their keys.
+    Several methods return the ids of chunks that were given up. These chunks are free, and the caller must remove their
+    keys.
 
     Args:
-        name: by which zones have shares of it.
-        chunk_count: chunk ids run from 0 to ``chunk_count - 1``.
-        chunk_bytes: the size of one chunk in the tier.
-        bounds: of each zone.
-        now: the time, in seconds on any clock that does not run backwards.
+        name: name of the tier, as in the config.
+        chunk_count: number of chunks; their ids run from 0 to ``chunk_count - 1``.
+        chunk_bytes: size of one chunk in bytes.
+        bounds: maximum number of chunks in transfer, for each zone.
+        now: current time in seconds of any monotonic clock.
     """
 
     def __init__(
@@ -69,20 +71,20 @@ class Tier:
         self.tenancy = Tenancy(chunk_count, chunk_count, now, lends_cache=False)
         self.ledger = self.tenancy.ledger
         self.storing: Counter[Zone] = Counter()
-        """Chunks that are being stored."""
+        """Number of chunks that are being stored, by zone."""
         self.loading: Counter[Zone] = Counter()
-        """Chunks that are being loaded, counted once for each load."""
+        """Number of chunks that are being loaded, by zone. A chunk counts once for each load."""
         self.counts: dict[Zone, TierCounts] = {}
-        """The counts of zones for which anything was counted."""
+        """Counts by zone, for zones with at least one counted event."""
         self.totals = TierTotals()
         self.admission = TierAdmission(name, self.counts_of, self.ledger.is_present)
         self.ledger.departures.append(self._forget_zone)
         self.links = Links()
-        """Which chunks are only useful together; none if a model has one group of KV caches."""
+        """Links between chunks that are only useful together; empty if the model has a single KV cache group."""
         self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
-        """Whether a request that has not ended depends on a chunk, which may be part of a hit when it ends."""
+        """Returns whether an unfinished request depends on a chunk, which may become part of a hit when it ends."""
         self._transfers: dict[int, _Transfer] = {}
-        # Until a config declares zones, all requests belong to one zone, and the tier acts as without zones.
+        # Until a config declares zones, all requests belong to one zone, which may use the whole tier.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
         self.ledger.add(new_zone(spec, now, self.ledger.links))
 
@@ -91,7 +93,10 @@ class Tier:
         return self.chunk_count - self.ledger.held_blocks
 
     def zone_for(self, tenant: str | None, now: float) -> Zone | None:
-        """The tier's zone of a tenant, or of requests that came before any zone; None: nothing is kept for it."""
+        """Returns a tenant's zone in the tier, or None if the tier stores nothing for the tenant.
+
+        ``tenant`` is None for requests that arrived before any zone was declared.
+        """
         return self.tenancy.zone_for(EARLY_TENANT if tenant is None else tenant, now)
 
     def counts_of(self, zone: Zone) -> TierCounts:
@@ -99,7 +104,7 @@ class Tier:
         counts = self.counts.get(zone)
         if counts is None:
             counts = TierCounts(totals=self.totals)
-            # The counts of a zone that is gone are never read.
+            # The counts of a removed zone would never be read.
             if self.ledger.is_present(zone):
                 self.counts[zone] = counts
         return counts
@@ -114,7 +119,7 @@ class Tier:
         self.tenancy.request_arrived(zone, now)
 
     def request_finished(self, zone: Zone, now: float) -> None:
-        """Note that a request of the zone has ended. What it has in transfer goes on."""
+        """Note that a request of the zone has ended. Its transfers continue."""
         self.tenancy.request_finished(zone, now)
 
     # Stores
@@ -125,16 +130,16 @@ class Tier:
         """Make room for up to ``count`` new chunks of a zone.
 
         Args:
-            zone: that stores.
-            count: chunks.
-            protected: chunks that must not be evicted for them, the beginning of the same prompt: the new chunks are
-                worthless without it.
-            whole: whether a part of them is useless, so that nothing is evicted for a part. Then the protected chunks
-                are not evicted with others either: they are only useful with these. A request depends on them, or they
-                are linked at once.
+            zone: the zone that stores the chunks.
+            count: number of new chunks.
+            protected: chunks that must not be evicted for the new ones. They are the beginning of the same prompt,
+                without which the new chunks are worthless.
+            whole: whether the new chunks are only useful all together, so that nothing is evicted unless all of them
+                fit. Protected chunks are then kept even if a chunk that they are linked to is evicted, because a
+                request depends on them, or the caller links them to the new chunks at once.
 
         Returns:
-            How many of them it may store now, and the chunks that were given up for them.
+            The number of new chunks that the zone may store now, and the ids of chunks that were given up for them.
         """
         if count <= 0 or zone.leaving or zone.spec.retention.no_store:
             return 0, []
@@ -153,7 +158,7 @@ class Tier:
             granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
         if whole and granted < count:
             granted = 0
-        # In reverse, as blocks are released: the end of a prompt is evicted first.
+        # In reverse order, as requests release blocks, so that the end of a prompt is evicted first.
         self.ledger.release(zone, kept[::-1], [])
         lacking = count - granted
         below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
@@ -162,14 +167,14 @@ class Tier:
         return granted, self._settle(evicted, frozenset(protected) if whole else frozenset())
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
-        """Begin to store into free chunks that the zone was granted."""
+        """Begin to store into free chunks, for which `make_room` has made room."""
         self.ledger.take(zone, chunk_ids)
         self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in chunk_ids)
         if chunk_ids:
             self.storing[zone] += len(chunk_ids)
 
     def stored(self, chunk_ids: Iterable[int], *, success: bool = True) -> list[int]:
-        """Note that chunks were stored, or could not be; returns those that are not kept."""
+        """Note that stores of chunks have succeeded or failed; returns the chunks that are not kept."""
         transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
         self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
         for _, transfer in transfers:
@@ -181,12 +186,12 @@ class Tier:
     # Loads
 
     def is_storing(self, zone: Zone, chunk_id: int) -> bool:
-        """Whether the zone can load the chunk soon: it is being stored."""
+        """Whether the zone can load the chunk soon, because it is being stored."""
         transfer = self._transfers.get(chunk_id)
         return transfer is not None and not transfer.readers and _may_be_kept(transfer) and transfer.zone is zone
 
     def has_stored(self, zone: Zone, chunk_id: int) -> bool:
-        """Whether the zone can load the chunk: it is the zone's own, whole, and not purged."""
+        """Whether the zone can load the chunk now: the zone owns it, and it is completely stored and not purged."""
         transfer = self._transfers.get(chunk_id)
         if transfer is None:
             return chunk_id in zone.cached
@@ -197,9 +202,9 @@ class Tier:
         return self.has_stored(zone, chunk_id) or self.is_storing(zone, chunk_id)
 
     def loadable(self, zone: Zone) -> int:
-        """The most chunks that one request of the zone may begin to load now.
+        """Returns the maximum number of chunks that one request of the zone may begin to load now.
 
-        At most as many as the zone may hold: the rest of a longer prompt is computed.
+        It never exceeds the zone's limit. The rest of a longer prompt is computed.
         """
         return max(0, min(self.bounds.loads - self.loading[zone], zone.spec.quota.limit))
 
@@ -212,7 +217,7 @@ class Tier:
         self.admission.used(zone, self.ledger.now)
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Note that loads of chunks have ended; returns those that are not kept."""
+        """Note that loads of chunks have ended; returns the chunks that are not kept."""
         chunk_ids = list(chunk_ids)
         self._subtract(self.loading, (self._transfers[chunk_id].zone for chunk_id in chunk_ids))
         return self._end_reading(chunk_ids)
@@ -220,11 +225,11 @@ class Tier:
     # Copies to a tier below
 
     def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
-        """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are in transfer."""
+        """Begin to copy stored chunks of the zone to a tier below, which bounds the number of copies in progress."""
         self._begin_reading(zone, list(chunk_ids))
 
     def copied_down(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Note that copies of chunks have ended; returns those that are not kept."""
+        """Note that copies of chunks have ended; returns the chunks that are not kept."""
         return self._end_reading(chunk_ids)
 
     def _begin_reading(self, zone: Zone, chunk_ids: Sequence[int]) -> None:
@@ -244,16 +249,16 @@ class Tier:
         return self._let_go(ended, keeping=True)
 
     def use(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
-        """Note that chunks were used, in this order; others than the zone's cached ones are ignored."""
+        """Note that chunks were used, in this order. Chunks that the zone does not have cached are ignored."""
         cached = [chunk_id for chunk_id in chunk_ids if chunk_id in zone.cached]
         if cached:
             self.ledger.reuse(zone, cached)
             self.ledger.release(zone, cached, [])
 
     def lose(self, zone: Zone, chunk_id: int) -> list[int]:
-        """Give up a chunk whose bytes are missing or wrong; returns it, or nothing while it is being loaded.
+        """Give up a chunk whose bytes are missing or wrong; returns the chunks that were given up.
 
-        A chunk that is being loaded is not found any more, and is given up when its last load ends.
+        A chunk in transfer is not returned: it can't be found from now on, and is given up when its last transfer ends.
         """
         transfer = self._transfers.get(chunk_id)
         if transfer is not None:
@@ -270,9 +275,9 @@ class Tier:
         When one chunk of a hit is evicted, its other chunks go too, unless another hit or a request uses them.
 
         Args:
-            zone: whose chunks.
-            chunk_ids: that only this request depended on until now.
-            hits: the chunks of each, as in `HitShape.keys`. Hits with missing chunks do not count.
+            zone: the owner of the chunks.
+            chunk_ids: chunks on which only this request depended until now.
+            hits: the chunks of each hit, as in `HitShape.keys`. Hits with missing chunks are ignored.
         """
         for hit in hits:
             if all(self.holds(zone, chunk_id) for chunk_id in hit):
@@ -282,22 +287,23 @@ class Tier:
         )
 
     def find_again(self, zone: Zone, free: Sequence[int], unused_for: Sequence[float]) -> tuple[list[int], list[int]]:
-        """Give a zone chunks that a previous engine has stored, the most recently used first.
+        """Assign chunks that a previous engine has stored to their zone, preferring the most recently used ones.
 
         Args:
-            zone: whose they are; it has stored nothing yet.
-            free: chunks that are free.
-            unused_for: for each chunk that was found, the seconds since its last use, the longest first.
+            zone: the owner, which has stored nothing yet.
+            free: ids of free chunks.
+            unused_for: for each chunk that was found, the seconds since its last use, in descending order.
 
         Returns:
-            The chunk ids for the last of them that fit, in the same order, and the chunks given up for them.
+            Chunk ids for as many of the last elements of ``unused_for`` as fit, in the same order; and the chunks that
+            were given up for them.
         """
         granted, evicted = make_room_to_hold(self.ledger, zone, min(len(unused_for), len(free)), self.free)
         chunk_ids = list(free[:granted])
         if chunk_ids:
             self.ledger.take(zone, chunk_ids)
             self.ledger.release(zone, chunk_ids, [])
-            # Their age continues: it did not begin with this engine.
+            # Their TTL counts from their last use in the previous engine, not from now.
             self.ledger.expiry.used(zone, chunk_ids)
             for chunk_id, seconds in zip(chunk_ids, unused_for[len(unused_for) - granted :], strict=True):
                 self.ledger.expiry.kept(zone, [chunk_id], self.ledger.now - seconds)
@@ -306,22 +312,22 @@ class Tier:
     # Configs and time
 
     def apply(self, config: RuntimeConfig, now: float) -> list[int]:
-        """Apply a new config of the engine's zones, by their shares of the tier; returns chunks given up.
+        """Apply the tier shares of a new config of the engine's zones; returns the chunks that were given up.
 
-        A purge in the config is carried out when this returns: chunks in transfer are not found any more.
+        Purges in the config are complete when this returns: purged chunks in transfer can't be found any more either.
         """
         return [chunk_id for _, chunk_ids in self.apply_in_parts(config, now, ALL) for chunk_id in chunk_ids]
 
     def apply_in_parts(self, config: RuntimeConfig, now: float, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
-        """Do what `apply` does, with pauses in which anything may happen to chunks.
+        """Apply a config like `apply`, but in parts, between which chunks may be stored, loaded and evicted.
 
         Args:
-            config: of the engine's zones.
-            now: the time.
-            at_once: the most chunks that are given up without a pause.
+            config: config of the engine's zones.
+            now: current time in seconds.
+            at_once: maximum number of chunks given up in one part.
 
         Yields:
-            Zones with chunks of theirs that were given up.
+            A zone and those of its chunks that were given up.
         """
         self.admission.follow(config)
         enforcement = self.tenancy.enforcement
@@ -337,23 +343,23 @@ class Tier:
             yield zone, self._settle([(zone, chunk_ids)])
 
     def upkeep(self, now: float) -> list[int]:
-        """Apply what time changes for zones, their loans and their chunks; returns chunks given up."""
+        """Advance the timers of zones, loans and chunks; returns the chunks that were given up."""
         return list(chain.from_iterable(self.upkeep_in_parts(now, ALL)))
 
     def upkeep_in_parts(self, now: float, at_once: int) -> Iterator[list[int]]:
-        """Do what `upkeep` does, with pauses after ``at_once`` chunks; yields those given up."""
+        """Advance the timers like `upkeep`, but generate the given-up chunks in parts of at most ``at_once``."""
         for evicted in self.tenancy.upkeep_in_parts(now, lambda: self.free, at_once):
             yield self._settle(evicted)
 
     def evict_all(self, at_once: int = ALL) -> Iterator[list[int]]:
-        """Give up all chunks that are not in transfer, with pauses after ``at_once`` chunks; yields those given up."""
+        """Give up all chunks that are not in transfer, and generate them in parts of at most ``at_once``."""
         for zone in list(self.ledger.zones.values()):
             while zone.cached:
                 evicted = self.ledger.evict(zone, min(len(zone.cached), at_once), "reset")
                 yield self._settle([(zone, evicted)])
 
     def reset(self) -> None:
-        """Give up all chunks, including those in transfer, whose end will not be reported."""
+        """Give up all chunks, including chunks in transfer. The ends of their transfers must not be reported later."""
         for chunk_id, transfer in self._transfers.items():
             self.ledger.release(transfer.zone, [], [chunk_id])
         self._transfers.clear()
@@ -364,10 +370,10 @@ class Tier:
             self._settle([(zone, self.ledger.evict(zone, len(zone.cached), "reset"))])
 
     def check(self) -> None:
-        """Check the slow way that each chunk is counted once.
+        """Check that each chunk is counted once, by going through all chunks.
 
         Raises:
-            AssertionError: the tier is wrong.
+            AssertionError: the tier's counts are inconsistent.
         """
         self.ledger.check(self.free, self.chunk_count)
         self.admission.check(self.ledger.zones.values())
@@ -392,7 +398,7 @@ class Tier:
         return given_up
 
     def _settle(self, evicted: Evictions, needed: Set[int] = frozenset()) -> list[int]:
-        """Give up chunks that were only useful with the evicted ones, except needed ones; returns all that are gone."""
+        """Give up the chunks that are only useful with evicted ones, except ``needed``; returns all freed chunks."""
         gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
         gone += self._give_up(chunk_id for chunk_id in self.links.unlink(gone) if chunk_id not in needed)
         for zone, chunk_ids in evicted:
@@ -402,7 +408,7 @@ class Tier:
         return gone
 
     def _give_up(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Give up useless chunks: at once, or when their transfer ends; returns those given up at once."""
+        """Give up useless chunks, at once or when their transfer ends; returns the chunks given up at once."""
         given_up: dict[Zone, list[int]] = {}
         for chunk_id in filterfalse(self.is_counted_on, chunk_ids):
             zone, transfer = self.ledger.owner[chunk_id], self._transfers.get(chunk_id)
@@ -427,12 +433,12 @@ class Tier:
         for zone in zones:
             counts[zone] -= 1
             if not counts[zone]:
-                # Zones come and go without end.
+                # The entries of removed zones would accumulate otherwise.
                 del counts[zone]
 
 
 def _may_be_kept(transfer: _Transfer) -> bool:
-    """Whether the chunk may stay and be found: its zone stores chunks, has begun no purge since, and it is whole."""
+    """Whether the chunk may be kept: it is intact, and its zone may store chunks and has begun no purge since."""
     zone = transfer.zone
     if transfer.is_lost or zone.leaving or zone.spec.retention.no_store:
         return False

@@ -13,7 +13,10 @@ from tenantzone_runtime.zones.tier_counts import TierCounts
 from tenantzone_runtime.zones.zone import Zone
 
 REMEMBERED_PREFIXES: Final = 32_768
-"""The most prefixes remembered for one zone in one tier; at least half as many are remembered. About 2.5 MB."""
+"""Maximum number of prefixes remembered for one zone in one tier, which take about 2.5 MB.
+
+At least the most recent half of that number is remembered.
+"""
 
 
 class SeenPrefixes:
@@ -46,7 +49,7 @@ class TierAdmission:
     """The admission policies of one tier's zones, and their state.
 
     Args:
-        tier: its name.
+        tier: name of the tier.
         counts_of: returns the counts of a zone.
         is_present: whether a zone still exists.
     """
@@ -58,9 +61,9 @@ class TierAdmission:
         self._counts_of = counts_of
         self._is_present = is_present
         self._terms: Mapping[str, Admission] = {}
-        """The policies of tenants with another one than ``Always``."""
+        """Admission policies by tenant, without ``Always``."""
         self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
-        """With the number of the zone's purges that had begun: a purge also forgets prefixes."""
+        """Seen prefixes by zone, with the number of its purges that had begun, because a purge clears the prefixes."""
         self._effects: dict[Zone, TierEffect] = {}
 
     def follow(self, config: RuntimeConfig) -> None:
@@ -78,17 +81,17 @@ class TierAdmission:
         self._effects.pop(zone, None)
 
     def is_selective(self, zone: Zone) -> bool:
-        """Whether a zone's policy depends on what was seen before."""
+        """Whether a zone's policy depends on the prefixes that were seen before."""
         return zone.spec.tenant in self._terms
 
     def admitted(self, zone: Zone, keys: Sequence[bytes], now: float, *, is_cut: bool = False) -> int:
-        """How many of a request's new chunks its zone may store; the prefixes of all of them are noted as seen.
+        """Returns how many of a request's new chunks its zone may store, and notes all their prefixes as seen.
 
         Args:
-            zone: the request's.
-            keys: of the new chunks, in the order of the prompt. Each is only useful with those before it.
-            now: the time in seconds.
-            is_cut: whether a chunk before them was not admitted.
+            zone: zone of the request.
+            keys: keys of the new chunks, in the order of the prompt. A chunk is only useful with all chunks before it.
+            now: current time in seconds.
+            is_cut: whether a chunk before the new ones was not admitted.
         """
         if not self.is_selective(zone):
             return len(keys)
@@ -104,9 +107,9 @@ class TierAdmission:
         """Whether the zone may store a prompt that is only useful as a whole.
 
         Args:
-            zone: the request's.
-            keys: of the last chunk of each hit that the prompt may become; they are noted as seen.
-            now: the time in seconds.
+            zone: zone of the request.
+            keys: key of the last chunk of each hit that the prompt may become. All keys are noted as seen.
+            now: current time in seconds.
         """
         if not self.is_selective(zone):
             return True
@@ -116,12 +119,12 @@ class TierAdmission:
         return is_admitted
 
     def count_not_admitted(self, zone: Zone, chunks: int) -> None:
-        """Count chunks that were not admitted; after :meth:`admits_any` the caller must call this."""
+        """Count chunks that were not admitted. :meth:`admits_any` does not do this, so its caller must."""
         if chunks:
             self._counts_of(zone).not_admitted += chunks
 
     def used(self, zone: Zone, now: float) -> None:
-        """Evaluate what the zone has offered and loaded so far; called after each offer and load."""
+        """Update the zone's statistics of offered and loaded chunks; called after each store and each load."""
         if not self._is_present(zone):
             return
         counts = self._counts_of(zone)
@@ -131,20 +134,20 @@ class TierAdmission:
         effect.count(counts.written + counts.not_admitted, counts.hits, now)
 
     def window(self, zone: Zone, now: float) -> TierWindow | None:
-        """Returns the zone's use of the tier in the last evaluated window; None: there is no valid one."""
+        """Returns the zone's use of the tier in the last evaluated window, or None if no window is valid."""
         effect = self._effects.get(zone)
         return None if effect is None else effect.last(now)
 
     def is_ineffective(self, zone: Zone, now: float) -> bool:
-        """Whether the tier returns too little of what the zone offers."""
+        """Whether the zone loads too few of the chunks that it offers to the tier."""
         effect = self._effects.get(zone)
         return effect is not None and effect.is_ineffective(now)
 
     def check(self, zones: Iterable[Zone]) -> None:
-        """Check that no state is kept for zones that are gone.
+        """Check that no state is kept for removed zones.
 
         Raises:
-            AssertionError: some is.
+            AssertionError: there is state of a removed zone.
         """
         present = set(zones)
         assert self._seen.keys() <= present
@@ -158,7 +161,7 @@ class TierAdmission:
         purges, seen = self._seen.get(zone, (zone.purges, None))
         if seen is None or purges != zone.purges:
             seen = SeenPrefixes()
-            # State for a zone that is gone would never be used.
+            # The state of a removed zone would never be used.
             if self._is_present(zone):
                 self._seen[zone] = zone.purges, seen
         return seen

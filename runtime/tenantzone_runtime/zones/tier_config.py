@@ -8,20 +8,20 @@ from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_contract.zone_terms import Retention, SeatShare
 
 _ANY_NUMBER: Final = 2**53
-"""A number of chunks above any tier's: an amount in bytes then gives the same number of chunks in each tier."""
+"""More chunks than any tier has, so that the conversion from bytes does not depend on the tier's size."""
 
 
 def tier_config(config: RuntimeConfig, tier: TierName, chunk_bytes: int) -> RuntimeConfig:
-    """Returns the config of the same zones in a tier, in chunks.
+    """Returns the config of the same zones for a tier, with amounts in chunks.
 
-    Settings for sharing blocks apply to chunks, too: priority, weight, lending, idle times, purges. Amounts of blocks
-    do not apply, and seats are the engine's. A chunk needs no zeroing: a store overwrites it before it can be loaded. A
-    zone without a share of the tier is promised nothing, and may use what others leave.
+    Priority, weight, lending, idle times and purges apply to chunks in the same way as to blocks. Amounts of blocks and
+    seats apply only to the engine. Chunks need no zeroing, because a store overwrites a chunk before it can be loaded.
+    A zone without a share of the tier has no reservation there, but may use chunks that no other zone is promised.
 
     Args:
-        config: of the engine.
-        tier: whose shares count.
-        chunk_bytes: of the tier's chunks. Reservations are rounded down to them, and limits up.
+        config: config of the engine.
+        tier: the tier whose shares are used.
+        chunk_bytes: size of the tier's chunks. Reservations are rounded down to whole chunks, and limits up.
     """
     zones = tuple(_zone(zone, tier, chunk_bytes) for zone in config.zones)
     return config.model_copy(update={"zones": zones, "pool": _pool(config.pool)})
@@ -29,7 +29,7 @@ def tier_config(config: RuntimeConfig, tier: TierName, chunk_bytes: int) -> Runt
 
 def _zone(zone: ZoneConfig, tier: TierName, chunk_bytes: int) -> ZoneConfig:
     share = next((share for share in zone.tiers if share.tier == tier), TierShare(tier=tier))
-    # A percentage to lend means the same in chunks; a number of blocks does not.
+    # A lendable percentage applies to chunks, too; a number of blocks does not.
     lendable = zone.lending.lendable if isinstance(zone.lending.lendable, str) else "100%"
     return zone.model_copy(
         update={

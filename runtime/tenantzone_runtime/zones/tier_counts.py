@@ -6,19 +6,20 @@ from typing import Final, Literal, get_args
 WriteRefusal = Literal["reserved", "room", "transfers", "closed"]
 """Why a chunk was not stored.
 
-reserved: the zone would still be within its reservation, and others have its chunks in transfer. room: its limit, or
-promises to others and their transfers. transfers: the most of its chunks are being stored. closed: the tier stores
-nothing now, or lacks the chunks before it in the prompt.
+reserved: the zone is below its reservation, but other zones have too many chunks in transfer. room: the chunk does not
+fit the zone's limit, or the room that other zones' promises and transfers leave. transfers: the zone already stores as
+many chunks as it may at once. closed: the tier stores nothing now, or lacks the chunks before it in the prompt.
 """
 
 QuestionOutcome = Literal["answered", "late", "failed", "skipped"]
-"""The outcome of a request's query, if a tier has to be asked for its contents. late: it was not answered within its
-budget. failed: the answer was an error. skipped: it was not asked, because others had failed.
+"""Outcome of a request's query to a tier that must be asked for its contents. late: the answer did not arrive within
+the time budget. failed: the answer was an error. skipped: no query was sent, because earlier queries had failed.
 """
 
 Loss = Literal["corrupt", "vanished", "write", "read", "late"]
-"""How a chunk was lost. corrupt: it is not what was stored: changed, cut off, swapped or another's. vanished: it did
-not exist any more. write, read: the storage refused it. late: it was not done in time.
+"""How a chunk was lost. corrupt: its bytes are not those that were stored, because they were changed, truncated or
+swapped, or belong to another zone. vanished: it did not exist any more. write, read: the storage refused the operation.
+late: the transfer did not end in time.
 """
 
 LOSSES: Final[tuple[Loss, ...]] = get_args(Loss)
@@ -29,7 +30,7 @@ class TierTotals:
     """The totals of one tier over all zones that it ever had, which never decrease, even when a zone is removed."""
 
     written: int = 0
-    """As in :class:`TierCounts`; so are the others."""
+    """All fields have the same meaning as in :class:`TierCounts`."""
     corrupt: int = 0
     refused_writes: dict[WriteRefusal, int] = field(default_factory=dict)
 
@@ -44,19 +45,19 @@ class TierCounts:
     hits: int = 0
     """Chunks that were found and whose loading began."""
     misses: int = 0
-    """Chunks that were looked up and not found, if the tier itself is asked."""
+    """Chunks that were looked up and not found; counted only if the tier itself is asked."""
     written: int = 0
     """Chunks that were stored."""
     not_admitted: int = 0
     """Chunks that were not stored because of the zone's admission policy."""
     read: int = 0
-    """Chunks that were loaded whole, if the tier checks it."""
+    """Chunks that were loaded intact; counted only if the tier verifies them."""
     reads_refused: int = 0
-    """Chunks that were found, and not read because the zone has too many in transfer or the tier fails."""
+    """Chunks that were found but not read, because the zone has too many chunks in transfer or the tier fails."""
     refused_writes: dict[WriteRefusal, int] = field(default_factory=dict)
-    """Chunks that were not stored, without zeros."""
+    """Chunks that were not stored, by reason. Zeros are left out."""
     corrupt: int = 0
-    """Chunks by :data:`Loss`; so are the others."""
+    """Lost chunks. This field and the next four correspond to the values of :data:`Loss`."""
     vanished: int = 0
     write_failures: int = 0
     read_failures: int = 0
@@ -87,6 +88,6 @@ class TierCounts:
         self.totals.written += chunks
 
     def note_corrupt(self) -> None:
-        """Count one chunk that is not what was stored."""
+        """Count one corrupt chunk."""
         self.corrupt += 1
         self.totals.corrupt += 1

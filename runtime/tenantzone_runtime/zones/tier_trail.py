@@ -1,6 +1,7 @@
 """The part of a tier's trail that goes into the journal: zones' usage of the tier, and purges.
 
-Stores and evictions in a tier are only counted in its metrics: a line for each would reveal no more about any zone.
+Stores and evictions in a tier are only counted in metrics, because a journal line for each would reveal no more about
+a zone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,12 +11,12 @@ from tenantzone_runtime.zones.tier import Tier
 
 
 def take_events(tier: Tier) -> Iterable[Event]:
-    """Returns the events in the tier since the last call; they are made lazily."""
+    """Returns the events in the tier since the last call, as a lazy iterable."""
     return in_tier(tier, tier.ledger.trail.take().in_order)
 
 
 def usage_in_slices(tier: Tier) -> Iterator[Iterable[Event]]:
-    """Yields the events of the growth of each zone's usage of the tier, with pauses as in ``Tenancy``."""
+    """Returns the usage events of all zones in the tier, in slices like those of ``Tenancy.usage_in_slices``."""
     for events in tier.tenancy.usage_in_slices():
         yield in_tier(tier, events)
 

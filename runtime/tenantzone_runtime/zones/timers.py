@@ -1,4 +1,4 @@
-"""Timers: which zones must be checked because time has passed, without checking all of them."""
+"""Timers: find the zones that must be checked because time has passed, without checking all zones."""
 
 from math import inf
 
@@ -8,10 +8,10 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Timers(Deadlines):
-    """The zones' timers, which may expire too early and never too late: then they are set again."""
+    """The zones' timers. A timer may expire too early, and is then set again, but never expires too late."""
 
     def set(self, zone: Zone, seen: float = -inf) -> None:
-        """Have the zone checked when time alone changes something for it; times up to ``seen`` were checked."""
+        """Set the timer to the next time after ``seen`` at which the passing of time changes something for the zone."""
         moment = deadline(zone, seen)
         if moment is not None:
             self.set_at(zone, moment)

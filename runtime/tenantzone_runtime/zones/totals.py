@@ -1,7 +1,7 @@
-"""The totals of all zones together: the sums and orders that make a query about one zone cheap.
+"""The totals of all zones: sums and sorted orders that make queries about a single zone cheap.
 
-With them, computing what a zone may take costs the same with one zone and with a thousand, and the next victim is found
-without considering all zones.
+With them, the cost of computing how many blocks a zone may take does not depend on the number of zones, and the next
+victim is found without considering all zones.
 """
 
 from math import inf
@@ -13,60 +13,60 @@ from tenantzone_runtime.zones.victims import Rank, SumsByPriority, VictimOrder, 
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 Source = Literal["spare", "surplus"]
-"""The source of blocks for a request. spare: blocks promised to no zone. surplus: these, and blocks that
-other zones cache above their reservations."""
+"""The source of blocks for a request. spare: blocks promised to no zone. surplus: spare blocks, and blocks that other
+zones cache above their reservations."""
 
 
 class Totals:
     """Sums over zones, and zones in the order in which they give up blocks.
 
     Args:
-        capacity: blocks of the engine.
-        lends_cache: whether quiet zones also lend what they cache within their reservations, down to their floors.
+        capacity: number of blocks of the engine.
+        lends_cache: whether quiet zones also lend blocks cached within their reservations, down to their floors.
     """
 
     def __init__(self, capacity: int, *, lends_cache: bool = True) -> None:
         self.capacity = capacity
         self._lends_cache = lends_cache
         self.seats = 0
-        """Requests that the engine can run at once; set by the arbiter before there is a config."""
+        """Number of requests that the engine can run at once; set by the arbiter before there is a config."""
         self.seats_reserved = 0
-        """The seats among these that zones reserve by name, and not by their blocks."""
+        """Number of seats that zones reserve explicitly, and not by their blocks."""
         self._active_weight = 0
-        """The sum over all zones that are not quiet."""
+        """Sum of the weights of all zones that are not quiet."""
         self.promised = 0
-        """The sum of all reservations."""
+        """Sum of all reservations, in blocks."""
         self.surplus = 0
-        """The sum of what zones hold above their reservations."""
+        """Number of blocks that zones hold above their reservations."""
         self.evictable = 0
-        """The sum of what quiet zones give up (S2)."""
+        """Number of cached blocks that quiet zones give up (S2)."""
         self._locked = 0
         self._reclaimable = 0
         self._kept = 0
-        """The part of their reservations that zones keep even while they are quiet."""
+        """Number of reserved blocks that zones never lend: the sum of the floors of zones if all were quiet."""
         self._withheld = SumsByPriority()
         self._never_lent = SumsByPriority()
-        """The part that zones lend, but to no zone of a lower priority."""
+        """Number of reserved blocks that zones lend, but not to zones of a lower priority."""
         self._to_reconsider: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._surplus_of_active = VictimOrder(by_age)
         self._surplus_of_quiet = VictimOrder(by_age)
         self.changes = 0
-        """A counter of changes."""
+        """Number of changes so far."""
         self.spec_changes = 0
-        """A counter of changes of zones' specs."""
+        """Number of changes of zones' specs so far."""
         self.with_targets: dict[Zone, None] = {}
         """Zones with latency targets."""
         self._changed: dict[Zone, None] = {}
 
     @property
     def changed(self) -> int:
-        """The number of zones added, removed or changed since they were last taken."""
+        """Number of zones that were added, removed or changed since `take_changed` last returned them."""
         return len(self._changed)
 
     def take_changed(self, at_most: int = ALL) -> list[Zone]:
-        """Remove and return zones that were added, removed or changed since they were last taken."""
+        """Returns and clears the zones that were added, removed or changed since the last call."""
         if at_most < len(self._changed):
             return [self._changed.popitem()[0] for _ in range(at_most)]
         changed, self._changed = self._changed, {}
@@ -107,16 +107,16 @@ class Totals:
         self._note_change(zone)
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
-        """Give the zone another spec; what it holds stays."""
+        """Replace the zone's spec; its blocks stay."""
         self.leave(zone)
         zone.follow(spec)
         self.enter(zone)
         self.spec_changes += 1
-        # Backed off or not: its next request may be entitled to the new reservation.
+        # The zone's next request may be entitled to the new reservation, even if the zone has not backed off.
         self.reconsider(zone)
 
     def reckon(self, zone: Zone) -> None:
-        """Update the zone's part, after what it holds or its quietness changed."""
+        """Update the zone's part of the totals, after its blocks or its quietness have changed."""
         cached, quiet = zone.cached.size, zone.quiet
         locked, surplus, evictable, reclaimable = quota.parts(
             zone.spec.quota, zone.in_use, cached, quiet, self._lends_cache
@@ -135,7 +135,7 @@ class Totals:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
-        # Most changes leave a zone's places in the orders unchanged.
+        # Check first, because most changes do not affect a zone's places in the orders.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
         caches_surplus = surplus > 0 and cached > 0
@@ -148,22 +148,22 @@ class Totals:
             other.remove(zone)
 
     def reconsider(self, zone: Zone) -> None:
-        """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
+        """Note that something has changed for the zone, so that a denied request may be admissible now."""
         self._to_reconsider[zone] = None
 
     def take_to_reconsider(self) -> list[Zone]:
-        """Remove and return the zones whose next request was denied and for which something has changed since."""
+        """Returns and clears the zones for which something has changed, so that denied requests may be admissible."""
         taken, self._to_reconsider = self._to_reconsider, {}
         return list(taken)
 
     def was_active(self, zone: Zone) -> None:
-        """Move the zone behind others of its priority, since its last activity is now."""
+        """Move the zone behind the other zones of its priority, because it was active now."""
         self.reckon(zone)
         for order in (self._quiet, self._quiet_for_all):
             order.move(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
-        """Update what the zone offers to borrowers, and to which of them."""
+        """Update the numbers of blocks that the zone offers to all borrowers and to some of them."""
         withheld = 0
         zone.evictable_by_all = zone.evictable
         if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
@@ -175,29 +175,29 @@ class Totals:
             self._quiet_for_all.toggle(zone)
 
     def total(self, source: Source, priority: int, free: int) -> int:
-        """The blocks left to all zones of a priority together, without what each adds of its own.
+        """Returns the blocks available to zones of a priority, without the requesting zone's own contribution.
 
         Args:
-            source: of the blocks.
-            priority: whose.
-            free: blocks that are free now.
+            source: source of the blocks.
+            priority: priority of the zones.
+            free: number of blocks that are free now.
         """
         of_others = self.evictable if source == "spare" else self._reclaimable
         return free + of_others - self._locked - self._withheld.above(priority)
 
     def reachable(self, zone: Zone, peak: int = 0) -> int:
-        """The most blocks that the zone can ever use at once, when all others are quiet.
+        """Returns the most blocks that the zone can ever use at once, if all other zones are quiet.
 
         Args:
-            zone: whose.
-            peak: of the waiting request.
+            zone: the zone.
+            peak: number of blocks that the waiting request uses when it is longest.
         """
         promise = zone.spec.quota
         kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
         return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
-        """Blocks promised to no zone, as seen by this zone, with ``free`` free blocks; may be negative."""
+        """Returns the blocks promised to no zone, for this zone and with ``free`` free blocks; may be negative."""
         return quota.spare(
             zone.cached.size,
             free=free,
@@ -209,17 +209,17 @@ class Totals:
     def takeable(
         self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
     ) -> int:
-        """The most blocks that the zone may start to use at once.
+        """Returns the most blocks that the zone may start to use at once.
 
         Args:
-            zone: whose.
-            free: blocks that are free now, or are counted as if they were.
-            growing: for a running request. It counts more than what others merely cache above their reservations, and
-                continues until the grace of a loan is over.
-            peak: of the request, at its longest.
-            claimed: blocks kept for others that are within their reservations, too. Blocks that are spare for the zone
-                are not among them.
-            let_go: the blocks among those that the zone uses that are counted as free.
+            zone: the zone.
+            free: number of blocks that are free now, or are counted as free.
+            growing: whether the request is running. A running request may also take blocks that other zones cache above
+                their reservations, and continues until the grace period of a loan is over.
+            peak: number of blocks that the request uses when it is longest.
+            claimed: number of blocks kept for requests of other zones within their reservations. They do not reduce the
+                zone's spare blocks.
+            let_go: number of blocks that the zone still uses but that ``free`` includes.
         """
         spare, in_use = self.spare(zone, free), zone.in_use - let_go
         if growing:
@@ -233,15 +233,15 @@ class Totals:
             reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,
             spare=spare,
         )
-        # A zone that owes due blocks gets no more than its own.
+        # A zone with overdue blocks gets no blocks above its reservation.
         if zone.overdue and not growing:
             return min(takeable, max(0, zone.spec.quota.reserved - in_use))
         return takeable
 
     def may_reclaim_surplus(self, zone: Zone, count: int, peak: int) -> bool:
-        """Whether a denied request of the zone may have what active zones cache above their reservations.
+        """Whether a denied request of the zone may get blocks that active zones cache above their reservations.
 
-        It may if its zone uses no block, or up to its share of the unreserved blocks.
+        It may if the zone uses no blocks, or stays within its share of the unreserved blocks.
         """
         promise = zone.spec.quota
         if zone.overdue or zone.in_use + count > max(promise.limit, peak):
@@ -249,9 +249,9 @@ class Totals:
         return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
     def surplus_to_reclaim(self, zone: Zone, count: int, free: int, peak: int) -> int:
-        """The blocks that others' caches must give up so that a denied request of the zone gets ``count``.
+        """Returns how many blocks must be evicted from other zones so that a denied request of the zone gets ``count``.
 
-        It is 0 if the request may not have them, or would not get enough.
+        It is 0 if the request may not have these blocks, or would still not get enough.
         """
         if not self.may_reclaim_surplus(zone, count, peak):
             return 0
@@ -259,23 +259,23 @@ class Totals:
         return short if short <= self.surplus_cached_elsewhere(zone) else 0
 
     def share(self, zone: Zone) -> int:
-        """The zone's share of the unreserved blocks, by weight among the zones that are not quiet."""
+        """Returns the zone's share of the unreserved blocks, by weight among the zones that are not quiet."""
         return (self.capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
     @property
     def share_of_one(self) -> float:
-        """The share of a zone with weight 1, if it were not rounded down."""
+        """The share of the unreserved blocks for a weight of 1, not rounded."""
         return (self.capacity - self.promised) / self._active_weight if self._active_weight else inf
 
     def surplus_cached_elsewhere(self, zone: Zone) -> int:
-        """The blocks that other active zones keep cached above their reservations."""
+        """Returns the blocks that other active zones keep cached above their reservations."""
         return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
     def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
-        """The next quiet zone to evict from (S2), with the most blocks that it gives; else None.
+        """Returns the next quiet zone to evict from (S2), with the most blocks that it gives up; None if there is none.
 
         Args:
-            borrower_priority: of a zone that borrows; None for blocks that are not borrowed.
+            borrower_priority: priority of the zone that borrows the blocks; None if the blocks are not borrowed.
         """
         if borrower_priority is None:
             zone = self._quiet.first()
@@ -287,21 +287,23 @@ class Totals:
         return None if zone is None else (zone, zone.evictable_by_all)
 
     def surplus_victim(self, beneficiary: Zone | None, *, quiet: bool = False) -> tuple[Zone, int] | None:
-        """The next zone that caches above its reservation, with the most that it gives; else None.
+        """Returns the next zone that caches blocks above its reservation, with their number; None if there is none.
 
         Args:
-            beneficiary: a zone to skip; None: no zone.
-            quiet: whether to consider quiet zones, or active ones.
+            beneficiary: a zone to skip, if any.
+            quiet: whether to consider quiet zones; if false, active zones.
         """
         order = self._surplus_of_quiet if quiet else self._surplus_of_active
         zone = order.first(excluding=beneficiary)
         return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
 
     def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
-        """Returns whose cache above a reservation is evicted next (S0), and how much before another zone's; else None.
+        """Returns the zone whose cached surplus is evicted next (S0), and the number of blocks to evict before another.
+
+        Returns None if there is no such zone.
 
         Args:
-            beneficiary: that needs blocks; its own surplus is included.
+            beneficiary: the zone that needs blocks. Its own surplus is included.
             of_active: whether the surplus of other active zones is included, too.
         """
         active = self._surplus_of_active
@@ -325,7 +327,7 @@ class Totals:
         """Check that the sums are right.
 
         Raises:
-            AssertionError: they are not.
+            AssertionError: a sum is wrong.
         """
         assert self._active_weight == sum(zone.spec.weight for zone in zones if not zone.quiet)
         assert self.promised == sum(zone.spec.quota.reserved for zone in zones)

@@ -1,8 +1,7 @@
-"""The trail of what the zones did, kept until the journal collects it.
+"""The trail: a record of the zones' events, kept until the journal collects it.
 
-Frequent events are summed, so that a step costs only a dictionary entry, and so that the time between collections does
-not matter. Events that can't be summed, or are about ever new zones, are kept up to a bound; further ones are counted
-as lost.
+Frequent events are summed, so that their memory does not depend on the number of steps between collections. Events that
+can't be summed, and sums for an unbounded number of zones, are kept up to a bound. Further events count as lost.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,12 +29,12 @@ Pair = tuple[str, str]
 """Tenants of lender and borrower."""
 
 MAX_OF_A_KIND: Final = 50_000
-"""The most notes of one kind between two collections. A reload that replaces 5,000 zones by others makes 20,000."""
+"""Maximum number of notes of one kind between two collections. A reload that replaces 5,000 zones makes 20,000."""
 
 
 @dataclass(slots=True)
 class _Balance:
-    """The balance of a zone as it is summed; see ``audit.Balance``."""
+    """The running balance of a zone; see ``audit.Balance``."""
 
     granted: int = 0
     above_reservation: int = 0
@@ -44,7 +43,7 @@ class _Balance:
 
 
 class Notes:
-    """The notes of what happened between two collections."""
+    """The notes of the events between two collections."""
 
     __slots__ = (
         "balances",
@@ -72,7 +71,7 @@ class Notes:
         self.lost = 0
 
     def events(self) -> Iterator[Event]:
-        """Yields events in their order, then states, then sums, then the number of lost events."""
+        """Generate the events in their order, then states, then sums, then the number of lost events."""
         yield from self.in_order
         for zone, state in self.states.items():
             yield Lifecycle(zone, state)
@@ -92,10 +91,10 @@ class Notes:
 
 
 class Trail:
-    """Records events, and hands them over when they are collected.
+    """Records events until they are collected.
 
     Args:
-        max_of_a_kind: the most notes of each kind until then; states are as many as zones.
+        max_of_a_kind: maximum number of notes of each kind until then, without states, which are bounded by the zones.
     """
 
     def __init__(self, max_of_a_kind: int = MAX_OF_A_KIND) -> None:
@@ -104,21 +103,21 @@ class Trail:
         self._reported: dict[str, Change] = {}
 
     def note(self, event: Event) -> None:
-        """Note an event that is kept as it is, in order."""
+        """Note an event that is kept as it is, in order, and not summed."""
         if len(self._notes.in_order) < self._max:
             self._notes.in_order.append(event)
         else:
             self._notes.lost += 1
 
     def state(self, zone: str, state: Change) -> None:
-        """Note a zone's new state; of several between two collections, only the last is reported, if it is new."""
+        """Note a zone's new state. Only the last state before a collection is reported, and only if it is new."""
         if self._reported.get(zone) == state:
             self._notes.states.pop(zone, None)
         else:
             self._notes.states[zone] = state
 
     def left(self, zone: str, change: Change) -> None:
-        """Note that a zone is gone."""
+        """Note that a zone was removed, as the given change."""
         self._notes.states.pop(zone, None)
         self._reported.pop(zone, None)
         self.note(Lifecycle(zone, change))
@@ -142,7 +141,7 @@ class Trail:
             self._notes.loans_over[pair] = usage
 
     def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
-        """Return and forget the unreported usage of the pair's last loan: the next loan continues from there."""
+        """Return and forget the unreported usage of the pair's last loan, so that the next loan continues from it."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
     def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
@@ -187,7 +186,7 @@ class Trail:
             refused[key] = refused.get(key, 0) + 1
 
     def take(self) -> Notes:
-        """Returns the notes since the last call, at next to no cost: events are made of them lazily."""
+        """Returns the notes since the last call. This is cheap, because events are only made from them lazily."""
         notes, self._notes = self._notes, Notes()
         self._reported |= notes.states
         return notes
@@ -197,7 +196,7 @@ class Trail:
         return list(self.take().events())
 
     def _has_room(self, notes: Collection[object], key: object) -> bool:
-        """Whether a note under this key can be kept; if not, it is counted as lost."""
+        """Whether a note with this key can be kept; if not, counts it as lost."""
         if key in notes or len(notes) < self._max:
             return True
         self._notes.lost += 1

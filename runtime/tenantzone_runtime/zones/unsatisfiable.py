@@ -1,4 +1,4 @@
-"""Unsatisfiable requests: they could have had their blocks when they arrived, until a config made that impossible."""
+"""Unsatisfiable requests, which fitted when they arrived, but can never get their blocks under the current config."""
 
 from typing import Final, Generic
 
@@ -8,16 +8,16 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 UNSATISFIABLE_SECONDS: Final = 30.0
-"""How long such a request waits for the next config before it is failed."""
+"""Seconds for which an unsatisfiable request waits for another config before it is failed."""
 
 
 class Unsatisfiable(Generic[W]):
-    """The zones whose next request can't be served by the active config.
+    """The zones whose next request can't be served under the active config.
 
     Args:
-        tenancy: the zones.
-        engine: whose requests.
-        admission: knows the zones with waiting requests.
+        tenancy: tenancy with all zones.
+        engine: the engine.
+        admission: the zones with waiting requests.
     """
 
     def __init__(self, tenancy: Tenancy, engine: Engine[W], admission: Admission) -> None:
@@ -26,10 +26,10 @@ class Unsatisfiable(Generic[W]):
         self._engine = engine
         self._admission = admission
         self._since: dict[Zone, tuple[W, float]] = {}
-        """The request, and since when that is known; in order."""
+        """The unsatisfiable request of each zone, and the time at which this was found, in order of this time."""
 
     def note(self, work: W, count: int) -> None:
-        """Note that a zone's next request was denied ``count`` blocks, and warn if its zone can never have as many."""
+        """Note that a zone's next request was denied ``count`` blocks, and warn if the zone can never have as many."""
         zone = work.zone
         if zone.in_use or self._can_have(work, count):
             self._since.pop(zone, None)
@@ -43,7 +43,7 @@ class Unsatisfiable(Generic[W]):
             del self._since[zone]
 
     def fail(self) -> None:
-        """End requests that no config has helped for a while: they hold up the others of their zone."""
+        """Fail requests that have been unsatisfiable for a while, because they block other requests of their zone."""
         while self._since:
             zone, (work, since) = next(iter(self._since.items()))
             if self._ledger.now - since < UNSATISFIABLE_SECONDS:

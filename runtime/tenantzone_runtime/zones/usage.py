@@ -1,9 +1,9 @@
-"""The usage of zones and loans for the journal: only what has changed since it was last reported, in slices.
+"""The usage of zones and loans for the journal, in slices, for zones and loans with usage since the last report.
 
-An unused zone has nothing to report. Between two slices anything may happen: a zone or a loan that ends before its turn
-reports its total when it ends, and a new one is reported in the next round.
+Zones and loans may change between two slices. If one ends before its turn, it reports its total when it ends, and a new
+one is reported in the next round.
 
-A slice is taken under the engine's lock, so it only reads the numbers. The events are made of them lazily.
+A slice is taken under the engine's lock, so it only reads the numbers. The events are made from them lazily.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.zone import Used, Zone
 
 MAX_AT_ONCE: Final = 250
-"""The most zones or loans that are considered without a pause: less than a millisecond's work."""
+"""Maximum number of zones or loans in a slice, which takes less than a millisecond."""
 
 
 def report_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
-    """Yields the events of usage up to now; each item covers ``at_once`` zones or loans."""
+    """Generate the usage events up to now. Each item covers ``at_once`` zones or loans."""
     for zones in slices(list(ledger.zones.values()), at_once):
         new = [zone for zone in zones if ledger.update_reported(zone)]
         yield map(zone_usage, new, [zone.usage_reported for zone in new])

@@ -1,15 +1,15 @@
-"""Fairness among the users of one tenant: whose request is its zone's next one, by a Virtual Token Counter.
+"""Fairness among the users of one tenant: which user's request is the zone's next one, by a Virtual Token Counter.
 
-Each user has an account of the service that it has had, as zones have among themselves (``fair_queue``; Sheng et al.,
-OSDI'24), and the one with the least service is next. Unused time can't be saved: a user that returns starts level with
-those that wait. Priorities come first if the engine schedules by them; among requests of the same priority users are
-equal.
+Each user has an account of the service that it has received, like zones in ``fair_queue`` (Sheng et al., OSDI'24), and
+the user with the least service is next. Unused time can't be saved up: a user that returns starts level with the
+waiting users. If the engine schedules by priority, the priorities of requests come first, and users are equal among
+requests of the same priority.
 
-Of two users that both have requests of the same priority waiting all the time, neither gets more than twice the cost of
-one of their requests ahead of the other, plus what concurrently running requests can generate.
+If two users always have waiting requests of the same priority, neither gets ahead of the other by more than twice the
+cost of one of their requests, plus the tokens that concurrently running requests can generate.
 
-Memory does not grow with the number of users that ever came: for a user without waiting requests only its lead over the
-others is kept, and that of a bounded number of users.
+Memory does not grow with the number of users. Of a user without waiting requests, only its lead over the others is
+kept, for a bounded number of users.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ NO_USER: Final = ""
 """The user of all requests that name no user."""
 
 MAX_KEPT: Final = 4096
-"""The most users without waiting requests whose lead over the others is kept."""
+"""Maximum number of users without waiting requests whose lead over the others is kept."""
 _FEW: Final = 64
-"""A number of users that is not worth cleaning up."""
+"""Number of users up to which a clean-up is not worthwhile."""
 
 
 @dataclass(slots=True)
@@ -33,19 +33,19 @@ class _User:
     """The state of one user."""
 
     service: float
-    """Its service; not less than that of any of its accounts."""
+    """The user's service, which is not less than the service of any of its accounts."""
     charged: float = 0.0
-    """Its total charges: one number, however many priorities its requests have."""
+    """Sum of all charges of the user, for requests of any priority."""
     accounts: dict[int, "UserAccount"] = field(default_factory=dict)
-    """Its accounts by priority, if requests wait there."""
+    """The user's accounts by priority, for priorities with waiting requests."""
 
 
 class UserAccount(Account):
-    """The account of one user among requests of one priority; every charge of the user counts here.
+    """The account of one user among requests of one priority. Charges for other priorities count here, too.
 
     Args:
-        name: of the user.
-        user: its state.
+        name: name of the user.
+        user: state of the user.
     """
 
     __slots__ = ("_ahead", "_user", "name")
@@ -64,23 +64,23 @@ class UserAccount(Account):
 
 
 class Users:
-    """The users of one zone: the service of each, and which waiting user is next."""
+    """The users of one zone: the service that each has received, and which waiting user is next."""
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._queues: dict[int, FairQueue] = {}
-        """Users with waiting requests, by priority; the lowest number is first."""
+        """Queues of users with waiting requests, by priority. The lowest number is first."""
         self._waiting: Counter[int] = Counter()
-        """The number of users in each queue."""
+        """Number of users in each queue."""
         self._reached = 0.0
-        """The most service that a user had when it was next: no new user starts behind it."""
+        """The highest service that a user had when it was next. New users start with at least this service."""
         self._tidy_above = _FEW
 
     def __len__(self) -> int:
         return len(self._users)
 
     def charge(self, user: str, cost: float) -> None:
-        """Count service that a user was given; for the costs, see ``fair_queue``."""
+        """Charge a user for service; see ``fair_queue`` for the costs."""
         known = self._known(user)
         known.service = max(known.service, self._reached) + cost
         known.charged += cost
@@ -104,7 +104,7 @@ class Users:
             del self._queues[priority], self._waiting[priority]
 
     def next(self) -> tuple[str, int]:
-        """Returns the user whose request is next, and its priority.
+        """Returns the user whose request is next, and the priority of this request.
 
         Raises:
             IndexError: no user waits.
@@ -118,7 +118,7 @@ class Users:
         return account.name, priority
 
     def first(self) -> Iterator[tuple[str, int]]:
-        """Yields the waiting users, with the priority, roughly in their order; the queue must not change meanwhile."""
+        """Generate the waiting users, with priorities, roughly in order. The queues must not change meanwhile."""
         for priority in sorted(self._queues):
             for account in self._queues[priority].first():
                 assert isinstance(account, UserAccount)
@@ -133,7 +133,7 @@ class Users:
         return known
 
     def _tidy_up(self) -> None:
-        """Forget users with neither waiting requests nor a lead, and then those with the smallest lead."""
+        """Forget users with neither waiting requests nor a lead, and then users with the smallest leads."""
         ahead = {name: each for name, each in self._users.items() if each.accounts or each.service > self._reached}
         idle = sorted((each.service, name) for name, each in ahead.items() if not each.accounts)
         for _, name in idle[: max(0, len(idle) - MAX_KEPT)]:

@@ -1,6 +1,7 @@
-"""Victim orders: zones in the order in which they give up blocks, or lend them.
+"""Victim orders: zones in the order in which they give up or lend blocks.
 
-The lowest priority comes first; then the zone least recently active, or whose next block to evict was released first.
+The lowest priority comes first. Among zones of equal priority, the first is the least recently active one, or the one
+whose next block to evict was released first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +15,7 @@ Rank = tuple[int, float, int]
 
 _LOWEST: Final = -(2**31)
 _PRIORITIES: Final = 2**32
-"""A priority has 32 bits."""
+"""Number of possible priorities, which have 32 bits."""
 
 
 def by_activity(zone: Zone) -> Rank:
@@ -23,15 +24,15 @@ def by_activity(zone: Zone) -> Rank:
 
 
 def by_age(zone: Zone) -> Rank:
-    """Rank by priority, then by when the next block to evict was last released; there must be one."""
+    """Rank by priority, then by the last release of the next block to evict. The zone must have a cached block."""
     return zone.spec.priority, zone.cached.first_since, zone.number
 
 
 class VictimOrder:
-    """Zones by which gives up blocks first, kept sorted, so that the next victim is found without a search.
+    """Zones sorted by which gives up blocks first, so that the next victim is found without a search.
 
     Args:
-        rank: of a zone.
+        rank: returns the rank of a zone, by which zones are sorted.
     """
 
     def __init__(self, rank: Callable[[Zone], Rank] = by_activity) -> None:
@@ -39,7 +40,7 @@ class VictimOrder:
         self._ranks: list[Rank] = []
         self._zones: list[Zone] = []
         self.members: dict[Zone, Rank] = {}
-        """The zones in it, with their ranks."""
+        """The zones in the order, with their ranks."""
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -48,7 +49,7 @@ class VictimOrder:
         return iter(self._zones)
 
     def toggle(self, zone: Zone) -> None:
-        """Enter the zone at its rank, or remove it if it is present."""
+        """Add the zone at its rank, or remove it if it is present."""
         if zone in self.members:
             self.remove(zone)
         else:
@@ -61,7 +62,7 @@ class VictimOrder:
         self.members[zone] = rank
 
     def put(self, zone: Zone, belongs: bool) -> None:
-        """Enter the zone at its present rank, or remove it if it does not belong here."""
+        """Add or move the zone to its current rank if it belongs here, else remove it."""
         if not belongs:
             self.remove(zone)
         elif zone not in self.members:
@@ -71,7 +72,7 @@ class VictimOrder:
             self._enter(zone, rank)
 
     def move(self, zone: Zone) -> None:
-        """Move the zone to its present rank; does nothing if it is absent."""
+        """Move the zone to its current rank; does nothing if it is absent."""
         if zone in self.members:
             self.remove(zone)
             self.toggle(zone)
@@ -84,35 +85,35 @@ class VictimOrder:
             del self._ranks[index], self._zones[index]
 
     def at(self, index: int) -> Zone | None:
-        """The zone at this index; None if there are fewer."""
+        """Returns the zone at this index, or None if there are fewer zones."""
         return self._zones[index] if index < len(self._zones) else None
 
     def first(self, excluding: Zone | None = None) -> Zone | None:
-        """The next victim; None if there is none."""
+        """Returns the next victim other than ``excluding``, or None."""
         for zone in self._zones[:2]:
             if zone is not excluding:
                 return zone
         return None
 
     def first_two(self) -> list[tuple[Rank, Zone]]:
-        """The next two victims with their ranks; fewer if there are no more."""
+        """Returns the next two victims with their ranks, or fewer if there are no more."""
         return list(zip(self._ranks[:2], self._zones[:2], strict=True))
 
     def first_up_to(self, priority: int) -> Zone | None:
-        """The next victim of this priority or a lower one; None if there is none."""
+        """Returns the next victim of this priority or a lower one, or None."""
         return self._zones[0] if self._ranks and self._ranks[0][0] <= priority else None
 
     def first_above(self, priority: int) -> Zone | None:
-        """The next victim of a higher priority; None if there is none."""
+        """Returns the next victim of a higher priority, or None."""
         index = bisect_right(self._ranks, (priority, inf, 0))
         return self._zones[index] if index < len(self._zones) else None
 
 
 class SumsByPriority:
-    """The amounts of each priority, and their sum above a priority.
+    """Amounts by priority, with a fast query for the sum of all amounts above a priority.
 
-    A Fenwick tree over all possible priorities, which keeps only nodes that are not zero. Each query costs at most one
-    node for each bit of a priority, and a priority without an amount takes no memory.
+    This is a Fenwick tree over all possible priorities that stores only nonzero nodes. A query reads at most one node
+    for each bit of a priority, and a priority without an amount takes no memory.
     """
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ class SumsByPriority:
         self.total = 0
 
     def __len__(self) -> int:
-        """The number of stored nodes."""
+        """Number of stored nodes."""
         return len(self._nodes)
 
     def add(self, priority: int, amount: int) -> None:
@@ -139,7 +140,7 @@ class SumsByPriority:
             node += node & -node
 
     def above(self, priority: int) -> int:
-        """The sum of the amounts of higher priorities."""
+        """Returns the sum of the amounts of higher priorities."""
         if not self.total:
             return 0
         nodes = self._nodes

@@ -1,12 +1,11 @@
 """Wait accounting: for how long each zone's next request has waited, and why.
 
 As with ``some`` in Linux' pressure stall information, time counts while there is work but no resource for it. A zone
-whose next request was denied its blocks is stalled until it is considered again and may have them, which happens as
-soon as something changes for it; or until it has no waiting request, or the engine admits none. So a step costs nothing
-for zones, stalled or not.
+whose next request was denied is stalled until the request is considered again and may be admitted, until the zone has
+no waiting request, or until the engine stops admitting requests. So nothing needs to be counted in each step.
 
-No zone is considered while no seat is free. That time runs on one clock for all zones: it counts as waiting for a seat
-for zones that wait and are not stalled for another reason.
+No zone is considered while no seat is free. One clock for all zones measures this time. It counts as waiting for a seat
+for zones that have a waiting request and are not stalled for another reason.
 """
 
 from tenantzone_contract.report import WaitReason
@@ -14,16 +13,16 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class WaitAccounting:
-    """The zones that are stalled now, and since when."""
+    """The zones that are stalled now, and the time since when they are."""
 
     def __init__(self) -> None:
         self._since: dict[Zone, float] = {}
-        """The time up to which each stalled zone's waiting is counted."""
+        """Time up to which the wait of each stalled zone is counted."""
         self._queued: dict[Zone, float] = {}
-        """Zones with waiting requests, with the time on the clock of seats up to which their waiting is counted."""
+        """Zones with waiting requests, with the time of the seat clock up to which their waits are counted."""
         self._full_seconds = 0.0
         self._full_since: float | None = None
-        """Since when no seat is free; None: one is."""
+        """Time since which no seat is free; None if a seat is free."""
 
     @property
     def is_full(self) -> bool:
@@ -48,7 +47,7 @@ class WaitAccounting:
         self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks."""
+        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks (or 0)."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self.count(zone, now)
@@ -56,7 +55,7 @@ class WaitAccounting:
             self._since[zone] = now
 
     def end(self, zone: Zone, now: float) -> None:
-        """End the wait of a zone whose next request need not wait for its blocks any more, or that has none."""
+        """End the wait of a zone whose next request may be admitted, or that has no waiting request."""
         if zone.wait_reason is not None:
             self.count(zone, now)
             del self._since[zone]
@@ -70,7 +69,7 @@ class WaitAccounting:
             self.end(zone, now)
 
     def count(self, zone: Zone, now: float) -> None:
-        """Bring the zone's counters of stalled seconds up to date."""
+        """Update the zone's counters of stalled seconds."""
         if zone.wait_reason is not None:
             self._add(zone, zone.wait_reason, now - self._since[zone])
             self._since[zone] = now
@@ -85,5 +84,5 @@ class WaitAccounting:
             stalled[reason] = stalled.get(reason, 0.0) + seconds
 
     def _clock(self, now: float) -> float:
-        """Returns the total time in which no seat was free."""
+        """Returns the time of the seat clock: the total seconds in which no seat was free."""
         return self._full_seconds + (0.0 if self._full_since is None else now - self._full_since)

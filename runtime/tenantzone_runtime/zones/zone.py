@@ -1,4 +1,4 @@
-"""One tenant's zone on one engine: its promise, its blocks, its times, its counters."""
+"""One tenant's zone on one engine: its quota, blocks, timers and counters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,19 +26,22 @@ class ReleaseSteps:
     """The steps in which a quiet zone's cached blocks are evicted."""
 
     share: int
-    """The percentage, of what it kept cached when it became quiet, that is evicted in each step."""
+    """Percentage of the blocks cached when the zone became quiet that is evicted in each step."""
     every_seconds: float
     """Seconds from one step to the next."""
 
 
 Used = tuple[float, int, int, int, int, int, int, int, int]
-"""Block-seconds, prompt tokens, cached ones among them, and generated ones; then tokens by how they were processed:
-computed first, recomputed, rejected drafts, loaded, hit."""
+"""Block-seconds, prompt tokens, cached prompt tokens, and generated tokens; then tokens by how they were processed:
+computed for the first time, recomputed, rejected as drafts, loaded from a tier, and found in the prefix cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without requests until the zone lends, until its blocks go, and until it is forgotten; None: never."""
+    """Seconds without requests until the zone lends, until its blocks are evicted, and until it is forgotten.
+
+    None means never.
+    """
 
     after_seconds: float
     evict_after_seconds: float | None = None
@@ -47,24 +50,25 @@ class IdleTimes:
 
     @property
     def releases(self) -> Iterator[float]:
-        """Yields the seconds without a request until each share of the blocks is evicted; the last leaves none."""
+        """Seconds without requests until each share of the blocks is evicted; the last share is all that is left."""
         if self.release is not None:
             for step in range(1, -(-100 // self.release.share) + 1):
                 yield self.after_seconds + step * self.release.every_seconds
 
 
 SHORTEST_LOAN_SECONDS: Final = 0.1
-"""Longer than most steps of an engine. What a request computes on a loan of one step is lost when the loan ends."""
+"""Shortest loan that is granted. It is longer than most steps of an engine, because the result of a single step would
+be lost when the loan ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
-    """The terms on which a zone lends what its quota calls lendable."""
+    """The terms on which a zone lends the lendable part of its quota."""
 
     borrowers: Borrowers = "SameOrHigherPriority"
     """Which zones may borrow, by their priority relative to this zone's."""
     max_loan_seconds: float | None = None
-    """Seconds from the start of a loan until it is due; None: when the lender asks for it."""
+    """Seconds from the start of a loan until it is due. If None, it is due when the lender needs the blocks."""
     grace_seconds: float = 30.0
     """Seconds for which a due loan may stay in use."""
 
@@ -78,12 +82,12 @@ class LoanTerms:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the results of a zone's requests are kept for others that begin alike."""
+    """How long a zone's blocks are kept cached for later requests with the same prefix."""
 
     ttl_seconds: float | None = None
-    """Seconds without use after which a cached block is evicted; None: it stays as long as there is room."""
+    """Seconds without use after which a cached block is evicted; None means until its room is needed."""
     no_store: bool = False
-    """Whether nothing is kept at all."""
+    """Whether no blocks are kept at all."""
 
 
 @dataclass(slots=True)
@@ -94,7 +98,7 @@ class Purge:
     evicted: int = 0
     """Cached blocks that were evicted."""
     withdrawn: int = 0
-    """Blocks in use when it began: they are not found any more, and become free once they are released."""
+    """Number of blocks in use when the purge began. They can't be found any more, and are free once released."""
     is_complete: bool = False
 
 
@@ -103,11 +107,11 @@ class SeatQuota:
     """The zone's bounds on concurrent requests, on this engine."""
 
     reserved: int | None = None
-    """Reserved seats; None: the share that comes with its blocks."""
+    """Number of reserved seats. If None, it follows from the share of blocks that the zone reserves."""
     limit: int | None = None
-    """The most seats; None: as many as are free."""
+    """Maximum number of seats; None means no limit."""
     awaited: int = 0
-    """Seats that it should reserve but the engine lacks: none is reserved then."""
+    """Number of seats in the spec's reservation, if the engine has too few of them. Then no seat is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,62 +131,63 @@ class ZoneSpec:
     """Whether a block's memory is zeroed before another zone gets it."""
     queue: QueueBounds = UNBOUNDED
     max_tokens: int | None = None
-    """The most tokens of an answer; None: as many as fit."""
+    """Maximum number of tokens of an answer; None means no limit."""
     retention: Retention = Retention()
     offload: Offload = "All"
-    """Which parts of its requests are stored in tiers below the engine's blocks."""
+    """Which parts of the zone's requests are stored in tiers below the engine's blocks."""
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
     tells_users_apart: bool = False
-    """Whether its requests name users, which are then served fairly."""
+    """Whether the zone's requests name their users, so that seats and tokens are shared fairly among these."""
     purge: str = ""
-    """The id of the purge that should have been carried out; empty: none."""
+    """Id of the last purge that was requested; empty if none was."""
     auto_registered: bool = False
-    """Whether it is for an undeclared tenant; see ``registration``."""
+    """Whether the zone was registered for an undeclared tenant; see ``registration``."""
     level: str = ""
-    """The level of unknown tenants that its tenant belongs to; empty: none."""
+    """Level of unknown tenants to which the tenant belongs; empty if it belongs to none."""
     awaited: int = 0
-    """Blocks that it should reserve and that do not fit now: its quota has no reservation then."""
+    """Number of blocks in the spec's reservation, if it does not fit now. Then the quota has no reservation."""
 
 
 @dataclass(slots=True, eq=False)
 class Zone:
-    """The mutable state of one zone; only the ledger changes its blocks, and only ``states`` its state and quietness.
+    """The mutable state of one zone. Only the ledger changes its blocks, and only ``states`` its state and quietness.
 
-    Two zones are equal only if they are the same object: a block's owner refers to the object.
+    Two zones are equal only if they are the same object, because a block's owner refers to the object.
     """
 
     spec: ZoneSpec
     born: float
     last_active: float
     cached: EvictionOrder
-    """Ids of blocks that no request uses, the next one to evict first."""
+    """Ids of the cached blocks, in the order of eviction."""
     in_use: int = 0
     requests: int = 0
-    """The number of requests that wait or run."""
+    """Number of waiting and running requests."""
     state: ZoneState = "Idle"
     quiet: bool = False
     cached_when_quiet: int = 0
-    """Blocks that it kept cached when it last became quiet."""
+    """Number of blocks that were cached when the zone last became quiet."""
     overdue: int = 0
-    """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
+    """Number of blocks on loans past their due time. While it is above 0, no request of the zone is admitted above its
     reservation."""
     leaving: bool = False
-    """Whether it is gone from the config: its requests finish, and each block that they release is free at once."""
+    """Whether the zone is gone from the config. Its requests finish, and each block that they release is free at once.
+    """
     wait_reason: WaitReason | None = None
-    """Why its next request could not be admitted in the last step; only ``wait_accounting`` changes it."""
+    """Why the next request could not be admitted in the last step; only ``wait_accounting`` changes it."""
     denied: int = 0
-    """Blocks that the request was denied; only ``wait_accounting`` changes it."""
+    """Number of blocks that the next request was denied; only ``wait_accounting`` changes it."""
     backoff_ticket: int = 0
-    """Not 0 while its denied next request is not considered before something changes: ``admission`` decides when."""
+    """Ticket of the zone while it backs off because its next request was denied, else 0; see ``admission``."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
-    """Its prospects when it backed off."""
+    """The zone's prospects when it last backed off."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
-    """Its place in the fair queue."""
+    """The zone's account in the fair queue."""
     queue: Queue = field(default_factory=Queue)
     users: Users | None = None
-    """Its users, among whom it is fair; None: it does not distinguish them."""
+    """The zone's users, among whom it is fair; None if it does not distinguish users."""
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -194,21 +199,21 @@ class Zone:
     surplus: int = 0
     active_weight: int = 0
     accrued_until: float = 0.0
-    """When block-seconds were last updated."""
+    """Time at which block-seconds were last updated."""
     lent: int = 0
-    """Blocks of its reservation on loans. Only the loan book changes it."""
+    """Number of blocks of the zone's reservation that are lent. Only the loan book changes it."""
     borrowed: int = 0
-    """Blocks of its surplus on loans. Only the loan book changes it."""
+    """Number of blocks of the zone's surplus that are borrowed. Only the loan book changes it."""
     usage_reported: Used = (0.0, 0, 0, 0, 0, 0, 0, 0, 0)
-    """The usage that the journal has."""
+    """The usage that was last written to the journal."""
     ages: Ages | None = None
-    """The ages of its cached blocks; None: it has no ttl. Only the ledger changes them."""
+    """The ages of the cached blocks; None if the zone has no TTL. Only the ledger changes them."""
     outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
-    """The outcomes of its latency targets."""
+    """The outcomes of the zone's latency targets."""
     purge: Purge | None = None
     """The last purge that began; only ``purging`` and the engine change it."""
     purges: int = 0
-    """The number of purges that began: a request caches nothing if one began after its admission."""
+    """Number of purges that have begun. A request caches nothing if a purge began after its admission."""
 
     @property
     def held(self) -> int:
@@ -221,10 +226,9 @@ class Zone:
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """The zone's own properties that decide whether its next request gets its blocks, whatever others leave it.
+        """The zone's own quantities that affect whether its next request gets blocks; an increase never hurts.
 
-        These are the blocks that it does not use, and its own part of spare blocks and
-        of surplus to reclaim. More only helps.
+        They are minus its blocks in use, and its own parts of the spare blocks and of the surplus to reclaim.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
@@ -245,9 +249,9 @@ class Zone:
 
     @property
     def short(self) -> int:
-        """The blocks of its reservation that the zone lacks while its next request, which is within it, waits.
+        """Number of reserved blocks that the zone lacks while its next request waits, which is within the reservation.
 
-        A request for more than the reservation borrows all of it, and was promised nothing.
+        It is 0 if the request would exceed the reservation, since then it borrows, and was promised no blocks.
         """
         quota = self.spec.quota
         if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:
@@ -269,9 +273,9 @@ EARLY_TENANT: Final = ""
 
 
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """Make a zone that holds nothing yet, created at ``now``, for an engine with these links.
+    """Create a zone that holds no blocks yet, at the time ``now``, for an engine with these links.
 
-    It is quiet: its reservation was not requested yet.
+    The zone begins quiet, because no request has used its reservation yet.
     """
     return Zone(
         spec=spec,

@@ -1,4 +1,4 @@
-"""Eviction policies: the order in which a zone evicts its own cached blocks. A new one is a module and a line here."""
+"""Eviction policies: the order in which a zone evicts its own cached blocks. A policy is a module and a line here."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,4 +14,4 @@ EVICTION_POLICIES: Final[Mapping[EvictionPolicy, type[EvictionOrder]]] = {
     "Clock": Clock,
     "LFU": LeastFrequentlyUsed,
 }
-"""By the name in a zone's ``evictionPolicy``."""
+"""Eviction policies by their name in a zone's ``evictionPolicy``."""

@@ -1,4 +1,4 @@
-"""Clock: a block that was hit since its last turn gets a second chance, so that a prefix outlives a scan."""
+"""Clock: a block that was hit since the hand last passed it gets a second chance, so that a prefix survives a scan."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 
 
 class Clock(EvictionOrder):
-    """A block is evicted when its turn comes, unless it was hit since its last turn.
+    """The clock (second-chance) policy: a block is evicted when the hand reaches it, unless it was hit meanwhile.
 
-    The order is a ring with its hand at the front: the block under the hand is evicted, unless it is marked as hit;
-    then it loses the mark and waits for the hand's next round. The mark is the order itself, noted of the block.
-    (Corbató, *A Paging Experiment with the Multics System*, 1968.)
+    The order is a ring with its hand at the front. The block under the hand is evicted, unless it is marked as hit. In
+    that case, it loses the mark and stays until the hand's next round. The mark is a reference to the order, as the
+    block's note. (Corbató, *A Paging Experiment with the Multics System*, 1968.)
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class Clock(EvictionOrder):
         while len(evicted) < count:
             if noted[block_id] is self:
                 noted[block_id] = None
-                # Behind the last block before the hand continues: the last block itself comes next, too.
+                # Append the block before the hand continues, because the hand may be at the last block.
                 before[block_id] = last
                 after[last] = block_id
                 last = block_id
@@ -57,7 +57,7 @@ class Clock(EvictionOrder):
         return evicted
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        # The block that replaces one that was hit is known only after the eviction.
+        # Stop at a marked block: the block that is evicted instead of it is known only after the eviction.
         links, block_id = self.links, self._first
         count = 0
         for _ in range(super().first_until(moment, at_most, with_it=with_it)):

@@ -1,4 +1,4 @@
-"""LFU with dynamic ageing: the least often used block is evicted first; formerly popular blocks do not stay forever."""
+"""LFU with dynamic ageing: the least frequently used block is evicted first, but formerly popular blocks age."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Final
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 
 MOST_USES: Final = 15
-"""Further uses are not counted, which bounds the steps needed to find a block's place."""
+"""Maximum number of uses that are counted, which bounds the steps needed to find a block's place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """The note of a block in the order; blocks with the same number of uses in the same age share one."""
+    """The note of a block in the order. Blocks with the same number of uses at the same age share one note."""
 
     order: LeastFrequentlyUsed
     count: int
-    """How often the block has come into use since it had this content, up to ``MOST_USES``."""
+    """Number of uses of the block with its current content, up to ``MOST_USES``."""
     key: int
-    """The count, and the order's age at that time."""
+    """Sum of the count and the order's age at the last use."""
 
 
 class LeastFrequentlyUsed(EvictionOrder):
-    """The block with the least key is evicted first, and among several the one unused for longest.
+    """The block with the lowest key is evicted first, and among equal keys the least recently used block.
 
-    A block's key is the number of its uses, plus the age of the order at its last use. The age is the key of the last
-    evicted block: it grows as the cache turns over, until new blocks have greater keys than a formerly popular block.
+    A block's key is the number of its uses plus the age of the order at its last use. The age is the key of the last
+    evicted block. It grows as the cache turns over, until new blocks have higher keys than a formerly popular block.
     (LFU-DA: Arlitt et al., *Evaluating Content Management Techniques for Web Proxy Caches*, 2000.)
 
     No key in the order is below its age or exceeds it by more than ``MOST_USES``. So the last block of each key is
-    found in a ring with one place more, and the search does not grow with the number of blocks.
+    stored in a ring of ``MOST_USES + 1`` elements, and the cost of a search does not depend on the number of blocks.
     """
 
     __slots__ = ("_age", "_last_with", "_uses")
@@ -39,9 +39,9 @@ class LeastFrequentlyUsed(EvictionOrder):
     def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
         self._age = 0
         self._last_with = [links.end] * (MOST_USES + 1)
-        """By key modulo the length: the last block with this key; the end of the links if there is none."""
+        """The last block of each key, indexed by the key modulo the length; the links' end if there is none."""
         self._uses: dict[int, Use] = {}
-        """The notes made in this age, by count."""
+        """The notes created at the current age, by count."""
         super().__init__(links, block_ids)
 
     def keep(self, block_ids: Iterable[int]) -> int:
@@ -94,7 +94,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         self._take_out([block_id])
 
     def _last_up_to(self, key: int) -> int:
-        """The last block whose key is not greater than ``key``; the links' end if there is none."""
+        """Returns the last block with a key up to ``key``, or the links' end if there is no such block."""
         end, last_with = self.links.end, self._last_with
         for each in range(key, self._age - 1, -1):
             if (block_id := last_with[each % len(last_with)]) != end:

@@ -1,8 +1,8 @@
 """The interface of eviction policies: an order in which a zone's own cached blocks are evicted.
 
-An order takes the ids of blocks. Every operation of every policy costs the same however many blocks there are; evicting
-costs the same per block, amortized. The zones of an engine share one set of links, since a block is cached by at most
-one zone: the memory of the orders depends on the number of blocks, and not on which zones cache them or ever did.
+An order contains ids of blocks. All operations take constant time per block, amortized for evictions. The zones of an
+engine share one set of links, because each block is cached by at most one zone. So the orders' memory depends only on
+the number of blocks, and not on the number of zones.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 
 class Links:
-    """The links of the orders of all zones of one engine: the previous and next block of each.
+    """The links of the orders of all zones of one engine: the previous and the next block of each block.
 
-    Lists, not arrays: they keep the given int objects, so that reading makes no new ones.
+    They are lists and not arrays, because lists keep the given int objects, so that reading creates no new objects.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -25,27 +25,27 @@ class Links:
 
     def __init__(self, block_count: int) -> None:
         self.end = block_count
-        """Both ends of an order. Its own links are those of the order that is currently changed."""
+        """Sentinel for both ends of an order. Its links belong to the order that is currently being changed."""
         self.before = [self.end] * (block_count + 1)
         self.after = [self.end] * (block_count + 1)
         self.order_of: list[EvictionOrder | None] = [None] * block_count
-        """The order that each block is in; the links of a block in no order mean nothing."""
+        """The order that contains each block. The links of a block in no order are undefined."""
         self.since = [0.0] * block_count
-        """When each block was last released by a request, on the ledger's clock."""
+        """Time at which a request last released each block, on the ledger's clock."""
         self.noted: list[Any] = [None] * block_count
-        """The policy's note of each block, in an order or in use. An order relies only on notes that it recognizes as
-        its own: the zone may have had another policy then, or the block another zone."""
+        """The policy's note of each block, in an order or in use. An order ignores notes that it does not recognize as
+        its own, because they may be from another policy of the zone, or another zone."""
 
 
 class EvictionOrder(ABC):
-    """One zone's cached blocks, the next one to evict first. Iterates over the ids in that order.
+    """One zone's cached blocks, in the order of eviction. Iterating returns the ids in this order.
 
-    A policy is a registered subclass. It decides where a kept block is placed (:meth:`keep`), what a hit changes, and
-    which blocks are evicted. Its notes of blocks are its own.
+    A policy is a registered subclass. It decides where a kept block is placed (:meth:`keep`), how a hit changes the
+    order, and which blocks are evicted. Each policy has its own kind of notes.
 
     Args:
-        links: of the engine; an order changes only those of its own blocks.
-        block_ids: the initial blocks.
+        links: links of the engine. An order changes only the links of its own blocks.
+        block_ids: ids of the initial blocks.
     """
 
     __slots__ = ("_first", "_last", "links", "size")
@@ -54,7 +54,7 @@ class EvictionOrder(ABC):
         self.links = links
         self._first = self._last = links.end
         self.size = 0
-        """The number of blocks, as `len` returns it. Read more than a hundred times in a step."""
+        """Number of blocks, as returned by `len`. An attribute, because it is read over a hundred times in a step."""
         self.keep(block_ids)
 
     def __len__(self) -> int:
@@ -71,10 +71,10 @@ class EvictionOrder(ABC):
 
     @abstractmethod
     def keep(self, block_ids: Iterable[int]) -> int:
-        """Keep blocks that no request uses any more, for their prefixes; returns their number.
+        """Keep blocks cached that no request uses any more; returns their number.
 
         Raises:
-            KeyError: a block is kept already, in any order. Those before it are kept.
+            KeyError: a block is already in an order. The blocks before it are kept.
         """
 
     @abstractmethod
@@ -82,7 +82,7 @@ class EvictionOrder(ABC):
         """Remove blocks that a request uses again; returns their number.
 
         Raises:
-            KeyError: a block is not in the order. Those before it are in use.
+            KeyError: a block is not in the order. The blocks before it are removed.
         """
 
     @abstractmethod
@@ -94,7 +94,7 @@ class EvictionOrder(ABC):
         """Evict the next ``count`` blocks; returns their ids in order.
 
         Raises:
-            KeyError: there are fewer; none is evicted.
+            KeyError: there are fewer blocks. None is evicted.
         """
 
     @abstractmethod
@@ -102,18 +102,18 @@ class EvictionOrder(ABC):
         """Evict one given block.
 
         Raises:
-            KeyError: it is not in the order.
+            KeyError: the block is not in the order.
         """
 
     @property
     def first_since(self) -> float:
-        """When the next block to evict was released by its last request; there must be one."""
+        """Time at which the next block to evict was released by its last request. The order must not be empty."""
         return self.links.since[self._first]
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
         """Returns how many of the next blocks to evict were released before a moment, or at it if ``with_it``.
 
-        There may be more than that, but no fewer.
+        The result is a lower bound: there may be more such blocks.
         """
         since, after, end = self.links.since, self.links.after, self.links.end
         count, block_id = 0, self._first
@@ -127,7 +127,7 @@ class EvictionOrder(ABC):
         return count
 
     def clear(self) -> list[int]:
-        """Remove all blocks, for another order; this one is used no more. Returns their ids in order."""
+        """Remove all blocks, so that another order can replace this one. Returns their ids in order."""
         block_ids = list(self)
         self._take_out(block_ids)
         for block_id in block_ids:
@@ -135,7 +135,7 @@ class EvictionOrder(ABC):
         return block_ids
 
     def _append(self, block_ids: Iterable[int]) -> int:
-        """Place blocks behind all others. Returns their number; raises what :meth:`keep` does."""
+        """Append blocks at the end of the order. Returns their number; raises the same errors as :meth:`keep`."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], last = self._first, self._last
@@ -156,10 +156,10 @@ class EvictionOrder(ABC):
         return count
 
     def _insert(self, block_id: int, earlier: int) -> None:
-        """Place a block right behind an ``earlier`` one; behind the end means before all others.
+        """Insert a block right after the block ``earlier``, or first if ``earlier`` is the links' end.
 
         Raises:
-            KeyError: it is kept already, in any order.
+            KeyError: the block is already in an order.
         """
         links = self.links
         before, after, end = links.before, links.after, links.end
@@ -174,7 +174,7 @@ class EvictionOrder(ABC):
         self.size += 1
 
     def _take_out(self, block_ids: Iterable[int]) -> int:
-        """Remove blocks from anywhere in the order. Returns their number; raises what :meth:`hit` does."""
+        """Remove blocks from anywhere in the order. Returns their number; raises the same errors as :meth:`hit`."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], before[end] = self._first, self._last
@@ -194,7 +194,7 @@ class EvictionOrder(ABC):
         return count
 
     def _take_first(self, count: int) -> list[int]:
-        """Remove the first ``count`` blocks. Returns their ids in order; raises what :meth:`evict` does."""
+        """Remove the first ``count`` blocks. Returns their ids in order; raises the same errors as :meth:`evict`."""
         self._check_count(count)
         after, order_of = self.links.after, self.links.order_of
         taken: list[int] = []
@@ -208,7 +208,7 @@ class EvictionOrder(ABC):
         return taken
 
     def _begin_with(self, block_id: int) -> None:
-        """Make this block the first of the order: the blocks before it are gone."""
+        """Make this block the first of the order, after the blocks before it were removed."""
         links = self.links
         self._first = block_id
         links.before[block_id] = links.end
