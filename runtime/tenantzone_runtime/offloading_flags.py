@@ -187,7 +187,7 @@ def _budget(extra: Mapping[str, Any]) -> float:
 def _path(extra: Mapping[str, Any], name: str) -> Path:
     path = extra.get(name)
     if not isinstance(path, str) or not Path(path).is_absolute():
-        raise TierFlagError(f"{name} must be a path from the root, as /data/cache is; it is {path!r}")
+        raise TierFlagError(f"{name} must be an absolute path such as /data/cache; it is {path!r}")
     return Path(path)
 
 

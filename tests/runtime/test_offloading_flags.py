@@ -79,19 +79,19 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ({"spec_name": "TieringOffloadingSpec"}, "spec_name in kv_connector_extra_config must be ZoneOffloadingSpec"),
         ({"cpu_bytes_to_use": 0}, "cpu_bytes_to_use in kv_connector_extra_config must be a number of bytes; it is 0"),
         ({"cpu_bytes_to_use": "much"}, "must be a number of bytes; it is 'much'"),
-        ({"disk_folder": "cache", "disk_bytes": 1}, "disk_folder must be a path from the root"),
+        ({"disk_folder": "cache", "disk_bytes": 1}, "disk_folder must be an absolute path"),
         ({"disk_folder": "/cache"}, "disk_bytes in kv_connector_extra_config must be a number of bytes; it is None"),
-        ({"disk_bytes": 1}, "disk_folder must be a path from the root, as /data/cache is; it is None"),
+        ({"disk_bytes": 1}, "disk_folder must be an absolute path such as /data/cache; it is None"),
         ({"manager_url": 1}, "manager_url must be the URL of a KV-cache manager; it is 1"),
         (
             {"manager_url": "manager:9470"},
             "'manager:9470' is not a valid URL of a KV-cache manager; use the form http://HOST:9470",
         ),
         ({"manager_token_file": "/token"}, "manager_url must be the URL of a KV-cache manager; it is None"),
-        ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be a path from the root"),
+        ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be an absolute path"),
         ({"manager_ca_file": "/ca"}, "manager_url must be the URL of a KV-cache manager; it is None"),
         ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates require a URL that begins with https"),
-        ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be a path from the root"),
+        ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be an absolute path"),
         ({"manager_budget_seconds": 0.5}, "manager_url must be the URL of a KV-cache manager; it is None"),
         *(
             ({"manager_url": "http://m", "manager_budget_seconds": given}, f"at most 5, in seconds; it is {given!r}")
