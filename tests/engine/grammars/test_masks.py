@@ -38,7 +38,7 @@ def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, sl
     assert masks == {first.request_id: [1], ended.request_id: [-1], last.request_id: [2]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)
-    assert (reported.status, reported.message.startswith("the form that the answer should have takes")) == (400, True)
+    assert (reported.status, reported.message.startswith("the grammar of the structured output takes")) == (400, True)
     assert step(driver).keys() == {first.request_id, last.request_id}
     assert driver.finished[last.request_id] == "length"
     driver.check()
@@ -127,7 +127,7 @@ def test_a_form_by_which_no_token_may_come_is_its_clients_mistake(driver: Driver
     assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)
-    assert (reported.status, "no token may come next" in reported.message) == (400, True)
+    assert (reported.status, "allows no next token" in reported.message) == (400, True)
     assert step(driver) == {stays.request_id: [1]}
     driver.check()
 
