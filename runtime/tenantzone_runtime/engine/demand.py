@@ -57,7 +57,7 @@ class Demand:
             return _Group(block_tokens, copied, capped)
         drafted = int(caches.num_speculative_blocks)
         if caches.mamba_cache_mode == "align":
-            # Blocks for the last confirmed state, for states of steps in flight, and for copies of states within blocks.
+            # Blocks for the last confirmed state, states of steps in flight, and copies of states within blocks.
             in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
             checkpoints = int(caches.has_prefill_checkpoint_blocks)
             copied = int(coordinator.enable_partial_hash_hits)

@@ -31,8 +31,8 @@ TENANT_LIMIT_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.01
 """Interval in seconds at which the CPU time of slow grammars is checked."""
 _STILL_AT_IT: Final = (
-    "the engine is still evaluating another grammar of this tenant, which took too long; retry later, or without "
-    "structured output"
+    "the engine is still evaluating another grammar of this tenant, which took too long; retry later, "
+    "or without structured output"
 )
 _OWES_TOO_MUCH: Final = (
     "the grammars of this tenant's structured outputs have recently taken too much CPU time; use simpler grammars, "

@@ -23,8 +23,8 @@ TENANTS_AT_ONCE: Final = 100
 """Number of tenants per upkeep whose recorded prompts are trimmed to the cached amount, round-robin among tenants."""
 ENDING: Final = "this engine shuts down"
 _GROUPS: Final = (
-    "this engine's model has several groups of KV caches, so no migration is needed: chunks are copied to storages when "
-    "a request ends, and loaded when a request needs them"
+    "this engine's model has several groups of KV caches, so no migration is needed: chunks are copied to storages "
+    "when a request ends, and loaded when a request needs them"
 )
 """Reason why zones of such engines are not moved."""
 

@@ -16,7 +16,7 @@ def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
     masks = step(driver)
     assert [masks[each.request_id] for each in stays] == [[1], [2]]
     assert driver.finished == {each.request_id: "error" for each in ended}
-    assert "for fewer at once" in refusal(driver, ended[0]).message
+    assert "or fewer requests at once" in refusal(driver, ended[0]).message
     eventually(lambda: not busy(driver))
     again = [send(driver, "acme", Dear(4)) for _ in range(2)]
     assert step(driver).items() >= {each.request_id: [4] for each in again}.items()

@@ -56,7 +56,7 @@ def test_while_it_is_still_made_its_tenant_gets_no_other_grammar(driver: Driver,
         step(driver)
     outcomes = [driver.finished[each.request_id] for each in (refused, plain, of_another)]
     assert outcomes == ["error", "length", "length"]
-    assert "ask without a form, or later" in refusal(driver, refused).message
+    assert "or without structured output" in refusal(driver, refused).message
     slow.over.set()
     eventually(lambda: not busy(driver))
     again = send(driver, "acme", Grammar(3))
@@ -84,8 +84,10 @@ def test_however_many_a_tenant_has_it_keeps_one_thread(driver: Driver):
         assert driver.finished == {each.request_id: "error" for each in ended}
         assert len(driver.scheduler._masks._left) == 1
         reported = [refusal(driver, each).message for each in ended]
-        assert [message.startswith("the form that") for message in reported] == [True] + [False] * 5
-        assert all("ask without a form, or later" in message for message in reported[1:])
+        assert [message.startswith("the grammar of the structured output takes") for message in reported] == [True] + [
+            False
+        ] * 5
+        assert all("or without structured output" in message for message in reported[1:])
     finally:
         for grammar in grammars[:-1]:
             grammar.over.set()
@@ -115,7 +117,7 @@ def test_what_waits_for_the_first_mask_ends_with_the_others_of_its_tenant(driver
     ready.set_result(Slow(8))
     step(driver)
     step(driver)
-    assert "ask without a form, or later" in refusal(driver, waits).message
+    assert "or without structured output" in refusal(driver, waits).message
     assert len(driver.scheduler._masks._left) == 1
 
 

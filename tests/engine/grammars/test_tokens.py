@@ -66,7 +66,7 @@ def test_to_take_in_a_token_holds_up_no_step_either(driver: Driver):
         assert refusal(driver, ended).message.startswith("the grammar of the structured output takes")
         later = send(driver, "acme", Grammar(2))
         assert step(driver) == {stays.request_id: [1]}
-        assert "ask without a form, or later" in refusal(driver, later).message
+        assert "or without structured output" in refusal(driver, later).message
     finally:
         slow.over.set()
     eventually(lambda: not busy(driver))
