@@ -159,8 +159,8 @@ class ServedEngine(Protocol):
 
         Raises:
             ConfigError: the config can't be enforced on this engine; the previous config stays in force.
-            Exception: enforcement failed midway. The config may be in force in some zones only, and blocks evicted so far
-                are free. The caller applies the previous config next.
+            Exception: enforcement failed midway. The config may be in force in some zones only, and evicted blocks are
+                free. The caller applies the previous config next.
         """
 
     def evict_cache(self) -> int:

@@ -29,7 +29,7 @@ class Reloading:
         engine: the engine of the zones.
         folder: the folder into which the pool's ConfigMap is projected.
         refused: called once with the generation and the error of each refused config.
-        tokens: reads the pool's admin tokens. A config must be signed with one of them. None to accept unsigned configs.
+        tokens: reads the pool's admin tokens. Configs must be signed with one of them. None to accept unsigned ones.
     """
 
     def __init__(

@@ -66,12 +66,12 @@ class Housekeeping:
 
     @property
     def report(self) -> EngineReport:
-        """Newest report, immutable so that any thread may read it. Reading it triggers a new report in the next turn."""
+        """Newest report, immutable so that any thread may read it. Reading it triggers another in the next turn."""
         self._is_asked_for = True
         return self._report
 
     def figures(self) -> EngineFigures:
-        """Returns new figures for a scrape, or the last figures if the thread is not running. Called from any thread."""
+        """Returns new figures for a scrape, or the last figures if the thread is not running. Thread-safe."""
         with self._scraped:
             before = self._figures
             self._is_scraped = True
