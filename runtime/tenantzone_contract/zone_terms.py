@@ -56,7 +56,7 @@ class Release(ConfigModel):
 
 
 class Idle(ConfigModel):
-    """Times in seconds after which a zone without requests becomes idle, is evicted and is forgotten; None for never."""
+    """Seconds after which a zone without requests becomes idle, is evicted and is forgotten; None for never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
