@@ -1,7 +1,7 @@
 """The runtime config: one complete, self-checking snapshot of a pool and its zones.
 
-The operator writes it into the pool's ConfigMap under ``CONFIG_KEY``; kubelet projects it into each engine pod; the
-engine and its frontend read it (`tenantzone_contract.packing`). A snapshot is applied whole or not at all.
+The operator writes it into the pool's ConfigMap under ``CONFIG_KEY``, kubelet projects it into each engine pod, and the
+engine and its frontend read it (`tenantzone_contract.packing`). A snapshot is applied completely or not at all.
 """
 
 from functools import cached_property
@@ -28,44 +28,44 @@ from tenantzone_contract.zone_terms import (
 )
 
 SCHEMA_VERSION: Final = 1
-"""The version of a snapshot's text."""
+"""Version of a snapshot's JSON schema."""
 
 NEWEST_SCHEMA_VERSION: Final = 2
-"""The newest version of the stored form; see `tenantzone_contract.packing`."""
+"""Newest version of the stored format; see `tenantzone_contract.packing`."""
 
 MAX_GENERATION: Final = 2**52
-"""The upper bound of generations, which no pool reaches.
+"""Upper bound of generations, which no pool reaches.
 
-A larger number was not written by the operator, and would soon exceed JSON's exact numbers.
+A larger number can't be from the operator, and would soon exceed the integers that JSON parsers represent exactly.
 """
 
 MAX_ZONES: Final = 50_000
-"""The most zones of one config, however small they compress: the reader has all of them in memory."""
+"""Maximum number of zones in a config, because a reader has all of them in memory."""
 
 CONFIG_KEY: Final = "config.json"
-"""The ConfigMap's key, and so the name of the file in the engine's config folder."""
+"""Key in the ConfigMap, which is also the name of the file in the engine's config folder."""
 
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
-"""Set on an engine pod after the ConfigMap has changed: kubelet then syncs that pod's volumes at once."""
+"""Annotation set on an engine pod after the ConfigMap has changed, so that kubelet syncs the pod's volumes at once."""
 
 
 class ConfigError(ValueError):
-    """A config that can't be used; the message names the field and says what to change."""
+    """A config can't be used. The message names the field and states the remedy."""
 
 
 Hash = Annotated[str, Field(max_length=100)]
 EvictionPolicy = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)]
-"""The name of the order in which a zone's own cached blocks are evicted. The engine defines the names."""
+"""Name of the order in which a zone's own cached blocks are evicted. The engine defines the names."""
 
 PURGE_ANNOTATION: Final = "tenantzone.io/purge"
-"""Set on a TenantZone to a new id, to purge everything that the zone has cached."""
+"""Annotation set on a TenantZone to a new id, to purge the zone's cache."""
 
 PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
-"""The name of one purge of a zone; empty for none."""
+"""Id of a purge of a zone, or empty for no purge."""
 NumberedPurgeId = Annotated[
     str, Field(max_length=73, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?(#[1-9][0-9]*)?)?$")
 ]
-"""The name of a purge, with a number if the name was used before."""
+"""Id of a purge, with a number if the id was used before."""
 
 
 class ZoneConfig(ConfigModel):
@@ -74,11 +74,11 @@ class ZoneConfig(ConfigModel):
     name: Name
     tenant: Name
     generation: Annotated[int, Field(ge=0)]
-    """``metadata.generation`` of the TenantZone that this was made from; the engine reports it back."""
+    """``metadata.generation`` of the TenantZone from which the config was made. The engine reports it."""
     priority: Priority = 0
     reserved: BlockShare = 0
     limit: BlockShare | None = None
-    """The hard cap; None for the whole pool."""
+    """Hard cap, or None for the whole pool."""
     weight: Weight = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
@@ -92,13 +92,13 @@ class ZoneConfig(ConfigModel):
     fairness: Fairness = Fairness()
     seats: SeatShare = SeatShare()
     adapters: Adapters | None = None
-    """The LoRA adapters that the tenant may use; None for all adapters of the engine."""
+    """LoRA adapters that the tenant may use, or None for all adapters of the engine."""
     tiers: tuple[TierShare, ...] = ()
-    """The zone's shares of the tiers below the engine's blocks. In a tier without a share it uses what others leave."""
+    """Zone's shares of the tiers below the engine's blocks. Without a share, the zone uses only room that is free."""
     offload: Offload = "All"
-    """What of the zone's requests is stored in tiers."""
+    """Tokens of the zone's requests that are stored in tiers."""
     purge: NumberedPurgeId = ""
-    """When an engine first reads this id, it evicts what is cached, once; empty for no purge."""
+    """Id of the last purge, or empty for no purge. An engine purges the zone once, when it first reads the id."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -119,12 +119,12 @@ class ZoneConfig(ConfigModel):
 
     @cached_property
     def text(self) -> str:
-        """The zone as canonical JSON; cached, because of thousands of zones few change between two configs."""
+        """Zone as canonical JSON. Cached, because few of thousands of zones change between two configs."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        # A copy is made in order to change it.
+        # Copies are made to be changed, so the cached text must not be copied.
         copied.__dict__.pop("text", None)
         return copied
 
@@ -154,7 +154,7 @@ class ZoneConfig(ConfigModel):
 
 
 class Watermarks(ConfigModel):
-    """Fractions of free blocks: background eviction starts under ``low`` and stops at ``high``."""
+    """Fractions of free blocks below which background eviction starts (``low``) and at which it stops (``high``)."""
 
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
     high: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -167,16 +167,16 @@ class Watermarks(ConfigModel):
 
 
 class PoolConfig(ConfigModel):
-    """The part of the config that all zones of a pool share."""
+    """The settings of a pool."""
 
     namespace: Name
     name: Name
     unknown_tenants: UnknownTenants = UnknownTenants()
     watermarks: Watermarks = Watermarks()
     identity: IdentityConfig | None = None
-    """How the tenants of requests are identified; None for the mounted API keys."""
+    """Method by which tenants of requests are identified, or None for the mounted API keys."""
     tiers: PoolTiers = PoolTiers()
-    """The tiers below each engine's blocks."""
+    """Tiers below each engine's blocks."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class PoolConfig(ConfigModel):
 class RuntimeConfig(ConfigModel):
     """A complete snapshot of a pool and its zones, with a number and a hash of its content.
 
-    ``generation`` grows by one with each change of content; ``hash`` covers the content.
+    ``generation`` increases by one with each change of the content. ``hash`` covers the content.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

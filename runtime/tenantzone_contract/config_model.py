@@ -1,4 +1,4 @@
-"""The base of all parts of the runtime config: how they are read, written and bounded."""
+"""The base class and common types of all parts of the runtime config."""
 
 import json
 from typing import Annotated, Any
@@ -16,20 +16,20 @@ Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class ConfigModel(BaseModel):
-    """A part of the config: immutable, in camel case outside, and refused if it has an unknown field."""
+    """A part of the config. It is immutable, camel case in JSON, and rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 def canonical(value: Any) -> str:
-    """Returns a value as canonical JSON: ASCII, on one line, the same text for the same value."""
+    """Returns a value as canonical JSON: ASCII on one line, with the same text for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
     """Returns a dumped model without those ``fields`` that have their default.
 
-    An engine of an older release would refuse them. Empty values stay unless they are the default: a 0 may matter.
+    An engine of an older release would reject these fields. A falsy value is kept unless it is the default.
     """
     unset = {name for name in fields if getattr(model, name) == type(model).model_fields[name].default}
     left_out = unset | {to_camel(name) for name in unset}
@@ -37,7 +37,7 @@ def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dic
 
 
 def exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Returns whether an amount certainly exceeds a bound; a count and a percentage compare only on an engine."""
+    """Returns whether an amount certainly exceeds a bound. Only engines can compare a count with a percentage."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):

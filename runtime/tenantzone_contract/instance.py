@@ -1,4 +1,4 @@
-"""The meaning of a cached chunk's bytes: the digest that keeps chunks of different meaning apart in a tier."""
+"""The instance of a cached chunk, whose digest keeps incompatible chunks apart in a tier."""
 
 import hashlib
 
@@ -10,36 +10,36 @@ from tenantzone_contract.config_model import canonical
 class Instance(BaseModel):
     """Everything apart from its tokens that a chunk's bytes depend on.
 
-    Instances that differ in any part never read each other's chunks. No part has a default: a forgotten part would let
-    two instances read each other's bytes.
+    Instances that differ in any field never read each other's chunks. No field has a default, because with a forgotten
+    field, two instances could read each other's chunks.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     zone: str
-    """The tenant of the zone."""
+    """Tenant of the zone."""
     model: str
     weights_revision: str
-    """A commit or a digest, because a branch moves."""
+    """Commit or digest of the weights, because a branch can move."""
     dtype: str
-    """The data type of the cached keys and values."""
+    """Data type of the cached keys and values."""
     block_size: int
-    """The tokens per block."""
+    """Number of tokens per block."""
     blocks_per_chunk: int
     layout: str
-    """vLLM's name for the order of a block's bytes."""
+    """vLLM's name for the layout of a block's bytes."""
     tensor_parallel_size: int
     tensor_parallel_rank: int
     hash_algorithm: str
     hash_seed: str
-    """The seed of the prefix hashes; empty if none was set."""
+    """Seed of the prefix hashes, or empty if none is set."""
     salt_key_id: str
     lora_digest: str
-    """The digest of the adapter's weights, not its name; empty for no adapter."""
+    """Digest of the adapter's weights (not its name), or empty without an adapter."""
     engine_version: str
-    """The version of the engine that wrote the bytes."""
+    """Version of the engine that wrote the chunk."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all parts by name, in hexadecimal."""
+        """SHA-256 digest over all fields and their names, in hexadecimal."""
         return hashlib.sha256(canonical(self.model_dump()).encode()).hexdigest()

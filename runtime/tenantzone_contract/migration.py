@@ -1,7 +1,7 @@
 """Migration: the orders for a zone's cache at an engine's admin port, and the reports on them.
 
-Blocks move in chunks, as in tiers. A prompt is named by the hashes of its blocks; nothing can be read with hashes
-alone.
+Blocks are moved in chunks, as in tiers. A prompt is identified by the hashes of its blocks, which do not suffice to
+read the blocks.
 """
 
 from typing import Annotated, Final, Literal
@@ -13,22 +13,23 @@ from tenantzone_contract.config_text import explain
 
 MIGRATION_PATH: Final = "/migration"
 TENANT_PARAMETER: Final = "tenant"
-"""The query's parameter for the tenant of the zone."""
+"""Query parameter for the tenant of the zone."""
 PROMPTS_PARAMETER: Final = "prompts"
-"""The query's parameter that asks for the prompts that the zone used last, if ``true``."""
+"""Query parameter that adds the zone's most recently used prompts to the report if it is ``true``."""
 
 LONGEST_ORDER: Final = 8 * 2**20
-"""The most bytes of an order."""
+"""Maximum size of an order in bytes."""
 MAX_BLOCKS: Final = 65_536
-"""The most blocks that one order or report names."""
+"""Maximum number of blocks in an order or report."""
 
 PATIENCE_SECONDS: Final = 30.0
-"""An order ends if no request for its report comes for this long, because its client is gone."""
+"""Seconds without a request for its report after which an order is stopped, because its client is gone."""
 
 Work = Literal["look", "hand-down", "warm-up"]
-"""look: check what shared storages have of the engine's cache.
+"""Kind of work of an order.
 
-hand-down: write the rest to them. warm-up: load prompts from them into CPU memory.
+look: check which cached chunks of the engine shared storages have. hand-down: write the missing chunks to storages.
+warm-up: load prompts from storages into CPU memory.
 """
 Order = Literal[Work, "stop"]
 State = Literal["None", "Running", "Done", "Stopped", "Failed"]
@@ -36,14 +37,14 @@ State = Literal["None", "Running", "Done", "Stopped", "Failed"]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Hash = Annotated[bytes, Field(min_length=1, max_length=64)]
-# Fail fast: reporting the errors of a million hashes would take an engine seconds.
+# Fail fast, because reporting the errors of a million hashes would take an engine seconds.
 Prompt = Annotated[tuple[Hash, ...], Field(min_length=1, max_length=MAX_BLOCKS), FailFast()]
-"""The hashes of a prompt's blocks, from its beginning."""
+"""Hashes of a prompt's blocks, from its beginning."""
 Prompts = Annotated[tuple[Prompt, ...], Field(max_length=MAX_BLOCKS), FailFast()]
 
 
 class MigrationError(Exception):
-    """A zone's cache can't be moved now; the message says why, and what to do."""
+    """A zone's cache can't be moved now. The message states the reason and the remedy."""
 
 
 class _Model(BaseModel):
@@ -58,26 +59,26 @@ class _Model(BaseModel):
 
 
 class MigrationOrder(_Model):
-    """An order to an engine for the cache of one zone. The engine does one thing at a time; ``stop`` ends it."""
+    """An order to an engine for the cache of one zone. The engine runs one order at a time, which ``stop`` ends."""
 
     order: Order
     tenant: Annotated[str, Field(min_length=1, max_length=4096)]
     bytes_per_second: Annotated[float, Field(gt=0.0, le=1e15, allow_inf_nan=False)] = 1e15
-    """The most bytes per second that the engine may move."""
+    """Maximum number of bytes per second that the engine moves."""
     prompts: Prompts = ()
-    """The prompts that a warm-up loads, the most recently used first."""
+    """Prompts that a warm-up loads, most recently used first."""
 
 
 class MigrationReport(_Model):
-    """The progress of an order at one moment; amounts are chunks unless the name says otherwise."""
+    """The progress of an order at one moment. Amounts are in chunks unless the name has another unit."""
 
     pod: str = ""
     tenant: str
     work: Work | None = None
-    """The current or last work; None if nothing was ordered since the engine's start."""
+    """Current or last work, or None if there was no order since the engine's start."""
     state: State = "None"
     problem: str = ""
-    """Why the work failed, or was stopped."""
+    """Reason why the work failed or was stopped."""
     chunk_bytes: Count
     chunk_tokens: Count
     prompts_total: Count = 0
@@ -85,15 +86,15 @@ class MigrationReport(_Model):
     moved: Count = 0
     moved_bytes: Count = 0
     found: Count = 0
-    """At the end: the chunks that are where they should be, whether moved or there before."""
+    """Number of chunks in the target tier at the end, including chunks that were there before."""
     left: Count = 0
-    """At the end: the chunks that are not where they should be."""
+    """Number of chunks missing in the target tier at the end."""
     seconds: Seconds = 0.0
-    """The time since the work began, or that it took."""
+    """Seconds since the work began, or its duration if it has ended."""
     prompt_tokens_per_second: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-    """The engine's recent prompt speed in its largest steps; None if it has computed none."""
+    """Recent prompt throughput of the engine in its largest steps, or None if it has computed no prompts."""
     prompts: Prompts = ()
-    """The zone's cached prompts if they were asked for, the most recently used first."""
+    """Zone's cached prompts if the query requested them, most recently used first."""
 
     @property
     def is_running(self) -> bool:
@@ -105,7 +106,7 @@ def parse_order(text: bytes) -> MigrationOrder:
     """Read an order from its JSON.
 
     Raises:
-        ValueError: it is not an order, or it names too many blocks.
+        ValueError: the text is not an order, or the order has too many blocks.
     """
     try:
         order = MigrationOrder.model_validate_json(text)
@@ -120,6 +121,6 @@ def parse_migration(text: bytes) -> MigrationReport:
     """Read a report from its JSON.
 
     Raises:
-        ValueError: it is not a report.
+        ValueError: the text is not a report.
     """
     return MigrationReport.model_validate_json(text)

@@ -20,7 +20,7 @@ def parse_bytes(quantity: int | str) -> int:
     """Parse an amount of bytes, rounded down to a whole number.
 
     Raises:
-        ValueError: it is not an amount of bytes.
+        ValueError: the text is not an amount of bytes.
     """
     if isinstance(quantity, int):
         return quantity

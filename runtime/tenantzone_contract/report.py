@@ -1,4 +1,4 @@
-"""The engine's report on its config and on what each zone holds; the operator reads it from the admin port."""
+"""The engine's report on its config and on each zone's blocks, which the operator reads from the admin port."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,11 @@ METRICS_PATH = "/metrics"
 DEFAULT_ADMIN_PORT = 9464
 
 ZoneState = Literal["Active", "Idle", "Evicted"]
-"""Active: a request waits or runs. Idle: none does. Evicted: idle, and all blocks are gone; the binding is kept."""
+"""State of a zone on an engine.
+
+Active: a request is waiting or running. Idle: the zone has no requests. Evicted: the zone is idle, and all its blocks
+are evicted, but the zone still exists.
+"""
 
 EvictionReason = Literal[
     "quiet",
@@ -35,14 +39,14 @@ EvictionReason = Literal[
     "removed",
     "reset",
 ]
-"""Why a cached block was evicted.
+"""Reason why a cached block was evicted.
 
 quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus reclaimed by a zone within its
-reservation. own: S1, the zone's least recently used. relief: surplus of an active zone, for another zone's request that
-was denied blocks or grows. limit: the zone would have exceeded its limit. watermark: the engine ran low on free blocks.
-due: the block was on a loan whose time was over. idle: the zone has had no request for long. ttl: the block was unused
-for the zone's ttl. no_store: the zone does not store blocks any longer. purge: a purge of the zone was requested.
-removed: the zone is gone from the config. reset: the prefix cache was reset.
+reservation. own: S1, the zone's least recently used block. relief: surplus of an active zone, for another zone's
+request that was denied blocks or is growing. limit: the zone would have exceeded its limit. watermark: the engine ran
+low on free blocks. due: the block was on a loan that had expired. idle: the zone has had no requests for the configured
+time. ttl: the block was unused for the zone's TTL. no_store: the zone does not cache blocks any longer. purge: a purge
+of the zone was requested. removed: the zone was removed from the config. reset: the prefix cache was reset.
 """
 
 _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
@@ -53,55 +57,56 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
     "no_store": "reset",
     "purge": "reset",
 }
-"""The previous release's names of reasons, for an operator of that release."""
+"""Names of reasons in the previous release, for an operator of that release."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
-"""The current names of the reasons of an engine of the previous release. Its ``reclaim`` may also be relief."""
+"""Current names of the reasons from an engine of the previous release, whose ``reclaim`` may also mean relief."""
 
 LatencyReason = Literal[
     "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
 ]
-"""The state of a zone's latency target.
+"""State of a zone's latency target, or the reason why the target is missed.
 
-Met: at most 1.15 times the target. NoTraffic: no request was served in the last minute. All others mean that the target
-is missed. Warming: too few steps were seen to predict one. OwnLoad: generating for the zone's own requests takes
-longer. OwnPrompts: the zone's own prompts make its steps longer than the target allows. ModelTooSlow: one request alone
-takes longer. Neighbours: other zones were computed in the same steps. Blocks, Seats: the first token waited for these.
+Met: the time was at most 1.15 times the target. NoTraffic: no request was served in the last minute. With all other
+reasons, the target is missed. Warming: too few steps were measured to predict step times. OwnLoad: the zone's own
+generating requests take longer than the target. OwnPrompts: the zone's own prompts make steps longer than the target
+allows. ModelTooSlow: a single request takes longer than the target. Neighbours: requests of other zones were computed
+in the same steps. Blocks, Seats: requests waited for blocks or seats before their first token.
 """
 
 WaitReason = Literal[
     "limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter", "encoder", "grammar", "load"
 ]
-"""Why a zone's next request waits.
+"""Reason why a zone's next request waits.
 
-For blocks. limit: its own zone's limit is in use. reserved: there are blocks, free or cached, but they are kept for
-other zones. in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit:
-the zone runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target
-needs them. For an adapter slot. adapter: requests for other LoRA adapters use all slots, or another zone gets the next
-one. For the encoder. encoder: encodings of other requests' media use its room, or it is kept for another zone. For its
-own preparation, like all waiting requests of the zone. grammar: its grammar is not compiled yet. load: the engine looks
-for blocks of its prompt in a tier, or copies blocks from there.
+Blocks: limit: the zone has reached its limit. reserved: blocks are free or cached, but reserved for other zones.
+in_use: other requests use the blocks. Seats: seats: the engine runs its maximum number of requests. seat_limit: the
+zone runs its maximum number of requests. Tokens: tokens: the zone's share of the steps is used up, or another zone's
+latency target needs the tokens. Adapter slots: adapter: requests for other LoRA adapters use all slots, or another zone
+gets the next slot. Encoder: encoder: encodings of other requests' media fill the encoder cache, or its free room is
+kept for another zone. Preparation, for which all waiting requests of the zone wait: grammar: the request's grammar is
+not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks from a tier.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]
-"""The reasons that an operator of the previous release knows: it refuses a report with any other."""
+"""Wait reasons that an operator of the previous release knows. It rejects a report with other reasons."""
 
 _FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 
 MAX_COUNT: Final = 2**53 - 1
-"""The largest number that every reader of JSON knows exactly."""
+"""Largest integer that every JSON parser represents exactly."""
 
 MAX_SECONDS: Final = 1e6
-"""The most seconds that a zone's requests take. A longer time is reported as this one: some clock was set."""
+"""Maximum reported latency in seconds. Longer times, for example after a clock was set, are reported as this value."""
 
 Count = Annotated[int, Field(ge=0)]
 TierText = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 MAX_TIERS: Final = 8
-"""The most tiers of one engine."""
+"""Maximum number of tiers of one engine."""
 _Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 
 
 class _Model(BaseModel):
-    # An older operator must be able to read a newer engine's report: unknown fields are ignored.
+    # Ignore unknown fields, so that an older operator can read a newer engine's report.
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
@@ -110,21 +115,21 @@ class PurgeReport(_Model):
 
     id: str
     evicted: Count = 0
-    """The cached blocks that were evicted."""
+    """Number of cached blocks that were evicted."""
     withdrawn: Count = 0
-    """The blocks that running requests used: no later request finds them, and they become free when released."""
+    """Number of blocks that running requests used. Later requests can't hit them, and they are freed when released."""
 
 
 class TargetReport(_Model):
-    """One latency target of a zone, and the time that its requests get."""
+    """One latency target of a zone, and the actual latency of its requests."""
 
     target_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
     actual_seconds: _Seconds | None = None
-    """The 99th percentile of the last minute; None if no request was served."""
+    """99th percentile over the last minute, or None if no request was served."""
     met: bool | None = None
-    """Whether the time was at most 1.15 times the target; None if no request was served."""
+    """Whether the latency was at most 1.15 times the target, or None if no request was served."""
     reason: Annotated[str, Field(max_length=253)] = "NoTraffic"
-    """A :data:`LatencyReason`; a newer engine may have reasons that this code does not know."""
+    """A :data:`LatencyReason`. A newer engine may report other reasons."""
 
 
 class LatencyReport(_Model):
@@ -135,61 +140,61 @@ class LatencyReport(_Model):
 
 
 class TierEffectReport(_Model):
-    """How a zone used a tier in the last window, by :mod:`~tenantzone_contract.tier_effect`."""
+    """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.tier_effect`."""
 
     offered_bytes: Count
-    """The bytes that were stored, or not stored only because of the zone's admission terms."""
+    """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
     loaded_bytes: Count
     ineffective: bool
-    """Whether the zone loads too little of what it offers to the tier."""
+    """Whether the zone loads too few of the bytes that it offers to the tier."""
 
 
 class ZoneTierReport(_Model):
-    """One zone in one tier of an engine; a chunk is what the tier moves at once."""
+    """One zone in one tier of an engine. Counters count since the zone was added. A chunk is the unit of transfer."""
 
     tier: TierText
-    """An :data:`~tenantzone_contract.tiers.AnyTierName`; a newer engine may have tiers that this code does not know."""
+    """An :data:`~tenantzone_contract.tiers.AnyTierName`. A newer engine may report other tiers."""
     reserved_bytes: Count
     limit_bytes: Count
     held_bytes: Count
     awaited_bytes: Count = 0
-    """The bytes that the TenantZone reserves and that do not fit; ``reserved_bytes`` is then 0."""
+    """Number of bytes that the TenantZone reserves although they do not fit. If set, ``reserved_bytes`` is 0."""
     hits: Count = 0
-    """The chunks that were found and began to load; like all that follows, since the zone was added."""
+    """Number of chunks that were found and whose load began."""
     evictions: Count = 0
-    """The evicted chunks, for any reason."""
+    """Number of evicted chunks, for any reason."""
     writes_refused: Count = 0
-    """The chunks that were not stored."""
+    """Number of chunks that were not stored."""
     writes_refused_within_reservation: Count = 0
-    """The refused chunks with which the zone would still have been within its reservation."""
+    """Number of chunks that were not stored although they were within the zone's reservation."""
     stored_bytes: Count = 0
-    """The bytes that were stored."""
+    """Number of bytes that were stored."""
     loaded_bytes: Count = 0
-    """The bytes that were found and began to load."""
+    """Number of bytes that were found and whose load began."""
     not_admitted_bytes: Count = 0
-    """The bytes that were not stored because of the zone's admission terms."""
+    """Number of bytes that were not stored because of the zone's admission terms."""
     effect: TierEffectReport | None = None
-    """The last judgement of the tier; None if there was none, or if the release does not judge."""
+    """Last evaluation of the tier's effect. None if there was none, or from an engine that does not evaluate it."""
     corrupt: Count = 0
-    """The chunks that differed from what was stored: changed, cut off, swapped or another zone's. None was used."""
+    """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
     byte_seconds: Annotated[float, Field(ge=0)] = 0.0
-    """Bytes held times seconds."""
+    """Integral of held bytes over time, in byte-seconds."""
 
 
 class ZoneReport(_Model):
-    """One zone on one engine, with amounts in KV-cache blocks unless the name says tokens or requests."""
+    """One zone on one engine. Amounts are in KV-cache blocks unless the name has another unit."""
 
     name: str
     tenant: str
     generation: int
-    """The generation of the TenantZone that is enforced now."""
+    """Generation of the TenantZone that is enforced now."""
     state: ZoneState
     reserved: Count
     limit: Count
     in_use: Count
-    """The blocks that a request refers to."""
+    """Number of blocks that requests use."""
     cached: Count
-    """The blocks kept for their prefix that no request refers to."""
+    """Number of cached blocks that no request uses."""
     waiting_requests: Count = 0
     running_requests: Count = 0
     prefix_query_tokens: Count = 0
@@ -197,54 +202,54 @@ class ZoneReport(_Model):
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
     computed_tokens: Count = 0
-    """The tokens computed in steps, of prompts and generated, each counted once."""
+    """Number of prompt tokens and generated tokens that were computed, each counted once."""
     computed_first_tokens: Count = 0
-    """The tokens computed in steps for the first time, without rejected drafts."""
+    """Number of tokens computed for the first time, without rejected drafts."""
     recomputed_tokens: Count = 0
-    """The tokens computed in steps again because preemptions had lost them."""
+    """Number of tokens computed again after preemptions."""
     withheld_tokens: Count = 0
-    """The tokens that its requests could have had computed in a step and that were kept for other zones."""
+    """Number of step tokens that the zone's requests could have used, but that were kept for other zones."""
     evictions: dict[str, Count] | None = None
-    """The evicted blocks by reason, to be read through ``evicted``; None from an engine of the previous release."""
+    """Evicted blocks by reason; use ``evicted`` to read them. None from an engine of the previous release."""
     evicted_blocks: dict[str, Count] = {}
-    """The same by :func:`in_older_words`: an operator of the previous release refuses reasons unknown to it."""
+    """Evicted blocks by reason in the previous release's names, for an operator of that release."""
     preemptions: Count = 0
     violations: Count = 0
-    """The requests that were failed because they were about to use a block of another zone: a defect, never normal."""
+    """Number of requests that were failed because they were about to use another zone's block, which is a defect."""
     wait_reason: OlderWaitReason | None = None
-    """``waits_for`` if that is for blocks; else None."""
+    """``waits_for`` if the request waits for blocks, else None."""
     waits_for: str | None = None
-    """A :data:`WaitReason`: why its next request could not be admitted in the last step.
+    """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
 
-    None if it could, if none waits, or from an engine of the previous release. A newer engine may have reasons that
-    this code does not know.
+    None if it was admitted, if no request waits, or from an engine of the previous release. A newer engine may report
+    other reasons.
     """
     auto_registered: bool = False
-    """Whether the zone was registered for a tenant without a TenantZone; ``generation`` is then 0."""
+    """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
     level: str = ""
-    """The tenant's level of ``unknownTenants.levels``; empty for none."""
+    """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
     awaited_reservation: Count = 0
-    """The blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is then 0."""
+    """Number of blocks that the TenantZone or level reserves although they do not fit. If set, ``reserved`` is 0."""
     reserved_seats: Count = 0
-    """The number of requests that can run at once regardless of other zones."""
+    """Number of requests that can run at once regardless of other zones."""
     latency: LatencyReport | None = None
-    """The state of its latency targets; None if it has none, or if nothing was seen yet."""
+    """State of the zone's latency targets. None if it has no targets, or if nothing was measured yet."""
     awaited_seats: Count = 0
-    """The seats that its TenantZone reserves explicitly and that the engine lacks."""
+    """Number of seats that the TenantZone reserves explicitly although the engine lacks them."""
     lent: Count = 0
-    """The blocks of its reservation that other zones use now."""
+    """Number of blocks of the zone's reservation that other zones use now."""
     borrowed: Count = 0
-    """The blocks that it holds on other zones' reservations now."""
+    """Number of blocks of other zones' reservations that the zone holds now."""
     block_seconds: Annotated[float, Field(ge=0)] = 0.0
-    """Blocks held times seconds, since the engine started."""
+    """Integral of held blocks over time since the engine started, in block-seconds."""
     purge: PurgeReport | None = None
-    """The last purge; None if there was none, or from an engine of the previous release."""
+    """Last purge. None if there was none, or from an engine of the previous release."""
     scrubbed_blocks: Count = 0
-    """The blocks that were zeroed because another tenant got them, since the engine started."""
+    """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
     unscrubbed_blocks: Count = 0
-    """The free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
+    """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
     tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """The zone in each tier of the engine; empty without tiers, or from an engine of the previous release."""
+    """Zone's report for each tier of the engine. Empty without tiers, or from an engine of the previous release."""
 
     @property
     def held(self) -> int:
@@ -252,128 +257,128 @@ class ZoneReport(_Model):
 
     @property
     def waiting_for(self) -> str | None:
-        """Why its next request waits, in the field of either release."""
+        """Reason why the zone's next request waits, as reported by an engine of this or the previous release."""
         return self.waits_for or self.wait_reason
 
     @property
     def evicted(self) -> Mapping[str, int]:
-        """Evicted blocks by :data:`EvictionReason`; a newer engine may have reasons that this code does not know."""
+        """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
         if self.evictions is not None:
             return self.evictions
         return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
 
     @property
     def blocks_evicted(self) -> int:
-        """The number of evicted blocks, for any reason."""
+        """Number of evicted blocks, for any reason."""
         return sum(self.evicted.values())
 
 
 class Rejection(_Model):
-    """A config that the engine refused; its previous config is still in force."""
+    """A config that the engine refused. The engine's previous config is still in force."""
 
     generation: int | None = None
-    """The generation; None if the file was too broken, or not trusted enough, to read it."""
+    """Generation of the refused config, or None if the file is unreadable or untrusted."""
     error: str
     untrusted: bool = False
-    """Whether the config is refused because its signature is invalid, or because a newer one was signed."""
+    """Whether the config is refused because its signature is invalid, or because a newer config was signed."""
     newest_generation: int | None = None
-    """The generation of the newest signed config of the pool, if this one is refused because it is older."""
+    """Generation of the pool's newest signed config, if the config is refused because it is older."""
     unix_time: float
 
 
 class ConfigStatus(_Model):
-    """The config in force on an engine, and the one that it refused last."""
+    """The config in force on an engine, and the newest config if it was refused."""
 
     applied_generation: int | None = None
     applied_hash: str | None = None
     applied_unix_time: float | None = None
     rejected: Rejection | None = None
-    """The newest file, if it was refused."""
+    """Rejection of the newest config, or None if it was not refused."""
     demands_signature: bool | None = None
-    """Whether the engine refuses configs that the operator did not sign; None from the previous release."""
+    """Whether the engine refuses unsigned configs. None from an engine of the previous release."""
 
 
 class IdentityReport(_Model):
-    """How an engine's frontend identifies tenants."""
+    """The method by which an engine's frontend identifies tenants."""
 
     kind: IdentityKind
     digest: str
-    """The digest of the declaration that it applies; see `tenantzone_contract.identity.identity_digest`."""
+    """Digest of the declared identity that is in force; see `tenantzone_contract.identity.identity_digest`."""
     problem: str = ""
-    """Why it serves no tenant; empty if it does."""
+    """Reason why the frontend can't identify any tenant. Empty if it can."""
     keys: str = ""
-    """The digest of the API keys that the engine core has read, equal in each process with the same keys.
+    """Digest of the API keys that the engine core has read, equal in each process with the same keys.
 
-    It is empty if there are no keys, or from an engine of the previous release. It is made with a random key that only
-    the engine's processes have and that ends with them: it distinguishes two states of one engine, but cannot be used
-    to test guesses of an API key.
+    Empty without keys, or from an engine of the previous release. The digest uses a random key that only the engine's
+    processes have until they end. So it distinguishes two states of one engine, but can't be used to test guesses of an
+    API key.
     """
 
 
 Lag = Literal["config", "keys", "salt_key", "silent"]
-"""How an API server process has differed from its engine core for 30 seconds or longer.
+"""Difference between an API server process and its engine core for 30 seconds or longer.
 
-config: it enforces another config. keys: it knows other API keys than the engine core reads from the same folder.
-salt_key: it salts with another key. silent: it has not reported what it enforces.
+config: the process enforces another config. keys: it has other API keys than the engine core reads from the same
+folder. salt_key: it uses another salt key. silent: it has not reported its state.
 """
 
 
 class ApiServerReport(_Model):
-    """What one API server process of an engine enforces."""
+    """The config and keys that one API server process of an engine enforces."""
 
     process: Count
-    """Its process id, in the engine's container."""
+    """Process id in the engine's container."""
     config_generation: int | None = None
     config_hash: str | None = None
-    """The hash of the config in force; None if none is in force there yet."""
+    """Hash of the config in force in the process, or None if no config is in force yet."""
     keys: str = ""
-    """The digest of the API keys in force, as in :class:`IdentityReport`."""
+    """Digest of the API keys in force, as in :class:`IdentityReport`."""
     salt_key: str = ""
-    """The id of the salt key, as ``SaltKeyStatus.id``."""
+    """Id of the salt key, as in ``SaltKeyStatus.id``."""
     lags: tuple[Annotated[str, Field(max_length=253)], ...] = ()
-    """Each a :data:`Lag`; empty if it agrees with the engine core. A newer engine may have others."""
+    """A :data:`Lag` for each difference from the engine core. A newer engine may report others."""
 
 
 class LoanReport(_Model):
-    """Blocks of one zone's reservation that another zone holds; the zones are named by their tenants."""
+    """Blocks of one zone's reservation that another zone holds. Zones are identified by their tenants."""
 
     lender: str
     borrower: str
     blocks: Count
     since_unix_time: float
     due_unix_time: float | None = None
-    """When the loan is due; None if the lender may reclaim it when needed."""
+    """Time at which the loan is due, or None if the lender may reclaim it when needed."""
 
 
 class SaltKeyStatus(_Model):
     """The salt key in force on an engine."""
 
     id: str = ""
-    """The id of the pool's key, never the key; empty if the engine has a key of its own, which ends with it."""
+    """Id (not the content) of the pool's key. Empty if the engine uses a temporary key of its own."""
     error: str = ""
-    """Why the current key file is not in force; empty if it is, or if none is mounted."""
+    """Reason why the current key file is not in force. Empty if it is, or if no key file is mounted."""
 
 
 class AdminPortStatus(_Model):
-    """Who may read the engine's admin port."""
+    """Access control of the engine's admin port."""
 
     open: bool = False
     """Whether the port answers without the pool's token."""
     error: str = ""
-    """Why the current token file is not in force; empty if it is, or if none is needed."""
+    """Reason why the current token file is not in force. Empty if it is, or if no token is needed."""
 
 
 class AdapterReport(_Model):
-    """One LoRA adapter that has a slot of an engine, because requests run with it."""
+    """One LoRA adapter that has a slot of an engine, because running requests use it."""
 
     adapter: str
-    """The name of the adapter that the engine was started with."""
+    """Name of the adapter in the engine's flags."""
     tenants: tuple[str, ...]
-    """The tenants of the zones whose requests use it."""
+    """Tenants of the zones whose requests use the adapter."""
 
 
 class EncoderUseReport(_Model):
-    """What the running requests of one zone use of an engine's encoder cache."""
+    """The part of an engine's encoder cache that one zone's running requests use."""
 
     tenant: str
     embeddings: Count
@@ -385,13 +390,13 @@ class TierReport(_Model):
     tier: TierText
     """The tier's name, as in :class:`ZoneTierReport`."""
     capacity_bytes: Count
-    """The capacity in whole chunks; 0 for a shared tier, which no engine has a part of."""
+    """Capacity in whole chunks, or 0 for a shared tier, which no engine owns a part of."""
     held_bytes: Count
-    """The bytes held by zones, and from before any zone."""
+    """Number of bytes held by zones, and by requests from before any zone was declared."""
     chunk_bytes: Count
-    """The bytes that the tier moves at once."""
+    """Size of a chunk, the unit of transfer, in bytes."""
     problem: str = ""
-    """Why the tier can't store or load now; empty if it can."""
+    """Reason why the tier can't store or load now. Empty if it can."""
 
     @property
     def is_full(self) -> bool:
@@ -405,46 +410,46 @@ class TierReport(_Model):
 class EngineReport(_Model):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
-    The numbers of one zone are from one moment, and so are those of the engine. Two zones may be from moments some
-    milliseconds apart, so their blocks and ``free_blocks`` need not add up to the capacity. The loans are those that
-    ``lent`` and ``borrowed`` sum.
+    All numbers of a zone are from one moment, and so are all numbers of the engine. Numbers of two zones may be from
+    moments some milliseconds apart, so their blocks and ``free_blocks`` need not add up to the capacity. ``lent`` and
+    ``borrowed`` are sums of the reported loans.
     """
 
     version: Literal[1] = REPORT_VERSION
     engine_version: str
-    """vLLM's version."""
+    """Version of vLLM."""
     pod: str = ""
     capacity_blocks: Count
-    """The blocks that requests can use, without vLLM's null block."""
+    """Number of blocks that requests can use, without vLLM's null block."""
     block_size_tokens: Count
     free_blocks: Count
     seats: Count = 0
-    """The number of requests that can run at once; 0 from an engine of the previous release."""
+    """Maximum number of running requests, or 0 from an engine of the previous release."""
     adapter_slots: Count = 0
-    """The number of LoRA adapters that requests can run with at once; 0 if none, or if not reported."""
+    """Maximum number of LoRA adapters in use at once, or 0 without adapters or if not reported."""
     adapters: tuple[AdapterReport, ...] = ()
-    """The adapters that have these slots."""
+    """Adapters that have these slots."""
     encoder_embeddings: Count = 0
-    """The embeddings that the encoder cache holds; 0 if the model has no encoder, or the release does not report it."""
+    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder or if not reported."""
     encoder_use: tuple[EncoderUseReport, ...] = ()
-    """The zones that use some of it."""
+    """Part of the encoder cache that each zone uses."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
-    """None from an engine of the previous release, with a key of its own."""
+    """Status of the salt key. None from an engine of the previous release that uses a key of its own."""
     identity: IdentityReport | None = None
-    """None from an engine of the previous release, which knows API keys only."""
+    """Identification of tenants. None from an engine of the previous release, which only supports API keys."""
     admin_port: AdminPortStatus | None = None
-    """None from an engine of the previous release, whose port is open."""
+    """Access control of the admin port. None from an engine of the previous release, whose port is open."""
     api_servers: tuple[ApiServerReport, ...] | None = None
-    """Its API server processes; None if none has reported yet, or from an engine of the previous release."""
+    """API server processes. None if none has reported yet, or from an engine of the previous release."""
     missing_api_servers: Count = 0
-    """The started API server processes that have not reported for a minute what they enforce."""
+    """Number of started API server processes that have not reported their state for a minute."""
     boot_id: str = ""
-    """A random id of this start of the engine core; empty from an engine of the previous release."""
+    """Random id of this start of the engine core. Empty from an engine of the previous release."""
     pod_uid: str = ""
-    """The uid of its pod, from the variable ``POD_UID``; empty if it is not set."""
+    """UID of the engine's pod, from the environment variable ``POD_UID``. Empty if the variable is not set."""
     tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """The tiers, the fastest first; empty if it has none, or from an engine of the previous release."""
+    """Tiers of the engine, fastest first. Empty without tiers, or from an engine of the previous release."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
@@ -452,7 +457,7 @@ class EngineReport(_Model):
 
 
 def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
-    """Returns the reason if the request waits for blocks; else None."""
+    """Returns the reason if it is a lack of blocks, else None."""
     return cast(OlderWaitReason, reason) if reason in _FOR_BLOCKS else None
 
 
@@ -465,7 +470,7 @@ def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
 
 
 def dump_report(report: EngineReport) -> bytes:
-    """Returns the report as JSON, made zone by zone: one long call would stop all Python threads."""
+    """Returns the report as JSON. It is made zone by zone, because one long call would block all Python threads."""
     head = report.model_dump_json(by_alias=True, exclude={"zones"}).removesuffix("}")
     zones = ",".join(zone.model_dump_json(by_alias=True) for zone in report.zones)
     return f'{head},"zones":[{zones}]}}'.encode()
@@ -475,6 +480,6 @@ def parse_report(text: str | bytes) -> EngineReport:
     """Read an engine's report from its JSON.
 
     Raises:
-        ValueError: it is not a report, or its version is unknown.
+        ValueError: the text is not a report, or the report's version is unknown.
     """
     return EngineReport.model_validate_json(text)

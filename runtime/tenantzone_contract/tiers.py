@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks: those of a pool's engines, and a zone's share of each."""
+"""The tiers below an engine's blocks: the tiers of a pool's engines, and a zone's share of each tier."""
 
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
@@ -8,34 +8,34 @@ from tenantzone_contract.config_model import ConfigModel, exceeds, without_unset
 from tenantzone_contract.share import BlockShare, ceil_blocks, floor_blocks
 
 TierName = Literal["cpu", "disk"]
-"""cpu: the memory of the engine's machine. disk: files in a folder of the engine's own."""
+"""cpu: memory of the engine's machine. disk: files in a folder that only the engine uses."""
 
 TIER_NAMES: Final[tuple[TierName, ...]] = get_args(TierName)
-"""The tiers, the fastest first."""
+"""Names of the tiers, fastest first."""
 
 SharedTierName = Literal["shared"]
-"""shared: storages of many engines, whose content a KV-cache manager tracks. No engine owns a part of it."""
+"""shared: storages of many engines, whose content a KV-cache manager tracks. No engine owns a part of the tier."""
 
 AnyTierName = TierName | SharedTierName
 SHARED_TIER: Final[SharedTierName] = "shared"
 
 MAX_BYTES: Final = 2**53 - 1
-"""The largest number that every reader of JSON knows exactly."""
+"""Largest integer that every JSON parser represents exactly."""
 
 Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 
 ByteShare = BlockShare
-"""Bytes, or a percentage of the tier's size in one engine."""
+"""Number of bytes, or a percentage of the tier's size in one engine."""
 
 Offload = Literal["Prompt", "All", "Never"]
-"""What of a zone's requests is stored in tiers: prompt tokens, also generated tokens, or nothing."""
+"""Tokens of a zone's requests that are stored in tiers: only prompt tokens, also generated tokens, or none."""
 
 
 Admission = Literal["Always", "SeenTwice", "Auto"]
-"""Which of a zone's prefixes are stored in a tier.
+"""Prefixes of a zone that are stored in a tier.
 
-Always: all. SeenTwice: those that an earlier request of the zone had, too. Auto: as SeenTwice while the zone loads too
-little of what it offers (:mod:`~tenantzone_contract.tier_effect`), else all.
+Always: all prefixes. SeenTwice: prefixes that an earlier request of the zone also had. Auto: like SeenTwice while the
+zone loads too few of the bytes that it offers (:mod:`~tenantzone_contract.tier_effect`), else like Always.
 """
 
 
@@ -49,31 +49,31 @@ class DiskTier(ConfigModel):
     """Files of an engine."""
 
     folder: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^/[^\x00]*$")]
-    """The folder in the engine's pod, used by that engine alone."""
+    """Folder in the engine's pod that no other engine uses."""
     bytes: Bytes
 
 
 class PoolTiers(ConfigModel):
-    """The tiers that each engine of a pool has; None if it has no such tier."""
+    """The tiers of each engine of a pool. None for tiers that the engines do not have."""
 
     cpu: CpuTier | None = None
     disk: DiskTier | None = None
 
     def bytes_of(self, tier: TierName) -> int:
-        """Returns the size of a tier in each engine; 0 if there is none."""
+        """Returns the size of a tier in each engine in bytes, or 0 if the engines do not have it."""
         declared: CpuTier | DiskTier | None = getattr(self, tier)
         return 0 if declared is None else declared.bytes
 
 
 class TierShare(ConfigModel):
-    """A zone's share of one tier: its reservation, its cap, and how long unused chunks stay."""
+    """A zone's share of one tier: its reservation, its limit, and the retention of unused chunks."""
 
     tier: TierName
     reserved: ByteShare = 0
     limit: ByteShare | None = None
-    """The cap; None for the whole tier."""
+    """Hard cap, or None for the whole tier."""
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
-    """A chunk unused for this long is evicted; None to follow the zone's retention."""
+    """Seconds after which an unused chunk is evicted, or None to use the zone's retention."""
     admission: Admission = "Always"
 
     @model_validator(mode="after")
@@ -88,12 +88,12 @@ class TierShare(ConfigModel):
 
 
 def reserved_chunks(share: ByteShare, chunk_bytes: int, chunk_count: int) -> int:
-    """Returns a reservation in chunks, rounded down: reservations that fit in bytes also fit in chunks."""
+    """Returns a reservation in chunks, rounded down so that reservations that fit in bytes also fit in chunks."""
     return share // chunk_bytes if isinstance(share, int) else floor_blocks(share, chunk_count)
 
 
 def limit_chunks(share: ByteShare | None, chunk_bytes: int, chunk_count: int) -> int:
-    """Returns a limit in chunks, rounded up; None stands for all chunks."""
+    """Returns a limit in chunks, rounded up. If ``share`` is None, returns the number of all chunks."""
     if share is None:
         return chunk_count
     return min(chunk_count, -(-share // chunk_bytes) if isinstance(share, int) else ceil_blocks(share, chunk_count))

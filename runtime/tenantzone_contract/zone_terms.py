@@ -18,51 +18,51 @@ from tenantzone_contract.user_header import READ_BY_OTHERS
 
 def _not_none_at_all(share: int | str) -> int | str:
     if share in (0, "0%"):
-        raise ValueError("expected at least 1, or at least 1%: with none no request could ever run")
+        raise ValueError("expected at least 1, or at least 1%, because without seats no request could ever run")
     return share
 
 
 AdapterName = Annotated[str, Field(min_length=1, max_length=253)]
-"""The name of a LoRA adapter, as requests name it in ``model``."""
+"""Name of a LoRA adapter, as in the ``model`` field of requests."""
 
 MAX_ADAPTERS: Final = 256
-"""The most adapters of one zone, as in the CRD."""
+"""Maximum number of adapters of one zone, as in the CRD."""
 
 Adapters = Annotated[tuple[AdapterName, ...], Field(max_length=MAX_ADAPTERS)]
 
 Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
-"""Which zones may borrow from a zone, by their priority against the lender's."""
+"""Zones that may borrow from a zone, by their priority relative to the lender's priority."""
 
 
 class Lending(ConfigModel):
-    """What other zones may borrow of a reservation that its owner does not use."""
+    """The terms on which other zones may borrow the unused part of a zone's reservation."""
 
     lendable: BlockShare = "100%"
-    """The blocks that may be lent, or a percentage of the reservation."""
+    """Number of blocks that may be lent, or a percentage of the reservation."""
     borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
-    """The time after which a loan is due; None if it is due when the lender asks for it."""
+    """Seconds after which a loan is due, or None if it is due when the lender needs it."""
     grace_seconds: Seconds = 30.0
-    """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
+    """Seconds for which a due loan may stay in use before the borrower's requests are preempted."""
 
 
 class Release(ConfigModel):
     """The steps in which a quiet zone's cached blocks are freed."""
 
     share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
-    """The part freed per step, of what the zone had cached when it became quiet."""
+    """Part freed per step, as a percentage of the blocks that the zone had cached when it became idle."""
     every_seconds: Annotated[float, Field(ge=1)]
-    """The seconds between two steps, and from the moment when the zone became quiet to the first one."""
+    """Seconds between two steps, and between the time when the zone became idle and the first step."""
 
 
 class Idle(ConfigModel):
-    """What happens to a zone without requests, and after how many seconds; None for never."""
+    """Seconds after which a zone without requests becomes idle, is evicted and is forgotten; None for never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
     release: Release | None = None
-    """The steps; None to free all blocks at once, after ``evict_after_seconds``."""
+    """Gradual release of cached blocks, or None to free all blocks at once, after ``evict_after_seconds``."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -70,43 +70,43 @@ class Idle(ConfigModel):
 
 
 class Queue(ConfigModel):
-    """What of a zone may wait in one engine to be scheduled for the first time; None for no bound."""
+    """Bounds of a zone's waiting requests in one engine that were not scheduled yet; None for no bound."""
 
     requests: Count | None = None
     tokens: Count | None = None
-    """The prompt tokens of the waiting requests."""
+    """Maximum number of prompt tokens of the waiting requests."""
 
 
 class RequestLimits(ConfigModel):
-    """What one request of a zone may ask for; None for whatever the engine can do."""
+    """Limits of one request of a zone; None for the engine's limit."""
 
     max_tokens: Count | None = None
-    """The most tokens of an answer; also bounds a request that names no length."""
+    """Maximum number of tokens of an answer, which also applies to requests that set no length."""
     choices: Count | None = None
-    """The most answers to one prompt."""
+    """Maximum number of answers to one prompt."""
     logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    """The most alternatives that are returned for each token, by likelihood."""
+    """Maximum number of most likely alternatives returned for each token."""
     body_bytes: Count | None = None
     prompts: Count | None = None
-    """The most prompts in one body; each is a request of its own for the engine."""
+    """Maximum number of prompts in one body, each of them a separate request for the engine."""
     structured_outputs: Literal["Any", "Schemas"] | None = None
-    """How an answer's structure may be specified; `Schemas`: without patterns and grammars. None for `Any`."""
+    """Permitted kinds of structured output. `Schemas` excludes patterns and grammars. None for `Any`."""
 
 
 class RequestPriority(ConfigModel):
-    """The range of ``priority`` in requests of a zone; None: unbounded on that side. It includes 0, the default."""
+    """The permitted range of ``priority`` in requests of a zone, which includes 0, the default. None for no bound."""
 
     min: Annotated[int, Field(ge=-(2**31), le=0)] | None = None
     max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
 
 class SeatShare(ConfigModel):
-    """Requests of a zone that run at once in one engine; each a number, or a percentage of what the engine can run."""
+    """Numbers of a zone's running requests in one engine, absolute or as a percentage of the engine's maximum."""
 
     reserved: BlockShare | None = None
-    """The reserved seats; None for the share that comes with the blocks that the zone reserves."""
+    """Reserved seats, or None for a share in proportion to the zone's reserved blocks."""
     limit: Annotated[BlockShare, AfterValidator(_not_none_at_all)] | None = None
-    """The most seats; None for as many as are free."""
+    """Maximum number of seats, or None for no limit."""
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
@@ -116,12 +116,12 @@ class SeatShare(ConfigModel):
 
 
 class Retention(ConfigModel):
-    """How long a zone's computed blocks are kept for other requests with the same beginning."""
+    """The retention of a zone's computed blocks for later requests with the same prefix."""
 
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
-    """A cached block unused for this long is evicted; None to keep it as long as there is room."""
+    """Seconds after which an unused cached block is evicted, or None to keep blocks while there is room."""
     no_store: bool = False
-    """Whether nothing is kept at all."""
+    """Whether the zone caches no blocks."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -133,14 +133,14 @@ class Retention(ConfigModel):
 HeaderName = Annotated[
     str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", to_lower=True)
 ]
-"""The name of an HTTP header, converted to lower case."""
+"""Name of an HTTP header, converted to lower case."""
 
 
 class Fairness(ConfigModel):
-    """How a zone's service is shared among its users, in addition to the sharing among zones."""
+    """Fairness among a zone's users, in addition to fairness among zones."""
 
     header: HeaderName | None = None
-    """The request header that names the user; users are served alike. None for first come, first served."""
+    """Request header with the user, if users get equal service. None for first come, first served."""
 
     @model_validator(mode="after")
     def _is_its_own(self) -> Self:
@@ -156,6 +156,6 @@ class Latency(ConfigModel):
     """Targets for the time that a zone's requests take, at the 99th percentile; None for no target."""
 
     token_time_seconds: TargetSeconds | None = None
-    """The seconds between two tokens of a request."""
+    """Target for the seconds between two tokens of a request."""
     first_token_seconds: TargetSeconds | None = None
-    """The seconds from a request's arrival to its first token."""
+    """Target for the seconds from a request's arrival to its first token."""

@@ -362,7 +362,7 @@ def test_a_form_that_leads_nowhere_is_the_clients_mistake(engine, form, stream):
     events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
     error = json.loads(events[-1] if answer.status_code == 200 else answer.text)["error"]
     assert (error["type"], error["code"]) == ("BadRequestError", 400)
-    assert "the form that the answer should have" in error["message"] or "grammar" in error["message"]
+    assert "structured output" in error["message"] or "grammar" in error["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"])

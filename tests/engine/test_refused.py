@@ -157,7 +157,7 @@ def test_a_form_that_does_not_compile_is_the_clients_mistake(driver):
     driver.run()
     assert driver.finished[request.request_id] == "error"
     reported = refusal(driver, request)
-    assert (reported.status, "can't make a grammar of the form" in reported.message) == (400, True)
+    assert (reported.status, "can't compile the schema or grammar" in reported.message) == (400, True)
     assert driver.scheduler.requests == {}
 
 

@@ -1,9 +1,9 @@
 """Waiting requests that are kept out of the queues because their LoRA adapters have no slot.
 
-If several requests of a zone wait for one adapter without a slot, only the first stays in the zone's queue: it shows
-the arbiter that the zone waits for the slot. The others are kept here, so that the cost of a step does not depend on
-their number. They return to their places in the queue as the requests before them leave it, or once their adapter may
-be used.
+If several requests of a zone wait for an adapter without a slot, only the first stays in the zone's queue, which shows
+the arbiter that the zone waits for the slot. The other requests are kept here, so that the cost of a step does not
+depend on their number. They return to their places in the queue as the requests before them leave it, or once their
+adapter may be used.
 """
 
 from collections import OrderedDict
@@ -20,16 +20,16 @@ from tenantzone_runtime.zones.users import NO_USER
 from tenantzone_runtime.zones.zone import Zone
 
 QUEUED: Final = 64
-"""Requests for one adapter that a zone's queue holds before a step in which the adapter may be used."""
+"""Number of requests for one adapter that a zone's queue should contain before a step that may use the adapter."""
 MOST_AT_ONCE: Final = 256
-"""The maximum number of requests that return to queues in one step."""
+"""Maximum number of requests that return to queues in one step."""
 
 
 class _Queued:
     """The requests of one zone for one adapter that are in the zone's queue.
 
-    Under the priority policy they are sorted: thousands may arrive while the adapter may be used, and comparing each
-    new one with all others would hold up the scheduler.
+    Under the priority policy they are sorted, because thousands may arrive while the adapter may be used, and comparing
+    each new request with all others would take quadratic time.
 
     Args:
         policy: vLLM's scheduling policy.
@@ -54,7 +54,7 @@ class _Queued:
             self._by_priority.remove_request(request)
 
     def all_come_after(self, request: Request) -> bool:
-        """Returns whether an unqueued request precedes all queued ones by priority; always False under FCFS."""
+        """Returns whether an unqueued request precedes all queued requests by priority. Always False under FCFS."""
         # Under the priority policy, vLLM's requests define the order themselves.
         return self._by_priority is not None and bool(request < self._by_priority.peek_request())
 
@@ -67,9 +67,9 @@ class _Line:
     """The requests of one zone for one adapter."""
 
     queued: _Queued
-    """The line's requests that are in the zone's queue."""
+    """Requests that are in the zone's queue."""
     kept: OrderedDict[str, PlacedQueue] = field(default_factory=OrderedDict)
-    """The line's requests outside the queue, by user if the zone distinguishes users. The users take turns."""
+    """Requests outside the queue, by user if the zone is fair among users. Users are taken round-robin."""
 
     def first_kept(self) -> Request:
         return next(iter(self.kept.values())).peek_request()
@@ -86,11 +86,11 @@ class _Line:
 
 
 class AdapterLines:
-    """The waiting requests that ask for adapters.
+    """The waiting requests that use LoRA adapters.
 
     Args:
-        policy: vLLM's scheduling policy, for the order of the requests of one line.
-        adapter_of: returns the number of the adapter that a request asks for; None for the model alone.
+        policy: vLLM's scheduling policy, which orders requests of one zone for one adapter.
+        adapter_of: returns the id of a request's adapter, or None if it uses the base model.
         may_have: returns whether a request may have its adapter's slot, as decided before the last step.
     """
 
@@ -106,10 +106,10 @@ class AdapterLines:
         self._lines: dict[Zone, dict[int, _Line]] = {}
         self._kept = 0
         self._left_in_step = MOST_AT_ONCE
-        """The number of requests that may still return before the next step."""
+        """Number of requests that may still return before the next step."""
 
     def keep(self, request: Request, zone: Zone) -> bool:
-        """Keep a request out of its zone's queue if a queued request precedes it; otherwise record it as queued.
+        """Keep a request out of its zone's queue if a queued request precedes it. Otherwise, record it as queued.
 
         Returns:
             Whether the request is kept out of the queue.
@@ -152,7 +152,7 @@ class AdapterLines:
         """Record that a request has left its zone's queue in a step.
 
         Returns:
-            Requests to put into the queue in its place: none if it was skipped because its adapter has no slot.
+            Requests to put into the queue instead. Empty if the request was skipped because its adapter has no slot.
         """
         line = self._leave(request, zone)
         taken = self._take(line, 1) if line is not None and line.kept and self._may_have(request) else []
@@ -163,7 +163,7 @@ class AdapterLines:
         """Record that waiting requests have ended.
 
         Returns:
-            Requests to put into the zone's queue in place of the ended ones that were in it.
+            Requests to put into the zone's queue in place of ended requests.
         """
         gone = set(requests)
         for request in gone:
@@ -192,9 +192,9 @@ class AdapterLines:
         return line
 
     def missing_in(self, zone: Zone) -> list[Request]:
-        """Remove and return the requests that precede all queued ones for their adapters, or have no queued ones.
+        """Remove and return kept requests that must be queued, to show the arbiter for which adapters the zone waits.
 
-        They show the arbiter for which adapters the zone waits.
+        These are, for each adapter, the first kept request if it precedes all queued requests or if none is queued.
         """
         missing = self._missing(self._lines.get(zone, {}).values())
         self._tidy_up(zone)
@@ -216,7 +216,7 @@ class AdapterLines:
             self._lines.pop(zone, None)
 
     def take_admissible(self) -> list[Request]:
-        """Remove and return requests whose adapters may be used, so that each queue has enough of them for a step.
+        """Remove and return requests whose adapters may be used, so that each queue has enough requests for a step.
 
         Zones with such requests get equal shares of the number that may return in one step, and so do the adapters of
         each zone. In addition, each zone's queue gets its first request for each adapter.
@@ -247,7 +247,7 @@ class AdapterLines:
         return taken
 
     def order_anew(self, zone: Zone) -> None:
-        """Reorder a zone's kept requests by its current spec, which may have begun or ceased to distinguish users."""
+        """Reorder a zone's kept requests, because its spec may have started or stopped to be fair among users."""
         for line in self._lines.get(zone, {}).values():
             requests = [request for kept in line.kept.values() for request in kept]
             line.kept.clear()

@@ -1,8 +1,8 @@
 """Adds a digest of a LoRA adapter's weights to the block hashes.
 
-vLLM identifies adapters by name and path. If the weights at that path change across a restart, a block that outlived
-the restart, in a tier or behind a router that compares hashes, would be taken for one of the new weights. And a worker
-that has loaded more adapters than it keeps rereads an adapter from its path at the next request, whatever is there now.
+vLLM identifies adapters by name and path. If the weights at that path change across a restart, a cached block of the
+old weights, in a tier or behind a router that compares hashes, could be used for the new weights. And if a worker has
+evicted an adapter, it reloads the adapter's current files from the path at the next request.
 """
 
 import hashlib
@@ -17,25 +17,25 @@ from vllm.v1.core import kv_cache_utils
 from vllm.v1.request import Request
 
 Signature = frozenset[tuple[str, int, int, int]]
-"""The name, inode, size in bytes and modification time in nanoseconds of each file of a folder."""
+"""Name, inode, size in bytes and modification time in nanoseconds of each file of a folder."""
 
 
 _FILES: Final = "adapter_*"
-"""A pattern for the files that vLLM reads in an adapter's folder: its config and its weights, in several formats."""
+"""Pattern for the files that vLLM reads in an adapter's folder: its config, and its weights in several formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """An adapter's files, as they were when the engine loaded it."""
+    """The state of an adapter's files when the engine loaded them."""
 
     folder: Path
     signature: Signature
     digest: str
-    """The SHA-256 over all files by name, in hexadecimal."""
+    """SHA-256 digest over the names and contents of all files, in hexadecimal."""
 
 
 class AdapterWeights:
-    """The weights of an engine's adapters, by the number under which its workers keep them."""
+    """The weights of an engine's adapters, by ``lora_int_id``."""
 
     def __init__(self) -> None:
         self._known: dict[int, Weights] = {}
@@ -47,21 +47,21 @@ class AdapterWeights:
             OSError: the files can't be read.
         """
         folder = Path(get_adapter_absolute_path(adapter.lora_path))
-        # Taken before the files are read: if they change meanwhile, their signature differs afterwards.
+        # Take the signature before reading the files, so that it differs later if they change meanwhile.
         signature = _signature(folder)
         weights = self._known[adapter.lora_int_id] = Weights(folder, signature, _digest(folder))
         return weights
 
     def digest(self, adapter: LoRARequest) -> str:
-        """Returns the digest of an adapter's files as they were when it was loaded.
+        """Returns the digest of an adapter's files at the time when they were loaded.
 
         Raises:
-            OSError: the adapter was not read before, and can't be read now.
+            OSError: the adapter has not been read before, and can't be read now.
         """
         return (self._known.get(adapter.lora_int_id) or self.read(adapter)).digest
 
     def have_changed(self, adapter: LoRARequest) -> bool:
-        """Returns whether an adapter's files differ from those that were loaded; unreadable files count as changed."""
+        """Returns whether an adapter's files differ from the loaded files. Unreadable files count as changed."""
         weights = self._known.get(adapter.lora_int_id)
         if weights is None:
             return False
@@ -72,12 +72,12 @@ class AdapterWeights:
 
 
 ADAPTERS: Final = AdapterWeights()
-"""The adapters of this process's engine."""
+"""Adapters of the engine in this process."""
 
 
 def identify_adapters_by_weights() -> None:
     """Make vLLM's engine core read each adapter before it loads it, and include the digest in block hashes."""
-    # Imported here: it imports the scheduler's module, which imports this one.
+    # Imported here, because it imports the scheduler's module, which imports this module.
     from vllm.v1.engine.core import EngineCore
 
     if hasattr(EngineCore.add_lora, "__wrapped__"):
@@ -96,7 +96,7 @@ def _after_reading(add_lora: Any) -> Any:
 
 
 def _with_digest(request: Request) -> list[tuple[str, str, str]]:
-    """Returns the adapter's part of each block hash: vLLM's, and the digest. The name stays first, for KV events."""
+    """Returns the adapter's part of each block hash: vLLM's part, and the digest. KV events need the name first."""
     adapter = request.lora_request
     return [("lora", adapter.lora_name, ADAPTERS.digest(adapter))] if adapter else []
 
@@ -115,6 +115,6 @@ def _digest(folder: Path) -> str:
     for path in _files(folder):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        # Quoted, so that no name can make one list of files look like another.
+        # The name is quoted, so that different lists of files can't yield the same text.
         digest.update(f"{content} {path.name!r}\n".encode())
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from tenantzone_runtime.zones.purging import is_under_way
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCKS_AT_ONCE = 1000
-"""Blocks that are evicted at a time with the lock held: some tenths of a millisecond of work."""
+"""Maximum number of blocks to evict before the lock is released. They take some tenths of a millisecond."""
 
 
 class BesideSteps:
@@ -41,16 +41,16 @@ class BesideSteps:
         """Enforce a new config from now on, zone by zone, first in the blocks and then in the tiers.
 
         Returns:
-            By zone, the reserved blocks for which this engine is too small.
+            Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous one stays in force.
+            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
         """
         enforcement = self._tenancy.enforcement
         plan = enforcement.plan(config)
         with self._scheduler.zone_lock:
             enforcement.begin(plan, time.monotonic())
-        # With thousands of zones this takes long, and steps need not wait for it.
+        # With thousands of zones, this takes long, so release the lock between parts to let steps run.
         changes = enforcement.changes(plan)
         hold_in_turns(self._scheduler.zone_lock, chain(self._make(changes), self._scheduler.tiers.apply(config)))
         with self._scheduler.zone_lock:
@@ -75,7 +75,7 @@ class BesideSteps:
         yield from pool.forget_withdrawn(BLOCKS_AT_ONCE)
 
     def evict_cache(self) -> int:
-        """Evict everything that zones keep cached, in tiers too. Returns the number of evicted blocks."""
+        """Evict all cached blocks of all zones, and all chunks in tiers. Returns the number of evicted blocks."""
         with self._scheduler.zone_lock:
             zones = list(self._tenancy.ledger.zones.values())
         evicted: list[int] = []
@@ -91,7 +91,7 @@ class BesideSteps:
                 yield
 
     def let_time_pass(self) -> None:
-        """Apply what only the passing of time changes in zones, loans and tiers."""
+        """Apply timeouts of zones, loans and tiers."""
         hold_in_turns(self._scheduler.zone_lock, self._let_time_pass())
 
     def _let_time_pass(self) -> Iterator[None]:

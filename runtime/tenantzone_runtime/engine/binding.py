@@ -1,4 +1,4 @@
-"""Binds requests to their zones. The scheduler trusts only the frontend's seal."""
+"""Binds requests to their zones, by the frontend's seal, which is all that the scheduler trusts."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
 
 
 class BindingError(Exception):
-    """A request that can't be bound to a zone, so it must not be served."""
+    """A request can't be bound to a zone, so it must not be served."""
 
     def __init__(
         self,
@@ -31,15 +31,15 @@ class BindingError(Exception):
         super().__init__(message)
         self.reason = reason
         self.tenant = tenant
-        """The tenant that the request names credibly, or None."""
+        """Verified tenant of the request, or None if it is unknown."""
         self.retry_after = retry_after
-        """Whole seconds after which the request may be bound; None if that is unknown."""
+        """Whole seconds after which a retry may succeed, or None if that is unknown."""
         self.closed_seconds = closed_seconds
-        """Seconds for which other requests of the tenant would be refused, too."""
+        """Seconds for which other requests of the tenant would be refused as well."""
 
 
 def refusal_of(request: Request) -> BindingError | None:
-    """Returns why the scheduler refused a request; None if it did not, or the request fails for another reason."""
+    """Returns the scheduler's refusal of a request, or None if the request was not refused."""
     refusal: BindingError | None = getattr(request, "refusal", None)
     return refusal
 
@@ -50,7 +50,7 @@ class Binder:
     Args:
         seal_key: the key shared with the frontend.
         tenancy: the zones.
-        demand: computes the number of blocks that requests ask for.
+        demand: computes the number of blocks that requests need.
     """
 
     def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand) -> None:
@@ -59,12 +59,12 @@ class Binder:
         self._demand = demand
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """Returns a request's zone, and bounds the request's length by it; None if no zone is declared.
+        """Bind a request to its zone, and limit its length accordingly. Returns None if no zone is declared.
 
         Raises:
             BindingError: zones are declared, and the request has no valid seal, its tenant has no zone, its adapter's
-                files have changed since they were loaded, its prompt is longer than its zone can ever hold, or its
-                zone's queue is full.
+                files have changed since they were loaded, its prompt is too long for its zone, or its zone's queue is
+                full.
         """
         zone = self._find(request, now)
         if zone is not None:
@@ -92,26 +92,28 @@ class Binder:
 
     @staticmethod
     def _check_adapter(request: Request, tenant: str) -> None:
-        """Refuse a request whose adapter's files have changed: its cached blocks may have other weights."""
+        """Refuse a request whose adapter's files have changed, because cached blocks may be of the old weights."""
         adapter = request.lora_request
         if adapter is not None and ADAPTERS.have_changed(adapter):
             raise BindingError(
                 "changed_adapter",
                 tenant,
-                f"the files of adapter {adapter.lora_name!r} are others than the engine has loaded; restart the engine",
+                f"the files of adapter {adapter.lora_name!r} have changed since they were loaded; restart the engine",
             )
 
     def _fit(self, request: Request, zone: Zone) -> None:
-        """Bound a request's length by what its zone can ever have, as the model's length bounds all requests."""
+        """Limit a request's length such that its blocks fit into its zone."""
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, self._demand.tokens_in(limit) - prompt)
         if zone.spec.max_tokens is not None:
             request.max_tokens = min(request.max_tokens, zone.spec.max_tokens)
-        # Blocks that other zones never lend are out of reach, whatever the limit says: the request would wait forever.
+        # The zone can't get blocks that other zones never lend, even below its limit. The request would wait forever.
         reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
-            self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
+            self._check_room(
+                zone, prompt, reachable, f"the blocks that other zones can lend to zone {zone.spec.tenant}"
+            )
         request.peak = self._demand.peak(prompt + request.max_tokens)
 
     def _check_room(self, zone: Zone, prompt: int, blocks: int, of: str) -> None:
@@ -131,14 +133,14 @@ class Binder:
                 "queue_full",
                 zone.spec.tenant,
                 f"the queue of zone {zone.spec.tenant} is full: {queue.requests} requests with {queue.tokens} prompt "
-                f"tokens wait for this engine; repeat this one in {seconds} s",
+                f"tokens wait for this engine; retry in {seconds} s",
                 seconds,
                 queue.closed_seconds(bounds, now),
             )
 
     @staticmethod
     def _take_seal(request: Request) -> str:
-        """Remove the seal from the request's extra arguments and return it: nothing behind the scheduler needs it."""
+        """Remove and return the seal in a request's extra arguments, which nothing after the scheduler needs."""
         of_pooling = request.sampling_params is None
         params = request.pooling_params if of_pooling else request.sampling_params
         arguments = arguments_of(params)

@@ -1,8 +1,8 @@
 """vLLM's block pool, with an owner for each block.
 
-The stock free queue keeps the blocks without an owner: free blocks, and blocks that requests from before the first zone
-left cached. A zone's cached blocks are in the zone's own order and in its own prefix index, so a lookup can't even see
-another zone's blocks. With no zone declared, every method behaves like the stock one.
+The stock free queue contains the blocks without an owner: free blocks, and cached blocks of requests that arrived
+before the first zone was declared. Each zone has its own eviction order and prefix index, so a lookup can't even see
+another zone's blocks. With no zone declared, every method behaves like the stock method.
 """
 
 import time
@@ -30,43 +30,43 @@ from tenantzone_runtime.zones.zone import Purge, Zone
 class ZoneBlockPool(BlockPool):
     """A block pool that acts for one zone at a time.
 
-    The KV cache manager sets the zone around every operation on a request. While the pool acts for a zone,
-    ``get_num_free_blocks`` returns the number of blocks that zone may take, so each of vLLM's checks is a quota check.
+    The KV cache manager sets ``acting`` for every operation on a request. While the pool acts for a zone,
+    ``get_num_free_blocks`` returns the number of blocks that this zone may take, so vLLM's checks become quota checks.
     """
 
     front: Callable[[Zone], Request]
-    """Returns the next waiting request of a zone that has one."""
+    """Returns the next waiting request of a zone that has waiting requests."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._unowned_index = BlockHashToBlockMap()
         self._index: dict[Zone, BlockHashToBlockMap] = {}
-        """The prefix indexes of zones. Empty ones are dropped, since their tables would never shrink."""
+        """Prefix indexes by zone. Empty indexes are dropped, because their hash tables would never shrink."""
         self._purges: dict[Zone, Purge] = {}
         """The purges in progress, by zone."""
         self._no_prefixes = NoPrefixes(self._begin_index)
         self.acting: Zone | None = None
-        """The zone that the pool acts for; None for no zone in particular."""
+        """Zone that the pool acts for, or None outside operations on a zone's requests."""
         self.growing = False
-        """Whether the blocks to be taken are for a running request."""
+        """Whether the request that blocks are allocated for is already running."""
         self.peak = 0
-        """The largest number of blocks that the request being served can ever use."""
+        """Maximum number of blocks that the request that blocks are allocated for can ever use."""
         self.spare: list[KVCacheBlock] = []
-        """Blocks of the acting zone that this request already holds, and that it gets before any others."""
+        """Blocks that the request already holds outside its tables. They are allocated to it before other blocks."""
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
         self.zones = self.ledger.zones
-        """The zones by tenant; if there are none, every method behaves like the stock one."""
+        """Zones by tenant. If no zone is declared, every method behaves like the stock method."""
         self.ledger.departures.append(self._zone_is_gone)
 
     @property
     def capacity(self) -> int:
-        """The number of blocks that requests can use: all but vLLM's null block."""
+        """Number of blocks that requests can use: all blocks except vLLM's null block."""
         return int(self.num_gpu_blocks) - 1
 
     @property
     def cached_block_hash_to_block(self) -> BlockHashToBlockMap:
-        """The prefix index of the zone that the pool acts for; stock code reads and writes it under this name."""
+        """Prefix index of the acting zone, under the name by which stock code reads and sets it."""
         if self.acting is None:
             return self._unowned_index
         return self._index.get(self.acting, self._no_prefixes)
@@ -85,7 +85,7 @@ class ZoneBlockPool(BlockPool):
 
     @contextmanager
     def acting_for(self, zone: Zone | None) -> Iterator[None]:
-        """Look up or forget prefixes for a zone within the ``with`` block."""
+        """Act for a zone within the ``with`` block, to look up or forget prefixes."""
         before, self.acting = self.acting, zone
         try:
             yield
@@ -93,39 +93,39 @@ class ZoneBlockPool(BlockPool):
             self.acting = before
 
     def available_to(self, zone: Zone, *, growing: bool = False, peak: int = 0) -> int:
-        """Returns the number of blocks that a zone may take now, its own cached ones included.
+        """Returns the number of blocks that a zone may take now, including its own cached blocks.
 
         Args:
-            zone: the zone that takes them.
-            growing: whether they are for a running request.
-            peak: the largest number of blocks that the request can ever use.
+            zone: the zone.
+            growing: whether the blocks are for a running request.
+            peak: the maximum number of blocks that the request can ever use.
         """
         return self.ledger.totals.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
-        """Returns the blocks that the acting zone may take; without an acting zone, all that no request uses."""
+        """Returns how many blocks the acting zone may take, or without an acting zone, how many no request uses."""
         if self.acting is not None:
             return self.available_to(self.acting, growing=self.growing, peak=self.peak) + len(self.spare)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
     def adopt_blocks(self, zone: Zone) -> None:
-        """Give a zone the blocks used by requests that arrived before zones were declared.
+        """Make a zone the owner of all blocks in use, for requests that arrived before zones were declared.
 
-        Their cached blocks stay free until they are taken, and no lookup finds them any more.
+        Cached blocks that no request uses stay in the free queue. Lookups do not find them any more.
         """
         used = [block for block in self.blocks if block.ref_cnt > 0 and not block.is_null]
         index = self._index[zone] = BlockHashToBlockMap()
         for block in used:
             if block.block_hash is not None:
-                # Several hashes find a block if prompts end within it.
+                # A block has several hashes if prompts end within it.
                 for block_hash in (block.block_hash, *self.cached_block_hashes_by_block.get(block.block_id, ())):
                     if self._unowned_index.pop(block_hash, block.block_id) is not None:
                         index.insert(block_hash, block)
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take blocks for the acting zone, and evict others for them in the order that the zone core decides."""
+        """Take blocks for the acting zone. If too few are free, evict in the order that the zone core decides."""
         zone = self.acting
         if zone is None:
             return super().get_new_blocks(num_blocks)
@@ -138,7 +138,7 @@ class ZoneBlockPool(BlockPool):
 
     def _take_free(self, num_blocks: int, zone: Zone) -> list[KVCacheBlock]:
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
-        # The stock method pops free blocks, and blocks cached before the first zone: act for no zone meanwhile.
+        # The stock method takes free blocks, and blocks cached before the first zone, which are in the unowned index.
         self.acting = None
         blocks = super().get_new_blocks(num_blocks)
         self.acting = zone
@@ -146,10 +146,10 @@ class ZoneBlockPool(BlockPool):
         return blocks
 
     def _hand_over(self, blocks: list[KVCacheBlock], zone: Zone) -> None:
-        """Make free blocks the zone's own.
+        """Make a zone the owner of free blocks.
 
         Raises:
-            ForeignBlockError: a block is not free. It stays out of use; the others are freed again.
+            ForeignBlockError: a block has an owner already. That block is never used again; the others are freed.
         """
         owner = self.ledger.owner
         block_ids = [block.block_id for block in blocks]
@@ -169,7 +169,7 @@ class ZoneBlockPool(BlockPool):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Put a request's full blocks into the index of its zone, unless they must not be kept."""
+        """Add a request's full blocks to the prefix index of its zone, unless they must not be cached."""
         if self._keeps(request, num_cached_blocks * block_size):
             before, self.acting = self.acting, zone_of(request)
             super().cache_full_blocks(request, blocks, num_cached_blocks, num_full_blocks, block_size, *args, **kwargs)
@@ -178,7 +178,7 @@ class ZoneBlockPool(BlockPool):
     def cache_partial_block(
         self, request: Request, block: KVCacheBlock, num_tokens: int, *args: Any, **kwargs: Any
     ) -> BlockHashWithGroupId | None:
-        """Index a partly filled block by its content, unless that must not be kept: it then keeps nothing."""
+        """Index a partly filled block by its content. If it must not be cached, remove its earlier hashes as well."""
         with self.acting_for(zone_of(request)):
             if self._keeps(request, num_tokens - self.hash_block_size):
                 cached: BlockHashWithGroupId | None = super().cache_partial_block(
@@ -190,7 +190,10 @@ class ZoneBlockPool(BlockPool):
             return None
 
     def _keeps(self, request: Request, num_tokens: int) -> bool:
-        """Returns whether a request's computed blocks are kept. The zone's next request may need fewer blocks then."""
+        """Returns whether a request's computed blocks may be cached.
+
+        If the zone's next waiting request has the same prefix, its need for blocks is reconsidered.
+        """
         zone = zone_of(request)
         if zone is None:
             return True
@@ -204,7 +207,7 @@ class ZoneBlockPool(BlockPool):
         """Reuse cached blocks for a request that hits them.
 
         Raises:
-            ForeignBlockError: a block is not the acting zone's; nothing has changed then.
+            ForeignBlockError: a block does not belong to the acting zone. In that case, nothing has changed.
         """
         zone = self.acting
         if zone is None:
@@ -229,9 +232,9 @@ class ZoneBlockPool(BlockPool):
         return None
 
     def cached_blocks(self, tenant: str, hashes: Iterable[BlockHash]) -> list[int] | None:
-        """Returns the blocks that a tenant's zone keeps cached under these hashes, none of them in use by a request.
+        """Returns the ids of the cached blocks that a tenant's zone has for these hashes.
 
-        Returns None if the zone does not keep them all, or some are in use. For models with one group of KV caches.
+        Returns None if a block is not cached or is in use by a request. Only for models with one KV cache group.
         """
         zone, block_ids = self.zones.get(tenant), []
         if zone is None:
@@ -245,7 +248,7 @@ class ZoneBlockPool(BlockPool):
         return block_ids
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        """Release a request's blocks, whichever zone owns them. The first block is evicted first."""
+        """Release requests' blocks of any zone. Blocks that come earlier in the order are evicted earlier."""
         if not self.zones:
             return super().free_blocks(ordered_blocks)
         owner = self.ledger.owner
@@ -258,7 +261,7 @@ class ZoneBlockPool(BlockPool):
             if zone is None:
                 unowned.append(block)
                 continue
-            # All blocks of a request belong to its zone, but vLLM may release several requests' blocks at once.
+            # All blocks of a request belong to its zone, but vLLM may release blocks of several requests in one call.
             if zone is not current:
                 self._release(current, kept, dropped)
                 current, kept, dropped = zone, [], []
@@ -280,11 +283,11 @@ class ZoneBlockPool(BlockPool):
         self.ledger.release(zone, kept, [block.block_id for block in dropped])
         if dropped:
             self._forget(zone, dropped)
-        # The zone may exceed its limit if the limit fell while the blocks were in use.
+        # The zone may exceed its limit if the limit was lowered while the blocks were in use.
         self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
     def evict(self, zone: Zone, reason: EvictionReason, at_most: int | None = None) -> int:
-        """Evict all that a zone keeps cached, or at most ``at_most`` blocks. Returns the number of evicted blocks."""
+        """Evict all cached blocks of a zone, or at most ``at_most`` blocks. Returns the number of evicted blocks."""
         blocks = len(zone.cached) if at_most is None else min(at_most, len(zone.cached))
         block_ids = self.ledger.evict(zone, blocks, reason)
         self.return_evicted(zone, block_ids)
@@ -299,7 +302,7 @@ class ZoneBlockPool(BlockPool):
             discard_if_gone(self.ledger, owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
-        """Free blocks that the ledger has evicted from several zones, each as ``return_evicted`` does."""
+        """Free blocks that the ledger has evicted from several zones, by ``return_evicted`` for each zone."""
         for owner, block_ids in evictions:
             self.return_evicted(owner, block_ids)
 
@@ -309,8 +312,7 @@ class ZoneBlockPool(BlockPool):
             block_hash = block.block_hash
             self._maybe_evict_cached_block(block)
             if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
-                # A block in use has the same prefix: a waiting request that shares the prefix needs no new block for
-                # it.
+                # A block in use has the same prefix, so a waiting request with this prefix needs no new block for it.
                 self.ledger.totals.reconsider(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
@@ -322,13 +324,12 @@ class ZoneBlockPool(BlockPool):
             del self._index[owner]
 
     def _zone_is_gone(self, zone: Zone) -> None:
-        # Blocks that were just evicted must still be removed from the index, which is then empty and is dropped as
-        # well.
+        # The index may still contain blocks that were just evicted. It is then dropped once they are removed from it.
         self._tidy_index(zone)
         self._purges.pop(zone, None)
 
     def withdraw(self, zone: Zone) -> None:
-        """Hide all prefixes of a zone from lookups if a purge of it has just begun; does nothing otherwise."""
+        """Hide all prefixes of a zone from lookups if a purge of the zone has just begun. Otherwise, do nothing."""
         purge = zone.purge
         if purge is None or not purging.is_under_way(zone) or self._purges.get(zone) is purge:
             return
@@ -337,9 +338,9 @@ class ZoneBlockPool(BlockPool):
             self._index[zone] = PurgedIndex(self._index[zone])
 
     def forget_withdrawn(self, at_once: int) -> Iterator[None]:
-        """Remove withdrawn prefixes from their blocks, which are then freed once their requests release them.
+        """Remove the hashes of withdrawn prefixes from their blocks, which are freed once no request uses them.
 
-        It pauses after every ``at_once`` blocks of the engine, and anything may happen during the pause.
+        The generator pauses after every ``at_once`` blocks of the engine, and anything may change during the pause.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once) if self._purges else ():
@@ -366,16 +367,16 @@ class ZoneBlockPool(BlockPool):
         self._purges.clear()
 
     def _is_withdrawn(self, zone: Zone, block: KVCacheBlock) -> bool:
-        """Returns whether a block of a zone that is being purged keeps a prefix that no lookup finds."""
+        """Returns whether a block of a zone that is being purged has a hash that lookups do not find any more."""
         index = self._index.get(zone)
         if block.block_hash is None or not isinstance(index, PurgedIndex):
             return False
         return not index.contain(block.block_hash, block.block_id)
 
     def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
-        """Forget the prefixes of blocks that a zone's requests use, which are then freed when they are released.
+        """Remove the hashes of blocks that a zone's requests use, so that these blocks are freed when released.
 
-        It pauses after every ``at_once`` blocks of the engine, and anything may happen during the pause.
+        The generator pauses after every ``at_once`` blocks of the engine, and anything may change during the pause.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once):
@@ -387,7 +388,7 @@ class ZoneBlockPool(BlockPool):
         self._tidy_index(zone)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
-        """Forget the prefixes of the given blocks, whichever zone owns them. Blocks that no request uses are freed."""
+        """Remove the hashes of the given blocks of any zone. Blocks that no request uses are freed."""
         owner = self.ledger.owner
         owned = {block_id for block_id in block_ids if owner[block_id] is not None}
         super().evict_blocks(block_ids - owned)
@@ -402,7 +403,7 @@ class ZoneBlockPool(BlockPool):
                     self._maybe_evict_cached_block(self.blocks[block_id])
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every prefix of every zone; refused, as in stock vLLM, while any request holds blocks."""
+        """Evict all cached blocks of all zones. As in stock vLLM, returns False if a request holds blocks."""
         if self.get_num_free_blocks() == self.capacity:
             for zone in list(self.ledger.zones.values()):
                 self.evict(zone, "reset")
@@ -410,9 +411,9 @@ class ZoneBlockPool(BlockPool):
 
 
 def _begin_alike(request: Request, other: Request, num_hashes: int) -> bool:
-    """Returns whether two requests agree up to the end of the block with the given index.
+    """Returns whether two requests have the same tokens up to the end of the block with index ``num_hashes``.
 
-    Each hash also covers all blocks before it.
+    Comparing one hash suffices, because each hash also covers all blocks before its block.
     """
     hashes, others = request.block_hashes, other.block_hashes
     return num_hashes < min(len(hashes), len(others)) and hashes[num_hashes] == others[num_hashes]

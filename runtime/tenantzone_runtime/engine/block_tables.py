@@ -1,7 +1,8 @@
-"""A model of how vLLM fills the block tables of requests, for each group of KV caches.
+"""Predicts how vLLM fills the block tables of requests, for each KV cache group.
 
-Layers with the same kind of attention share a group, and a request has one block table per group. In most steps a
-generating request writes on in blocks that it holds, in all groups, and vLLM's own code would find nothing to do.
+Layers with the same kind of attention share a group, and a request has one block table per group. In most steps, a
+generating request writes into blocks that it already holds, in all groups. This module detects that case, in which
+vLLM's code would have nothing to do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 from vllm.v1.request import Request
 
 _KNOWN: Final = (FullAttentionManager, SlidingWindowManager, ChunkedLocalAttentionManager, MambaManager)
-"""Kinds of layers whose tables grow by one block per fixed number of tokens, regardless of freed blocks."""
+"""Managers of layers whose block tables grow by one entry per fixed number of tokens, even if blocks are freed."""
 _AS_IT_IS: Final = nullcontext()
 
 
@@ -30,11 +31,11 @@ class _Group(NamedTuple):
     """Block tables by request id."""
     block_tokens: int
     spare: int
-    """Blocks at the end of each table that hold no tokens, but the states of drafted tokens."""
+    """Number of blocks at the end of each table that are for states of drafted tokens instead of tokens."""
     indexed: Mapping[str, int] | None
-    """The number of full blocks of each request that were considered for the prefix index; None if none ever is."""
+    """Number of full blocks of each request that were considered for the prefix index. None without a prefix index."""
     unit: int
-    """The interval in tokens at which blocks enter the index."""
+    """Interval in tokens at which blocks enter the prefix index."""
     unit_blocks: int
 
 
@@ -42,7 +43,7 @@ class BlockTables:
     """The block tables of all requests of an engine.
 
     Args:
-        coordinator: vLLM's coordinator of the groups. For kinds of layers that are not modelled here, vLLM is asked.
+        coordinator: vLLM's coordinator of the groups. With other kinds of layers than ``_KNOWN``, nothing is predicted.
     """
 
     def __init__(self, coordinator: KVCacheCoordinator) -> None:
@@ -51,7 +52,7 @@ class BlockTables:
         self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
         self._is_known = bool(self._groups)
         self._slots = tuple((each.blocks, each.block_tokens, each.spare) for each in self._groups)
-        """The values needed for each running request in each step."""
+        """Subset of ``_groups`` that is needed for each running request in each step."""
         states = [caches for caches in managers if isinstance(caches, MambaManager)]
         aligned = [caches for caches in states if caches.mamba_cache_mode == "align"]
         self._states = tuple(states)
@@ -59,20 +60,20 @@ class BlockTables:
         self._pending: tuple[Mapping[str, Any], ...] = tuple(
             pending for caches in aligned for pending in (caches._partial_hit_reqs, caches._checkpoints)
         )
-        """By id, requests for which vLLM must do more with the next tokens than write on."""
+        """Maps with the ids of requests for which vLLM must do more than write the next tokens."""
         self._indexes_ends = any(
             caches.supports_fine_grained_hash_lookup and caches.block_size != caches.block_pool.hash_block_size
             for caches in managers
         )
-        """Whether the end of a prompt enters the prefix index even within a block."""
+        """Whether the end of a prompt within a block enters the prefix index."""
         self.forgetful: tuple[SingleTypeKVCacheManager, ...] = tuple(
             caches for caches in managers if type(caches) is not FullAttentionManager
         )
-        """Managers of layers that do not attend to all previous tokens, or keep only the last state."""
+        """Managers of layers without full attention: they have a limited window, or keep only the last state."""
         self._forgets = tuple((caches, _forgets_from_the_beginning(caches)) for caches in self.forgetful)
 
     def writes_on(self, request: Request, tokens: int) -> bool:
-        """Returns whether a request reaches a number of tokens in blocks that it holds without filling any of them.
+        """Returns whether a request can reach a number of tokens in blocks that it holds, without filling a block.
 
         Args:
             request: a running request.
@@ -93,7 +94,7 @@ class BlockTables:
 
         Args:
             request: a running request.
-            processed: the number of its tokens that no step in flight computes.
+            processed: the number of tokens computed by completed steps.
         """
         request_id = request.request_id
         for caches, is_from_the_beginning in self._forgets:
@@ -105,7 +106,7 @@ class BlockTables:
             caches.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
 
     def indexes_nothing(self, request: Request, tokens: int) -> bool:
-        """Returns whether nothing more of a request enters the prefix index when it has this many computed tokens."""
+        """Returns whether no further block of a request enters the prefix index at this many computed tokens."""
         if self._indexes_ends and tokens <= request.num_prompt_tokens:
             return False
         request_id = request.request_id
@@ -115,14 +116,14 @@ class BlockTables:
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def have_slots(self, request_id: str, tokens: int) -> bool:
-        """Returns whether a request has blocks for this many tokens in all groups; False if that is unknown here."""
+        """Returns whether a request certainly has blocks for this many tokens in all groups."""
         for blocks, block_tokens, spare in self._slots:
             if tokens > (len(blocks[request_id]) - spare) * block_tokens:
                 return False
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def may_lack_blocks(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
-        """Returns the requests that may lack blocks for the next token that they generate and its drafts.
+        """Returns the requests that may lack blocks for their next generated token and its drafts.
 
         Args:
             requests: running requests.
@@ -130,7 +131,7 @@ class BlockTables:
         """
         if len(self._slots) != 1 or self._pending:
             return requests
-        # In one expression: every running request is checked before every step, and most lack nothing.
+        # One expression for speed, because every running request is checked before every step.
         (blocks, block_tokens, spare), beyond = self._slots[0], 1 + lookahead
         return [
             request
@@ -142,7 +143,7 @@ class BlockTables:
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
         """Returns the number of blocks that a running request lacks for a number of tokens.
 
-        Returns None if the table lengths alone do not determine it, because some layers do not attend to all tokens.
+        Returns None if some layers lack full attention, because then table lengths do not determine the number.
         """
         if self.forgetful or not self._slots:
             return None
@@ -154,7 +155,7 @@ class BlockTables:
         return any(request_id in pending for pending in self._pending)
 
     def begin_with_this_step(self, hits: Sequence[Sequence[KVCacheBlock]]) -> bool:
-        """Returns whether a hit is a state that this very step computes: vLLM lets no request begin with it yet.
+        """Returns whether a hit is a state that the current step computes, so that vLLM defers the request.
 
         Args:
             hits: the blocks found, by group.
@@ -167,14 +168,14 @@ class BlockTables:
 
     @property
     def landing_blocks(self) -> int:
-        """Blocks that a request needs at its start in addition to those of loaded tokens: vLLM copies a state there.
+        """Number of blocks beyond the blocks of loaded tokens that a request needs at its start, for a state's copy.
 
-        Models that keep checkpoints of a prompt's states within a step need one more.
+        Models that keep checkpoints of a prompt's states within a step need one more block per group.
         """
         return sum(1 + int(caches.has_prefill_checkpoint_blocks) for caches in self._aligned)
 
     def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
-        """Returns the hits without states that nothing needs: vLLM does not take them, but would count them.
+        """Returns the hits without unneeded states, which vLLM would count although it does not use them.
 
         Args:
             hits: the blocks found, by group.
@@ -190,14 +191,14 @@ class BlockTables:
 
     @property
     def have_states(self) -> bool:
-        """Whether some layers keep states instead of keys and values of each token."""
+        """Whether some layers keep states instead of the keys and values of each token."""
         return bool(self._states)
 
     def unchanged(self, request_id: str) -> AbstractContextManager[None]:
-        """Restore vLLM's bookkeeping after asking how many blocks a request needs.
+        """Restore vLLM's bookkeeping after the ``with`` block, in which vLLM counts the blocks that a request needs.
 
-        vLLM records where to keep states while it counts, and returns more blocks than exist for a request that can't
-        begin in this step.
+        While counting, vLLM records where to keep states. It also returns more blocks than exist for a request that
+        must not begin in this step, so the set of hashes that decides this is empty within the ``with`` block.
         """
         return self._keep_states(request_id) if self._states else _AS_IT_IS
 
@@ -222,7 +223,7 @@ class BlockTables:
 
 
 def _forgets_from_the_beginning(caches: SingleTypeKVCacheManager) -> bool:
-    """Returns whether vLLM frees a table's blocks in order, so that all blocks before a freed one are freed, too."""
+    """Returns whether vLLM frees a table's blocks in order, so that all blocks before a freed block are free."""
     return type(caches).remove_skipped_blocks is SingleTypeKVCacheManager.remove_skipped_blocks
 
 
@@ -230,7 +231,7 @@ def _group(coordinator: KVCacheCoordinator, caches: SingleTypeKVCacheManager) ->
     block_tokens = unit = int(caches.block_size)
     finds_parts = caches.use_eagle or coordinator.enable_partial_hash_hits
     if isinstance(coordinator, HybridKVCacheCoordinator) and not finds_parts:
-        # vLLM indexes only what all groups can find together.
+        # vLLM indexes only positions at which all groups can have hits.
         unit = int(coordinator.scheduler_block_size)
     is_indexed = caches.enable_caching and caches.kv_cache_spec.prefix_cacheable
     return _Group(

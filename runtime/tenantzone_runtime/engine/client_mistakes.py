@@ -1,7 +1,7 @@
 """Keeps tracebacks of client errors out of the log.
 
-On the routes of Anthropic's API, vLLM logs each exception with its traceback, even one that it answers with 400. A
-client with a key could fill the log, and hide real failures in it.
+On the routes of Anthropic's API, vLLM logs each exception with its traceback, even if it answers with 400. A client
+with an API key could fill the log and hide real failures.
 """
 
 import logging
@@ -9,7 +9,7 @@ from typing import Final
 
 _LOGGER: Final = "vllm.entrypoints.anthropic.api_router"
 _MISTAKES: Final = frozenset({"VLLMClientError", "ValueError", "TypeError", "OverflowError", "TemplateError"})
-"""Names of classes whose exceptions vLLM answers with a status below 500; not all versions have all of them."""
+"""Names of exception classes that vLLM answers with a status below 500. Not all versions have all classes."""
 
 
 def log_client_mistakes_without_tracebacks() -> None:

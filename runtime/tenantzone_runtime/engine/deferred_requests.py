@@ -1,8 +1,8 @@
 """Waiting requests that can't be admitted before their grammars are compiled or a tier has answered.
 
-They are in no queue that a step looks at, so a step costs the same however many there are. The thread that compiles a
-grammar notes the id of the request. Tiers note nothing: each step asks about a few of the requests that wait for them.
-Requests that need not wait any longer go back into their queues before a step.
+Steps do not consider them, so the cost of a step does not depend on their number. The thread that compiles a grammar
+records the id of the request when it is done. Tiers don't notify, so each step polls a few of the requests that wait
+for tiers. Before a step, requests that need not wait any longer go back into their queues.
 """
 
 from collections import OrderedDict, deque
@@ -19,9 +19,9 @@ from tenantzone_runtime.zones.tenancy import Preparation
 from tenantzone_runtime.zones.zone import Zone
 
 MOST_AT_ONCE: Final = 256
-"""Requests with grammars that one step puts back: each costs some microseconds, and thousands may arrive together."""
+"""Maximum number of requests with compiled grammars to put back per step. Each takes a few microseconds."""
 LOOKUPS_AT_ONCE: Final = 64
-"""Requests for which one step checks whether their look-ups have ended: each costs a microsecond or two."""
+"""Maximum number of requests per step whose look-ups are polled. Each takes a microsecond or two."""
 
 _Lookups = OrderedDict[Request, None]
 
@@ -37,14 +37,14 @@ class DeferredRequests:
         self._is_looking_up = is_looking_up
         self._requests: dict[str, Request] = {}
         self._arrived: deque[str] = deque()
-        """Ids of requests whose grammars are compiled. Other threads append to it."""
+        """Ids of requests whose grammars are compiled. Other threads append to the queue."""
         self._reasons: dict[Zone, dict[Request, Preparation]] = {}
-        """What each of the requests waits for, by zone."""
+        """Deferred requests by zone, each with the preparation that it waits for."""
         self._lookups: OrderedDict[Zone, _Lookups] = OrderedDict()
-        """Requests that wait for tiers, by zone. The zones take turns, and so do the requests of each."""
+        """Requests that wait for tiers, by zone. They are polled round-robin among zones, and within each zone."""
 
     def defer(self, request: Request, zone: Zone) -> bool:
-        """Keep a request of a zone until its grammar or a tier's answer arrives; False if it waits for neither."""
+        """Defer a request until its grammar is compiled or a tier has answered. Returns False if neither is awaited."""
         grammar = compilation_of(request)
         if grammar is not None:
             self._keep(request, zone, "grammar")
@@ -61,11 +61,14 @@ class DeferredRequests:
         self._reasons.setdefault(zone, {})[request] = reason
 
     def reason(self, zone: Zone) -> Preparation | None:
-        """Returns what the first of a zone's requests here waits for; None: none is here."""
+        """Returns which preparation a zone's first deferred request waits for, or None if no request is deferred."""
         return next(iter(self._reasons.get(zone, {}).values()), None)
 
     def _note_for(self, request_id: str) -> Callable[[Future[object]], None]:
-        """Returns a callback that records a compiled grammar. It holds no request, as compiling may take hours."""
+        """Returns a callback that records the end of a compilation.
+
+        It does not refer to the request, so that an ended request can be freed while compiling takes hours.
+        """
         arrived = self._arrived
 
         def note(_: Future[object]) -> None:
@@ -74,7 +77,7 @@ class DeferredRequests:
         return note
 
     def discard(self, request: Request) -> bool:
-        """Forget a request; returns whether it was here."""
+        """Stop deferring a request. Returns whether it was deferred."""
         request_id: str = request.request_id
         if self._requests.get(request_id) is not request:
             return False
@@ -94,7 +97,7 @@ class DeferredRequests:
         return True
 
     def take_arrived(self) -> list[Request]:
-        """Take out requests that need not wait any longer, or whose grammars have failed.
+        """Remove and return requests that need not wait any longer, or whose grammars can't be compiled.
 
         Requests beyond ``MOST_AT_ONCE`` and ``LOOKUPS_AT_ONCE`` are left for the next call.
         """
@@ -107,7 +110,7 @@ class DeferredRequests:
     def _compiled(self) -> Iterator[Request]:
         for _ in range(min(len(self._arrived), MOST_AT_ONCE)):
             request = self._requests.get(self._arrived.popleft())
-            # An aborted request is gone, and another one may have come with its id.
+            # The request may have been aborted, and another request may have arrived with the same id.
             if request is not None and compilation_of(request) is None:
                 yield request
 

@@ -1,7 +1,7 @@
-"""The number of blocks that a request needs now, in its next step and at its peak, by vLLM's own calculation.
+"""Computes the number of blocks that a request needs now, in its next step and at its peak, as vLLM does.
 
-A model has one or several groups of KV caches, whose layers share block tables. All groups take their blocks from one
-pool, and a request's demand is the sum over the groups.
+A model has one or several KV cache groups, and the layers of a group share block tables. All groups take their blocks
+from one pool, so a request's demand is the sum over the groups.
 """
 
 from bisect import bisect_right
@@ -16,31 +16,31 @@ from vllm.v1.request import Request
 class _Group:
     block_tokens: int
     spare: int
-    """Blocks in addition to those of tokens, for the states of drafted tokens."""
+    """Number of blocks in addition to the blocks of tokens, for states of drafted tokens and copies."""
     most: int | None
-    """The maximum blocks of a request of any length, for layers with a limited attention window; else None."""
+    """Maximum number of blocks of a request, regardless of its length. None unless the attention window is limited."""
 
     def at_most(self, tokens: int) -> int:
-        """Returns the peak number of blocks of this group that a request of this many tokens uses."""
+        """Returns the peak number of blocks of this group for a request of this many tokens."""
         blocks = -(-tokens // self.block_tokens) + self.spare
         return blocks if self.most is None else min(blocks, self.most)
 
 
 class Demand:
-    """Predicts the number of blocks that vLLM's own checks will ask for.
+    """Predicts the number of blocks that vLLM will require.
 
     Args:
-        scheduler: the scheduler of the requests.
+        scheduler: the scheduler.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._manager = scheduler.kv_cache_manager
         self.drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
-        """Slots that a step needs beyond the next token of a request: for drafted tokens, and to draft in."""
+        """Number of slots that a step needs beyond a request's next token, to verify and to draft tokens."""
         steps = int(scheduler.vllm_config.max_concurrent_batches)
         self._beyond = self.drafting + int(scheduler.num_spec_tokens) * (steps - 1)
-        """Slots that a request may use beyond its last token: a step in flight may accept none of its drafts."""
+        """Maximum number of slots that a request uses beyond its last token, if steps in flight accept no drafts."""
         managers = self._manager.coordinator.single_type_managers
         self._groups = [self._group(caches, steps) for caches in managers]
         self._has_caps = any(caches.max_admission_blocks_per_request is not None for caches in managers)
@@ -49,30 +49,30 @@ class Demand:
     def _group(self, caches: SingleTypeKVCacheManager, steps: int) -> _Group:
         block_tokens, most = int(caches.block_size), caches.max_admission_blocks_per_request
         coordinator = self._manager.coordinator
-        # A hit that ends within a block is copied, and takes a block of its own.
+        # A cached block in which a hit ends is copied to another block.
         copied = int(coordinator.enable_partial_hash_hits and block_tokens > coordinator.hash_block_size)
         if not isinstance(caches, MambaManager):
-            # vLLM's cap leaves out the slots that a step needs to draft.
+            # vLLM's cap does not include the slots for drafting.
             capped = None if most is None else int(most) + copied - (-self.drafting // block_tokens)
             return _Group(block_tokens, copied, capped)
         drafted = int(caches.num_speculative_blocks)
         if caches.mamba_cache_mode == "align":
-            # The last confirmed state, those of the steps in flight, and copies of states within blocks.
+            # Blocks for the last confirmed state, states of steps in flight, and copies of states within blocks.
             in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
             checkpoints = int(caches.has_prefill_checkpoint_blocks)
             copied = int(coordinator.enable_partial_hash_hits)
-            # Behind loaded tokens, however few, a checkpoint takes a block in addition to the state's.
+            # After loaded tokens, a checkpoint takes a block in addition to the block of the state.
             additional = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
             return _Group(block_tokens, additional, 1 + steps * (in_step + checkpoints) + drafted + copied)
         return _Group(block_tokens, drafted, None)
 
     @property
     def max_chunk(self) -> int:
-        """The maximum number of tokens of one request that a step computes."""
+        """Maximum number of tokens of one request that a step computes."""
         scheduler = self._scheduler
         budget = int(scheduler.max_num_scheduled_tokens)
         threshold = int(scheduler.scheduler_config.long_prefill_token_threshold)
-        # This is read several times for each prompt in each step: count requests only if their number matters.
+        # Read several times for each prompt in each step, so count requests only if their number matters.
         if threshold <= 0 or (requests := sum(scheduler.get_request_counts())) <= 1:
             return budget
         if scheduler.adaptive_long_prefill_threshold:
@@ -80,13 +80,13 @@ class Demand:
         return min(budget, threshold)
 
     def peak(self, tokens: int) -> int:
-        """Returns the peak number of blocks that a request of this many tokens uses."""
+        """Returns the peak number of blocks of a request of this many tokens."""
         return self._at_most(min(tokens + self._beyond, self._scheduler.max_model_len))
 
     def tokens_in(self, blocks: int) -> int:
-        """Returns the maximum length in tokens of a request that uses at most this many blocks, wasted tokens included.
+        """Returns the maximum length in tokens of a request that uses at most this many blocks at its peak.
 
-        The result exceeds the model's maximum length if the blocks suffice for that length.
+        If the blocks suffice for the maximum model length, the result exceeds that length.
         """
         key = blocks, int(self._scheduler.max_model_len)
         if key not in self._lengths:
@@ -94,24 +94,24 @@ class Demand:
         return self._lengths[key]
 
     def at_most(self, request: Request) -> int:
-        """Returns an upper bound of ``to_admit`` that is cheap to compute: the blocks if no prefix is cached."""
+        """Returns an upper bound of ``to_admit`` that is cheap to compute, as if no prefix were cached."""
         return self._at_most(min(request.num_tokens + self.drafting, self._scheduler.max_model_len))
 
     def begun_by(self, tokens: int) -> int:
-        """Returns the maximum number of blocks that a request begins with this many further tokens."""
+        """Returns the maximum number of new blocks that a request needs for this many further tokens."""
         return self._at_most(tokens)
 
     def to_admit(self, request: Request) -> int:
-        """Returns the number of blocks that admission takes after prefix hits: for the whole prompt, and to draft in.
+        """Returns the number of blocks beyond prefix hits to require on admission: for the whole prompt and drafts.
 
-        vLLM can be configured to ask for the first chunk only. With zones, that would admit requests that can't
-        continue and whose blocks others wait for meanwhile.
+        vLLM can be configured to require only the blocks of the first chunk. With zones, requests could then be
+        admitted that can't continue, while other requests wait for their blocks.
         """
         scheduler = self._scheduler
         blocks = self._to_compute(request)
         if scheduler.connector is None or not self._manager.landing_blocks:
             return blocks
-        # If part of the prompt is loaded from a tier, it takes these in addition to the blocks of the loaded part.
+        # If part of the prompt is loaded from a tier, the request takes these blocks in addition.
         return max(blocks, min(blocks + self._manager.landing_blocks, self.at_most(request)))
 
     def _to_compute(self, request: Request) -> int:
@@ -121,7 +121,7 @@ class Demand:
         blocks = self._to_begin(request, computed.blocks, hit_tokens, whole, is_capped=True)
         if not self._has_caps:
             return blocks
-        # vLLM asks a second time, for the first chunk, and then without the cap.
+        # vLLM checks a second time, for the first chunk without the cap.
         first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + int(scheduler.num_spec_tokens))
         return max(blocks, self._to_begin(request, computed.blocks, hit_tokens, first, is_capped=False))
 
@@ -135,7 +135,7 @@ class Demand:
         return blocks
 
     def to_continue(self, request: Request) -> int:
-        """Returns the maximum number of blocks that a running request asks for in its next step."""
+        """Returns the maximum number of blocks that a running request needs for its next step."""
         scheduler = self._scheduler
         computed = request.num_computed_tokens
         tokens = min(request.num_tokens_with_spec + request.num_output_placeholders - computed, self.max_chunk)
@@ -144,12 +144,12 @@ class Demand:
         return self.of_running(request, tokens)
 
     def tokens_within(self, request: Request, blocks: int) -> int:
-        """Returns the prompt tokens that a running request could compute next with at most this many more blocks."""
+        """Returns how many prompt tokens a running request can compute next with at most this many more blocks."""
         tokens = min(int(request.num_tokens - request.num_computed_tokens), self.max_chunk)
         return bisect_right(range(1, tokens + 1), blocks, key=lambda count: self.of_running(request, count))
 
     def of_running(self, request: Request, num_new_tokens: int) -> int:
-        """Returns the blocks that a running request needs to compute this many more tokens and draft after them."""
+        """Returns how many blocks a running request needs to compute this many more tokens and draft after them."""
         blocks: int = self._manager.blocks_to_continue(request, num_new_tokens)
         return blocks
 

@@ -1,4 +1,4 @@
-"""The disk tier as vLLM's tiering manager sees it: a secondary tier below CPU memory, with zones."""
+"""The disk tier with zones, as a secondary tier of vLLM's tiering manager."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,9 +28,9 @@ class _DiskCaller:
 
     zone: Zone
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """The keys that the request has stored or loaded, in the order of its prompt."""
+    """Keys that the request has stored or loaded, in prompt order."""
     prompt: Sequence[OffloadKey] = ()
-    """The keys of one group's chunks, from the beginning of the prompt."""
+    """Keys of the chunks of the first KV cache group, from the beginning of the prompt."""
     is_finished: bool = False
 
 
@@ -39,13 +39,13 @@ class ZoneDiskTier(ZoneSecondaryTier):
 
     Args:
         offloading_spec: vLLM's spec.
-        primary_kv_view: the CPU memory tier, one row per chunk.
-        tier_type: the name that vLLM's metrics show.
-        disk: the store, with chunks as long as a row.
-        read_salt_key: makes the disk's seals follow the pool's salt key if that has changed.
+        primary_kv_view: the memory of the CPU memory tier, one row per chunk.
+        tier_type: the tier's name in vLLM's metrics.
+        disk: the store. Its chunks must be as long as a row.
+        read_salt_key: reads the pool's salt key, which may have changed and which the disk's seals depend on.
 
     Raises:
-        ValueError: the disk's chunks have another length.
+        ValueError: the disk's chunks have a different length.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class ZoneDiskTier(ZoneSecondaryTier):
         self.disk = disk
         self._read_salt_key = read_salt_key
         self._promised: dict[Zone, set[OffloadKey]] = {}
-        """By zone, the keys that were reported as hits in this step and are not being loaded yet."""
+        """Keys, by zone, that were reported as hits in this step and whose load has not begun."""
         self.moves_whole_hits = False
-        """Whether the caller orders loads and stores by whole hits, instead of asking chunk by chunk."""
+        """Whether the caller loads and stores whole hits, instead of looking up chunk by chunk."""
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         return self.disk.apply_in_parts(config)
@@ -98,7 +98,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
         caller = req_context.get_state(_DiskCaller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
-            # The end of a prompt is evicted first.
+            # In reverse order, so that the end of a prompt is evicted first.
             self.disk.use(caller.zone, reversed(caller.keys))
             self.disk.tier.request_finished(caller.zone, time.monotonic())
 
@@ -125,7 +125,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             caller.prompt = keys
 
     def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
-        """Returns whether the tier holds a chunk for the request's zone."""
+        """Returns whether the tier has a chunk for the request's zone."""
         caller = req_context.get_state(_DiskCaller)
         return caller is not None and self.disk.holds(caller.zone, key)
 
@@ -154,7 +154,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
         return [] if caller is None else [OffloadKey(key) for key in self.disk.lacks(caller.zone, hit)]
 
     def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
-        """Begin to store the missing chunks of a hit, or nothing if they do not all fit."""
+        """Begin to store the missing chunks of a hit. Stores nothing if not all of them fit."""
         caller = job.req_context.get_state(_DiskCaller)
         if caller is None:
             self.disk.end_at_once(job.job_id)
@@ -162,7 +162,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             self.disk.store_hit(job.job_id, caller.zone, self._chunks(job), hit, caller.prompt)
 
     def use(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> None:
-        """Record that a hit was used. The end of a prompt is evicted first."""
+        """Record that a hit was used, such that its end is evicted first."""
         caller = req_context.get_state(_DiskCaller)
         if caller is not None:
             self.disk.use(caller.zone, reversed(hit))
@@ -187,7 +187,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             caller.keys.update(dict.fromkeys(job_metadata.keys))
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # By now every promised chunk is being loaded, or vLLM had no room for it.
+        # By now, every promised chunk is being loaded, or vLLM had no room for it.
         self._promised.clear()
 
     def _chunks(self, job: TransferJob) -> Chunks:

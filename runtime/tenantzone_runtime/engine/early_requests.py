@@ -1,4 +1,4 @@
-"""Requests that arrived before any zone was declared, and their adoption when one is."""
+"""Requests that arrived before any zone was declared, and their adoption when the first zone is declared."""
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
@@ -12,7 +12,7 @@ class EarlyRequests:
     """The requests of one engine that arrived before any zone was declared.
 
     Args:
-        scheduler: the scheduler of the requests.
+        scheduler: the scheduler.
         loads: the requests whose loads from a tier have begun.
         media: the zones that have requests with images, sounds or videos.
     """
@@ -22,10 +22,10 @@ class EarlyRequests:
         self._media = media
         self._queue = loads
         self._loads: set[Request] = set()
-        """The early requests that began to load without blocks for their whole prompts."""
+        """Early requests that began to load without blocks for their whole prompts."""
 
     def adopt(self) -> None:
-        """Bind the requests to a zone of their own that no config declares; does nothing if no zone is declared yet."""
+        """Bind the requests to a special zone that no config declares. Does nothing if no zone is declared yet."""
         scheduler, tenancy = self._scheduler, self._scheduler.tenancy
         if not tenancy.ledger.zones:
             return
@@ -47,7 +47,7 @@ class EarlyRequests:
                 scheduler.end_with_error(request)
 
     def send_back_loads(self) -> None:
-        """Make early requests that were loading wait for their blocks like all others; what was loaded stays cached."""
+        """Make early requests that were loading wait for blocks like all others. The loaded blocks stay cached."""
         if not self._loads:
             return
         scheduler = self._scheduler

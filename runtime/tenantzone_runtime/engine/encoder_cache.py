@@ -1,8 +1,8 @@
 """vLLM's cache of encoder outputs for images, sounds and videos, by zone.
 
 An encoding is in use until its tokens are computed, and cached from then on. Cached encodings are evicted to make room:
-first those of zones that exceed the part of the cache that corresponds to their reserved blocks, then those of the
-requesting zone, and only then those of others.
+first encodings of zones that exceed the part of the cache that corresponds to their reserved blocks, then encodings of
+the requesting zone, and only then encodings of other zones.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
     """An encoder cache that knows the owner of each encoding. Sizes are in embeddings, as vLLM counts them."""
 
     tenancy: Tenancy | None = None
-    """The zones; None until the scheduler sets them."""
+    """Zones of the engine. None until the scheduler sets the attribute."""
     room: EncoderRoom[Request] | None = None
-    """Decides which zones may have encodings in a step; None until the scheduler sets it."""
+    """Decides which zones may get encodings in a step. None until the scheduler sets the attribute."""
 
     def __init__(self, cache_size: int) -> None:
         super().__init__(cache_size)
         self._owners: dict[str, Zone] = {}
         self._held: dict[Zone, int] = {}
-        """Embeddings of each zone, in use and cached."""
+        """Number of embeddings of each zone, in use or cached."""
         self._unused_since: dict[str, float] = {}
-        """The monotonic time in seconds since when each cached encoding has been unused."""
+        """Monotonic time in seconds at which each cached encoding became unused."""
         self._doomed: set[str] = set()
-        """Encodings in use that are removed as soon as they are unused."""
+        """Names of encodings in use that are removed as soon as they are unused."""
         self._made = 0
-        """Embeddings that this step has scheduled so far."""
+        """Number of embeddings that this step has scheduled so far."""
 
     def held(self, zone: Zone) -> int:
-        """Returns the number of embeddings that a zone has here, in use and cached."""
+        """Returns the number of a zone's embeddings, in use or cached."""
         return self._held.get(zone, 0)
 
     def share(self, zone: Zone) -> int:
@@ -52,13 +52,13 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
     def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int) -> bool:
-        """Returns whether the next of a request's media could be encoded now, or none need be.
+        """Returns whether a request's next media item could be encoded now, or no item needs to be encoded.
 
         Args:
             request: a waiting or running request.
-            computed_tokens: computed tokens of its prompt; of a waiting request, those found in the prefix cache.
-            step_budget: embeddings that one step may compute.
-            last: the last token to consider: media that begin behind it are not needed yet.
+            computed_tokens: the computed tokens of its prompt. For a waiting request, the tokens in the prefix cache.
+            step_budget: the maximum number of embeddings that one step computes.
+            last: the last token to consider. Media that begin after it are not needed yet.
         """
         for needed in self._needed(request, computed_tokens, last):
             if not self._may_have(request, needed, step_budget - self._made):
@@ -68,17 +68,17 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return True
 
     def next_of(self, request: Request, computed_tokens: int, last: int) -> Encoding | None:
-        """Returns what the next of a request's media takes; None if all needed media are in use already.
+        """Returns the embeddings that a request's next media item takes, or None if all needed media are in use.
 
         Args:
             request: a waiting or running request.
-            computed_tokens: computed tokens of its prompt; of a waiting request, those found in the prefix cache.
-            last: the last token to consider: media that begin behind it are not needed yet.
+            computed_tokens: the computed tokens of its prompt. For a waiting request, the tokens in the prefix cache.
+            last: the last token to consider. Media that begin after it are not needed yet.
         """
         return next(self._needed(request, computed_tokens, last), None)
 
     def _needed(self, request: Request, computed_tokens: int, last: int) -> Iterator[Encoding]:
-        """Yields the needs of each of a request's media that is needed up to ``last`` and not in use already."""
+        """Generate the needs of a request's media items that are needed up to token ``last`` and not in use yet."""
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
             if place.offset > last:
@@ -89,7 +89,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings)
 
     def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
-        """Returns whether an encoding fits into an empty cache and into a step that computes no other."""
+        """Returns whether an encoding fits into an empty cache and into a step without other encodings."""
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
     def in_use(self) -> Iterator[tuple[int, Set[str]]]:
@@ -97,7 +97,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return ((self.num_embeds_by_hash[name], users) for name, users in self.cached.items() if users)
 
     def put_in_use(self, values: list[Zone | int]) -> None:
-        """Append two values for each encoding of a zone that requests use: the zone, and its embeddings."""
+        """Append two values for each encoding in use that a zone owns: the zone, and the number of embeddings."""
         for name, zone in self._owners.items():
             if self._is_in_use(name):
                 values += (zone, self.num_embeds_by_hash[name])
@@ -106,12 +106,12 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return bool(self.cached.get(name))
 
     def _may_have(self, request: Request, needed: Encoding, left_in_step: int) -> bool:
-        """Returns whether a request may have an encoding now, in addition to what is kept for others.
+        """Returns whether a request may have an encoding now, considering the room that is reserved for other zones.
 
         Args:
             request: a waiting or running request.
-            needed: what the encoding takes.
-            left_in_step: embeddings that the step may still compute.
+            needed: the embeddings that the encoding takes.
+            left_in_step: the number of embeddings that the step may still compute.
         """
         left = Encoding(int(self.num_freeable_slots), left_in_step)
         if self.room is None:
@@ -119,7 +119,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.room.may_have(zone_of(request), needed, left)
 
     def check_and_update_cache(self, request: Request, input_id: int) -> bool:
-        # Using a cached encoding takes room, too.
+        # Using a cached encoding takes room as well, because it can't be evicted any more.
         name = request.mm_features[input_id].identifier
         if name in self.freeable and not self._may_have(request, Encoding(self.freeable[name], 0), 0):
             return False
@@ -131,7 +131,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         # Without zones, the encoding that has been unused longest is evicted, as in vLLM.
         zone = zone_of(request)
         if request.mm_features[input_id].identifier in self.cached:
-            # It is cached, but the zone may not use it in this step: it must not be computed a second time.
+            # The zone may not use the cached encoding in this step, but it must not be computed a second time.
             return False
         embeddings = int(request.get_num_encoder_embeds(input_id))
         needed = embeddings + num_embeds_to_schedule
@@ -169,7 +169,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return freed
 
     def forget(self, zone: Zone) -> None:
-        """Remove all that a zone has cached, and its encodings in use once they are unused."""
+        """Remove a zone's cached encodings, and its encodings in use once they are unused."""
         if zone not in self._held:
             return
         for name in [name for name, owner in self._owners.items() if owner is zone]:
@@ -179,7 +179,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
                 self._doomed.add(name)
 
     def forget_old(self, now: float) -> None:
-        """Remove encodings that have been unused for longer than their zones retain them."""
+        """Remove encodings that have been unused for longer than the TTL of their zones."""
         for name, since in list(self._unused_since.items()):
             if name not in self.freeable:
                 del self._unused_since[name]
@@ -195,7 +195,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             kept.clear()
 
     def _next_to_go(self, zone: Zone | None) -> str:
-        """Returns the unused encoding to evict for a zone: the longest unused of the first kind that exists."""
+        """Returns the unused encoding to evict for a zone. Within each eviction class, that is the LRU encoding."""
         its_own = anybody = ""
         for name in self.freeable:
             owner = self._owners.get(name)

@@ -1,26 +1,26 @@
-"""The engine and prompt data of a scheduler without a model. vLLM is not imported here."""
+"""The engine settings and prompts of a scheduler without a model. This module does not import vLLM."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 EvictionOrder = Literal["lru", "priority", "random-lru"]
-"""A stock pool's eviction order: the oldest first, low priority first, or the oldest of a few random ones."""
+"""Eviction order of a stock pool: LRU, lowest priority first, or the least recently used of a few random blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineShape:
-    """The settings that an engine is started with."""
+    """Settings of an engine."""
 
     blocks: int
-    """Blocks that requests can use."""
+    """Number of blocks that requests can use."""
     block_tokens: int = 16
     seats: int = 256
-    """Requests that may run at a time."""
+    """Maximum number of running requests."""
     step_tokens: int = 8192
-    """Tokens that one step may compute."""
+    """Maximum number of tokens that one step computes."""
     longest: int = 131_072
-    """The maximum tokens of a request, including its answer."""
+    """Maximum number of tokens of a request, including its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class Prompt:
     """The known part of a request's text."""
 
     number: int
-    """The number of the request, which makes its unknown text unique."""
+    """Number of the request, which makes its unknown text unique."""
     tokens: int
     content: Sequence[int]
-    """Ids of the text's parts, one for each ``content_tokens`` tokens; equal ids mean equal text up to there."""
+    """Ids of the text's parts of ``content_tokens`` tokens each. Equal ids mean equal text up to the part's end."""
     content_tokens: int
     known_tokens: int
-    """The number of tokens that the ids describe; the text after them equals no other request's."""
+    """Number of tokens that the ids describe. Later text is unique to the request."""
 
     def block(self, index: int, block_tokens: int) -> tuple[int, int]:
-        """Returns an identity of a block's content: equal identities mean equal text up to the block's end."""
+        """Returns an identity of a block's content. Equal identities mean equal text up to the block's end."""
         end = (index + 1) * block_tokens
         if end > self.known_tokens:
             return -self.number - 1, index

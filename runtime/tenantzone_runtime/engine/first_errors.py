@@ -1,8 +1,8 @@
 """Makes the models of vLLM's API stop at the first bad member of a list or an object.
 
-Pydantic collects the errors of each member of a list, once for each type that the member could have, and no other
-thread runs meanwhile. In `/v1/responses`, 3 kB of `{"input": [{}, {}, ...]}` have 233,001 errors, which take the API
-server seconds; a body of the size that the frontend accepts has millions.
+Pydantic collects the errors of each member of a list for each type that the member could have, and holds the GIL
+meanwhile. In `/v1/responses`, 3 kB of `{"input": [{}, {}, ...]}` have 233,001 errors, which take the API server
+seconds. The largest body that the frontend accepts would have millions.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from pydantic_core import core_schema
 _SCHEMAS: Final = ("list_schema", "dict_schema")
 _OF_THE_API: Final = ("vllm.", "openai.")
 _BUILT: Final = ("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__")
-"""Attributes of a model that are built from such a schema."""
+"""Attributes of a model that Pydantic builds from its fields."""
 
 
 def stop_at_first_errors() -> None:
-    """Make each list and object of models stop at its first bad member, and rebuild the models that exist already."""
+    """Make validation of each list and object stop at the first bad member, and rebuild existing models."""
     if hasattr(core_schema.list_schema, "__wrapped__"):
         return
     for name in _SCHEMAS:
@@ -29,7 +29,7 @@ def stop_at_first_errors() -> None:
         for model in dict.fromkeys(_below(pydantic.BaseModel))
         if model.__module__.startswith(_OF_THE_API) and model.__pydantic_complete__
     ]
-    # Clear all of them first: a model reuses what was built of the models that it contains.
+    # Clear all models first, because a model reuses the built schemas of models that it contains.
     for model in built:
         for attribute in _BUILT:
             if attribute in model.__dict__:

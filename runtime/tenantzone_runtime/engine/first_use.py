@@ -1,7 +1,7 @@
-"""Compiles, before an engine is ready, what vLLM would compile for the first request that needs it.
+"""Compiles vLLM's sampling code before an engine is ready, instead of at the first request that needs it.
 
-vLLM's sampler has functions and kernels that are compiled at their first call, for instance by a request that asks for
-log probabilities. That takes seconds in the worker, and the requests of all tenants wait.
+vLLM's sampler has functions and kernels that are compiled at their first call, for example when a request asks for log
+probabilities. That takes seconds in the worker, and the requests of all tenants wait.
 """
 
 import logging
@@ -17,9 +17,9 @@ _log = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
 _AFTER: Final = ("compile_or_warm_up_model", "initialize_from_config")
-"""Methods of vLLM's executor. The first one that exists is the last step before an engine can serve."""
+"""Methods of vLLM's executor. The first method that exists is the last step before an engine is ready."""
 _ROWS: Final = (1, 2)
-"""A compiler may treat a batch of one request differently from all others."""
+"""Batch sizes to warm up, because a compiler may specialize for a batch of one request."""
 
 
 def warm_up_sampling_at_start() -> None:
@@ -43,9 +43,9 @@ def _with_sampling(stock: Callable[..., Any]) -> Callable[..., Any]:
 def warm_up_sampling(worker: Any) -> None:
     """Run a worker's sampler once with each kind of sampling that requests can ask for.
 
-    A failure is only logged: the engine then compiles at first use, as stock vLLM does. A worker without such a sampler
-    has nothing to do: its pipeline stage does not sample, its model does not generate, or it uses vLLM's newer model
-    runner, which warms up its kernels itself.
+    A failure is only logged, because the engine can compile at first use, as stock vLLM does. Does nothing for a worker
+    without such a sampler: its pipeline stage does not sample, its model does not generate, or it uses vLLM's newer
+    model runner, which warms up its kernels itself.
 
     Args:
             worker: a vLLM worker with its model.
@@ -54,10 +54,10 @@ def warm_up_sampling(worker: Any) -> None:
     try:
         _warm_up(worker.model_runner)
     except Exception:
-        _log.warning("sampling could not be warmed up: the first requests that use a feature compile it", exc_info=True)
+        _log.warning("sampling could not be warmed up, so the first requests may take longer", exc_info=True)
     seconds = time.monotonic() - began
     level = logging.INFO if seconds >= _SLOW_SECONDS else logging.DEBUG
-    _log.log(level, "compiled what sampling uses, in %.1f s", seconds)
+    _log.log(level, "warmed up sampling in %.1f s", seconds)
 
 
 def _warm_up(runner: Any) -> None:
@@ -68,10 +68,10 @@ def _warm_up(runner: Any) -> None:
         return
     vocabulary = runner.model_config.get_vocab_size()
     devices = [runner.device] if runner.device.type == "cuda" else []
-    # Compilation depends on this mode, in which vLLM's steps run. The random state of the engine's seed is preserved.
+    # Compile in inference mode, in which vLLM's steps run. Preserve the random state, which the engine's seed has set.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
-            # Logits are made up instead of computed: the model's layers may first need to know the adapters of a batch.
+            # Don't compute logits, because the model's layers may need the adapters of a batch first.
             logits = torch.zeros((rows, vocabulary), dtype=runner.dtype, device=runner.device)
             for metadata in _kinds_of_sampling(rows, vocabulary, runner.device):
                 sampler(logits=logits.clone(), sampling_metadata=metadata)
@@ -87,7 +87,7 @@ def _samples(runner: Any) -> bool:
 
 
 def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iterator[Any]:
-    """Yields sampling metadata for vLLM's sampler: one batch of requests for each kind of sampling."""
+    """Generate sampling metadata for vLLM's sampler, with one batch of requests per kind of sampling."""
     from vllm.v1.sample.logits_processor import LogitsProcessors
     from vllm.v1.sample.metadata import SamplingMetadata
 
@@ -141,7 +141,7 @@ def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iter
 
 
 def _warm_up_grammars(runner: Any) -> None:
-    """Apply a grammar's token mask once: its library and its kernel are loaded at first use."""
+    """Apply a grammar's token mask once, because the library and its kernel are loaded at first use."""
     import xgrammar
 
     vocabulary = runner.model_config.get_vocab_size()

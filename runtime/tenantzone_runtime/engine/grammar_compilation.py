@@ -1,7 +1,7 @@
 """Compiles the grammars of structured answers in the engine core, with fairness among tenants.
 
-vLLM compiles in order of arrival, on few threads: a client that sends many grammars at once makes all others wait, and
-so does a client that sends a few that take hours. A compilation can't be stopped once it has begun.
+vLLM compiles in order of arrival, on few threads. So a client makes all others wait if it sends many grammars at once,
+or a few that take hours. A compilation can't be stopped once it has begun.
 """
 
 import threading
@@ -16,7 +16,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 
 _THREADS = 16
-"""The number of tenants whose grammars are compiled at the same time; the operating system schedules the threads."""
+"""Maximum number of tenants whose grammars are compiled at the same time, each on a thread."""
 
 Compile = Callable[[Request], Any]
 
@@ -36,10 +36,10 @@ class TurnsOfTenants:
         self._tenant_of = tenant_of
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[tuple[Future[Any], Compile, Request]]] = {}
-        """Work by tenant; the first entry is in progress."""
+        """Work by tenant. The first entry of each tenant is queued in the pool or in progress."""
 
     def submit(self, compile: Compile, request: Request) -> Future[Any]:
-        """Submit work for a request, to be done at its tenant's turn."""
+        """Submit work for a request, to be done at its tenant's turn. Returns its future."""
         future: Future[Any] = Future()
         tenant = self._tenant_of(request)
         with self._lock:
@@ -71,9 +71,9 @@ class TurnsOfTenants:
 
 
 def compilation_of(request: Request) -> Future[Any] | None:
-    """Returns the compilation of a request's grammar; None if it has ended, or the answer needs no grammar."""
+    """Returns the pending compilation of a request's grammar, or None if it has ended or no grammar is needed."""
     structured = request.structured_output_request
-    # Not the property, which replaces a finished future by the grammar.
+    # Don't use the property, which replaces a finished future by the grammar.
     grammar = None if structured is None else structured._grammar
     return grammar if isinstance(grammar, Future) and not grammar.done() else None
 
@@ -89,9 +89,9 @@ def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threa
     """Make an engine compile its grammars with fairness among tenants.
 
     Args:
-        manager: the engine's manager of structured answers.
-        seal_key: the key shared with the frontend; its seal names the tenant before the scheduler has the request.
-        threads: the number of tenants whose grammars are compiled at the same time.
+        manager: the engine's manager of structured outputs.
+        seal_key: the key shared with the frontend. A request's seal names the tenant before the scheduler binds it.
+        threads: the maximum number of tenants whose grammars are compiled at the same time.
     """
 
     def tenant_of(request: Request) -> str:

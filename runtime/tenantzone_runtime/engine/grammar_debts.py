@@ -1,40 +1,40 @@
-"""Accounts for the processor time that tenants' grammars take from the engine's steps.
+"""Accounts for the CPU time that tenants' grammars take from the engine's steps.
 
-A grammar that stays just below the limit of a step would slow down each step while its answer is generated, and the
-next answer's grammar could continue that. So processor time beyond the usual amount per step is a debt of the tenant,
-which is paid off as time passes: a leaky bucket (Turner, "New directions in communications", 1986).
+A grammar that stays just below the limit per step would slow down each step while its answer is generated, and the next
+answer's grammar could continue that. So CPU time beyond the usual amount per step is a debt of the tenant, which is
+paid off as time passes: a leaky bucket (Turner, "New directions in communications", 1986).
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 _USUAL_SECONDS: Final = 0.05
-"""Processor seconds per step that a tenant's grammars may take without debt."""
+"""CPU time in seconds per step that a tenant's grammars may take without debt."""
 _USUAL_OF_EACH_SECONDS: Final = 0.002
-"""Processor seconds per step for each of a tenant's structured answers; applies if their sum is larger."""
+"""CPU time in seconds per step and structured answer that is free of debt, if the sum exceeds ``_USUAL_SECONDS``."""
 
 
 class GrammarDebts:
     """The debts of tenants.
 
     Args:
-        limit_seconds: processor seconds that a tenant may owe.
-        paid_per_second: processor seconds that are paid off in each second.
+        limit_seconds: the maximum debt of a tenant that may use grammars, in seconds of CPU time.
+        paid_per_second: the seconds of CPU time that are paid off per second.
     """
 
     def __init__(self, limit_seconds: float = 5.0, paid_per_second: float = 0.1) -> None:
         self._limit_seconds = limit_seconds
         self._paid_per_second = paid_per_second
         self._owed: dict[str, float] = {}
-        """Debts in processor seconds by tenant, as of the last count."""
+        """Debts in seconds of CPU time by tenant, as of the last count."""
         self._counted = 0.0
 
     def add(self, taken: Mapping[str, tuple[float, int]], now: float) -> None:
         """Add the use of one step.
 
         Args:
-            taken: processor seconds and the number of answers, by tenant.
-            now: seconds of a monotonic clock.
+            taken: the CPU time in seconds and the number of answers, by tenant.
+            now: the monotonic time in seconds.
         """
         paid, self._counted = self._paid(now), now
         if self._owed:

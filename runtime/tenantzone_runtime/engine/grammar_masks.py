@@ -1,9 +1,9 @@
-"""Bounds how long one request's grammar may hold up a step of the engine.
+"""Bounds how long one request's grammar may delay a step of the engine.
 
 Before each token of a structured answer, the grammar library computes a mask of the allowed tokens. A grammar of a few
 hundred bytes can make this take seconds or hours, and the step waits, with all its requests. The computation can't be
-stopped. So grammar work runs on a thread outside the step. If it takes too long, the thread is abandoned, its request
-ends, and the step continues without it. While the abandoned thread still runs, its tenant gets no other grammar.
+stopped, so it runs on a thread outside the step. If it takes too long, the thread is abandoned, its request ends, and
+the step continues without the request. While the abandoned thread runs, its tenant's requests can use no grammars.
 """
 
 import time
@@ -24,36 +24,37 @@ from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.zone import Zone
 
 LIMIT_SECONDS: Final = 0.25
-"""Processor seconds for one mask, or for accepting one step's tokens of an answer."""
+"""Maximum CPU time in seconds for one mask, or for accepting one step's tokens of an answer."""
 TENANT_LIMIT_SECONDS: Final = 1.0
-"""Processor seconds per step for all grammars of one tenant: it may have many answers at once, each within its
-limit."""
+"""Maximum CPU time in seconds per step for all grammars of one tenant, which may have many answers within
+``LIMIT_SECONDS``."""
 _LOOK_SECONDS: Final = 0.01
-"""Seconds between two checks of the processor time that a grammar has taken."""
+"""Interval in seconds at which the CPU time of slow grammars is checked."""
 _STILL_AT_IT: Final = (
-    "the engine is still at the form of an answer of this tenant's that took it too long; ask without a form, or later"
+    "the engine is still evaluating another grammar of this tenant, which took too long; retry later, "
+    "or without structured output"
 )
 _OWES_TOO_MUCH: Final = (
-    "the forms of this tenant's answers have taken the engine too long of late; ask for simpler ones, without a form, "
-    "or later"
+    "the grammars of this tenant's structured outputs have recently taken too much CPU time; use simpler grammars, "
+    "retry later, or do without structured output"
 )
 _LEADS_NOWHERE: Final = (
-    "by the form that the answer should have no token may come next: it refers to itself without end, nothing can fit "
-    "it, or the answer fits it already and is not to end (ignore_eos); ask for another one"
+    "the grammar of the structured output allows no next token: it is infinitely recursive, nothing matches it, or the "
+    "answer already matches it and must not end (ignore_eos); use another schema or grammar"
 )
-NOT_COMPILED: Final = "the engine can't make a grammar of the form that the answer should have; ask for another one"
+NOT_COMPILED: Final = "the engine can't compile the schema or grammar of the structured output; use another one"
 
 _Batch = Iterable[tuple[Any, int, bool, *tuple[Any, ...]]]
-"""Grammars, each with its row of masks, whether it applies, and vLLM's further arguments."""
+"""Tuples of a grammar, its row of the masks, whether the grammar applies, and vLLM's further arguments."""
 
 
 class GrammarMasks:
-    """Runs the grammars of structured answers in place of vLLM's manager if zones are declared.
+    """Runs the grammars of structured answers instead of vLLM's manager if zones are declared.
 
     Args:
-        manager: vLLM's own manager.
-        limit_seconds: processor seconds for one mask.
-        tenant_limit_seconds: processor seconds per step for all grammars of one tenant.
+        manager: vLLM's manager of structured outputs.
+        limit_seconds: the maximum CPU time for one mask, in seconds.
+        tenant_limit_seconds: the maximum CPU time per step for all grammars of one tenant, in seconds.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class GrammarMasks:
         self._left: dict[str, Worker] = {}
         """Workers that still run abandoned work, by tenant."""
         self._taken = Taken()
-        """Processor time since the last step's masks were begun: for those masks, and for drafted tokens after them."""
+        """CPU time since the masks of the last step were begun, for these masks and the drafted tokens after them."""
         self._debts = GrammarDebts()
         self._ended: list[tuple[Request, BindingError | None]] = []
         manager.grammar_bitmask = self.make
@@ -80,8 +81,8 @@ class GrammarMasks:
         """Check that a request with a structured answer may be added.
 
         Raises:
-            BindingError: abandoned work of its tenant still runs, or its tenant's grammars have taken too much
-                processor time lately.
+            BindingError: abandoned work of the tenant is still running, or the tenant's grammars have recently taken
+                too much CPU time.
         """
         if zone is None or request.structured_output_request is None:
             return
@@ -89,7 +90,7 @@ class GrammarMasks:
             raise BindingError("unsupported", zone.spec.tenant, why)
 
     def take_ended(self) -> list[tuple[Request, BindingError | None]]:
-        """Returns the requests to end since the last call, with the reason; None if the engine itself is at fault."""
+        """Returns and clears the requests to end, each with the refusal, or None if the cause is an internal error."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -111,7 +112,7 @@ class GrammarMasks:
                 return masks
 
     def _guard(self, request: Request) -> None:
-        """Replace a tenant's grammar by a guarded one."""
+        """Wrap the grammar of a request in a guarded grammar, unless the request has no zone."""
         grammar, zone = _grammar_of(request), zone_of(request)
         if zone is None or isinstance(grammar, GuardedGrammar | Endless):
             return
@@ -119,7 +120,7 @@ class GrammarMasks:
         request.structured_output_request.grammar = GuardedGrammar(grammar, request, zone.spec.tenant, self._validate)
 
     def _without_refused(self, grammars: Sequence[GuardedGrammar]) -> list[GuardedGrammar]:
-        """Returns the grammars whose tenants may use grammars now; the other requests end."""
+        """Returns the grammars whose tenants may use grammars now. Ends the requests of other tenants."""
         refusals = {tenant: self._refusal_of(tenant) for tenant in {grammar.tenant for grammar in grammars}}
         for grammar in grammars:
             if (why := refusals[grammar.tenant]) is not None:
@@ -127,13 +128,13 @@ class GrammarMasks:
         return [grammar for grammar in grammars if refusals[grammar.tenant] is None]
 
     def _refusal_of(self, tenant: str) -> str | None:
-        """Returns why a tenant may use no grammars now, or None if it may."""
+        """Returns the reason why a tenant may not use grammars now, or None if it may."""
         if self._left and self._is_left(tenant):
             return _STILL_AT_IT
         return _OWES_TOO_MUCH if self._debts.is_too_much(tenant, time.monotonic()) else None
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
-        """Returns the drafted tokens that fit, up to the first that does not."""
+        """Returns the drafted tokens before the first token that the grammar rejects."""
         has_taken_all = self._taken.of(grammar.tenant) > self._tenant_limit_seconds
         if has_taken_all or self._refusal_of(grammar.tenant) is not None:
             return []
@@ -144,7 +145,7 @@ class GrammarMasks:
         """Run a task outside the step.
 
         Returns:
-            The finished task; None if it was given up and its requests have ended.
+            The future of the finished task, or None if the task was given up and its slow requests have ended.
         """
         work = Work(self._taken)
         for grammar in grammars:
@@ -160,10 +161,10 @@ class GrammarMasks:
         return future
 
     def _await(self, future: Future[Any], work: Work, grammars: Sequence[GuardedGrammar]) -> None:
-        """Wait until the task is done, or a grammar takes too long and no other grammar is being worked on."""
+        """Wait until the task is done or, if a grammar takes too long, until no thread works on other grammars."""
         ended: list[GuardedGrammar] = []
         pause = self._limit_seconds
-        # If several threads work on it, the others must have stopped before they get new work.
+        # If several threads work on the task, the threads of other grammars must stop before they get new work.
         while work.is_done_for_others(ended) if ended else not is_done(future, pause):
             pause = _LOOK_SECONDS
             if ended:
@@ -176,7 +177,7 @@ class GrammarMasks:
     def _give_up(
         self, slow: Any, is_slow_itself: bool, work: Work, grammars: Sequence[GuardedGrammar]
     ) -> list[GuardedGrammar]:
-        """Give up a grammar and all others of its tenant, which then occupies one thread instead of one per request."""
+        """Give up all grammars of a slow grammar's tenant, so that the tenant occupies at most one abandoned thread."""
         assert self._worker is not None
         work.give_up(slow.tenant)
         self._left[slow.tenant] = self._worker
@@ -195,10 +196,10 @@ class GrammarMasks:
         grammar.request.structured_output_request.grammar = Endless()
 
     def _leave(self) -> None:
-        """Abandon the threads that still work."""
+        """Abandon the threads that are still working."""
         assert self._worker is not None
         self._worker.is_left, self._worker = True, None
-        # The abandoned threads continue to write into the old masks.
+        # The abandoned threads continue to write into the old masks, so use a copy from now on.
         if self._manager._grammar_bitmask is not None:
             self._manager._grammar_bitmask = self._manager._grammar_bitmask.clone()
         pool = getattr(self._manager, "executor_for_fillmask", None)
@@ -211,7 +212,7 @@ class GrammarMasks:
         return tenant in self._left
 
     def _fill(self, batch: _Batch) -> None:
-        # Not the manager's masks: an abandoned thread would find the rows there that have replaced its own.
+        # Pass the current masks instead of the manager, because an abandoned thread must not write to later masks.
         its_rows = SimpleNamespace(_grammar_bitmask=self._manager._grammar_bitmask, _full_mask=self._manager._full_mask)
         for entry in batch:
             grammar, row, *_ = entry
@@ -220,7 +221,7 @@ class GrammarMasks:
             StructuredOutputManager._fill_bitmasks(its_rows, (entry,))
 
     def _look_at(self, masks: Any, grammars: Sequence[GuardedGrammar]) -> None:
-        """End answers that can't continue; with an all-zero mask, a model would generate tokens that do not fit."""
+        """End answers that can't continue. With an all-zero mask, the model would generate tokens that do not fit."""
         is_empty = np.bitwise_or.reduce(masks, axis=1) == 0
         masks[is_empty] = -1
         for grammar in grammars:
@@ -228,21 +229,21 @@ class GrammarMasks:
                 self._end(grammar, _LEADS_NOWHERE if grammar.led_nowhere else None)
             elif is_empty[grammar.rows[0]]:
                 self._end(grammar, _LEADS_NOWHERE)
-            # This includes drafted tokens, which may still be rejected.
+            # This includes the rows after drafted tokens, which may still be rejected.
             grammar.led_nowhere = bool(is_empty[grammar.rows].any())
 
 
 def _too_long(seconds: float) -> str:
     return (
-        f"the form that the answer should have takes the engine too long: more than {seconds:g} s for the next token; "
-        "ask for a simpler one"
+        f"the grammar of the structured output takes too long: more than {seconds:g} s of CPU time for the next token; "
+        "use a simpler schema or grammar"
     )
 
 
 def _too_long_together(seconds: float) -> str:
     return (
-        f"the forms that this tenant's answers should have take the engine too long together: more than {seconds:g} s "
-        "for the next token of each; ask for simpler ones, or for fewer at once"
+        f"the grammars of this tenant's structured outputs together take too long: more than {seconds:g} s of CPU time "
+        "for the next token of each answer; use simpler grammars, or fewer requests at once"
     )
 
 

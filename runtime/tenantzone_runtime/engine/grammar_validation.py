@@ -1,7 +1,7 @@
-"""Lets vLLM's API server validate a request's schema or grammar off its event loop, one per tenant at a time.
+"""Makes vLLM's API server validate a request's schema or grammar off its event loop, one per tenant at a time.
 
-vLLM builds a grammar only to validate it, on the event loop, and all requests wait meanwhile. Here a thread validates
-it first, during which the grammar libraries let other threads run, and vLLM does not validate it again.
+Stock vLLM builds a grammar on the event loop only to validate it, and all requests wait meanwhile. With this module, a
+thread validates it first. The grammar libraries release the GIL, and vLLM does not validate the grammar again.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ _Validate = Callable[[SamplingParams, Any, Any, Any], None]
 
 
 class GrammarValidation:
-    """Validates the answer formats that requests ask for, at most one of each tenant at a time.
+    """Validates schemas and grammars of requests, at most one per tenant at a time.
 
     Args:
-        validate: vLLM's own validation.
+        validate: vLLM's validation.
     """
 
     def __init__(self, validate: _Validate) -> None:
@@ -35,11 +35,10 @@ class GrammarValidation:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def before(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
-        """Validate in advance what vLLM is about to validate.
+        """Validate a request's schema or grammar before vLLM does.
 
         Raises:
-            ValueError: vLLM's own error, as it would be raised later, or the request would need another grammar
-                library.
+            ValueError: vLLM rejects the schema or grammar, or would use a grammar library other than xgrammar.
         """
         if getattr(params, "structured_outputs", None) is None:
             return
@@ -53,30 +52,30 @@ class GrammarValidation:
         setattr(params.structured_outputs, _VALIDATED, True)
 
     def once(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
-        """Replace vLLM's own validation, and skip what was validated before."""
+        """Validate a request's schema or grammar as vLLM does, unless `before` has validated it."""
         if not getattr(params.structured_outputs, _VALIDATED, False):
             self._validate(params, model_config, config, tokenizer)
 
 
 def _check_library(params: SamplingParams) -> None:
-    """Check that vLLM has not fallen back to a library for schemas that xgrammar can't read.
+    """Check that vLLM has not fallen back to another library because xgrammar can't read the schema or grammar.
 
-    The first request would decide which library an engine uses for all grammars, whichever tenant sends it; and a
-    pattern of a few bytes can keep outlines busy for hours.
+    vLLM uses the library of an engine's first structured request for all later requests, so one tenant would decide for
+    all tenants. Also, a pattern of a few bytes can keep outlines busy for hours.
 
     Raises:
-        ValueError: vLLM has fallen back.
+        ValueError: vLLM has fallen back to another library.
     """
     wanted = params.structured_outputs
     if wanted is not None and wanted._backend_was_auto and wanted._backend != _LIBRARY:
         raise ValueError(
-            f"The form that the answer should have is not supported: {_LIBRARY} can't read it, and {wanted._backend} "
-            "is not in use for this model"
+            f"The schema or grammar of the structured output is not supported: {_LIBRARY} can't read it, and "
+            f"{wanted._backend} is not in use for this model"
         )
 
 
 def _tenant_of(params: SamplingParams) -> str:
-    """Returns the tenant of a request, from the seal that the frontend has just made; "" if there is no seal."""
+    """Returns the tenant of a request from its seal, which the frontend has just made, or "" without a seal."""
     seal = (params.extra_args or {}).get(SEAL_ARGUMENT, "")
     return str(seal).split(".")[1] if str(seal).count(".") else ""
 
@@ -85,7 +84,7 @@ _installed: GrammarValidation | None = None
 
 
 def validate_beside_the_loop() -> GrammarValidation:
-    """Install the validation in place of vLLM's own, once in a process."""
+    """Install the validation instead of vLLM's, once per process. Returns it."""
     global _installed
     if _installed is None:
         _installed = validation = GrammarValidation(SamplingParams._validate_structured_outputs)

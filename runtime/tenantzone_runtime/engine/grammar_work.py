@@ -1,6 +1,6 @@
-"""Measures the processor time that the grammars of a step take, on threads outside the step.
+"""Measures the CPU time that the grammars of a step take, on threads outside the step.
 
-Processor time is measured instead of elapsed time: a client is not to blame if the engine is short of processors.
+It measures CPU time instead of elapsed time, because clients must not be refused when the engine is short of CPUs.
 """
 
 import threading
@@ -15,38 +15,38 @@ Result = TypeVar("Result")
 
 
 class GivenUp(Exception):
-    """No caller waits for this work any more."""
+    """Raised on the working thread when no caller waits for the work any more."""
 
 
 class Owned(Protocol):
-    """The object that work is done for."""
+    """An object of a tenant that work is done for, such as a grammar."""
 
     tenant: str
     """The tenant that owns the object."""
 
 
 class Taken:
-    """The processor time that the grammars of one step have taken. Several threads may add to it."""
+    """CPU time that the grammars of one step have taken. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = defaultdict(float)
-        """Processor seconds by tenant."""
+        """CPU time in seconds by tenant."""
         self._for: dict[str, set[int]] = defaultdict(set)
-        """Identities of the objects that were worked on, by tenant. They keep no ended answer alive."""
+        """Ids (``id()``) of the objects that were worked on, by tenant. References would keep ended answers alive."""
 
     def add(self, owned: Owned, seconds: float) -> None:
-        """Add the processor seconds of one piece of work."""
+        """Add the CPU time of one piece of work, in seconds."""
         with self._lock:
             self._seconds[owned.tenant] += seconds
             self._for[owned.tenant].add(id(owned))
 
     def of(self, tenant: str) -> float:
-        """Returns the processor seconds of one tenant."""
+        """Returns the CPU time of one tenant in seconds."""
         return self._seconds.get(tenant, 0.0)
 
     def by_tenant(self) -> dict[str, tuple[float, int]]:
-        """Returns the processor seconds and the number of answers, by tenant."""
+        """Returns the CPU time in seconds and the number of answers, by tenant."""
         with self._lock:
             return {tenant: (seconds, len(self._for[tenant])) for tenant, seconds in self._seconds.items()}
 
@@ -55,25 +55,25 @@ class Work:
     """The grammar work of one step's task.
 
     Args:
-        taken: the step's processor time so far, to which this adds.
+        taken: the step's CPU time so far, to which the work is added.
     """
 
     def __init__(self, taken: Taken) -> None:
         self.is_given_up = False
         self._doing: dict[int, tuple[Owned, float]] = {}
-        """By thread, the object that it works for, and the thread's processor time when the work began."""
+        """Work in progress by thread: the object, and the thread's CPU time when the work began."""
         self._taken = taken
 
     def do(self, owned: Owned, task: Callable[[], Result]) -> Result:
         """Do one piece of work for a grammar, and measure it.
 
         Raises:
-            GivenUp: no caller waits for it any more, or the work was given up meanwhile, so that the caller stops.
+            GivenUp: the work was given up before or meanwhile, so the caller must stop.
         """
         thread, began = threading.get_ident(), time.thread_time()
         self._doing[thread] = owned, began
         try:
-            # Register before checking: a thread that gives up the work looks at the registered threads only afterwards.
+            # Register before checking, because `give_up` sets the flag first and then reads the registered threads.
             if self.is_given_up:
                 raise GivenUp
             result = task()
@@ -85,9 +85,9 @@ class Work:
         return result
 
     def give_up(self, tenant: str) -> None:
-        """Stop waiting, and count the work in progress for a tenant up to now.
+        """Give up the work, and count the tenant's work in progress up to now.
 
-        Its end is unknown, and so is the step that it would fall into.
+        The rest is not counted, because it is unknown when and in which step it will end.
         """
         self.is_given_up = True
         for thread, (owned, began) in list(self._doing.items()):
@@ -95,7 +95,7 @@ class Work:
                 self._taken.add(owned, _used(thread) - began)
 
     def is_done_for_others(self, than: Container[Owned]) -> bool:
-        """Returns whether work is in progress for objects other than these."""
+        """Returns whether work is in progress for any object that is not in ``than``."""
         return any(owned not in than for owned, _ in list(self._doing.values()))
 
     def beyond(
@@ -104,7 +104,7 @@ class Work:
         """Find an object outside ``than`` that exceeds a limit, alone or together with its tenant's earlier work.
 
         Returns:
-            The object, and whether its work in progress alone exceeds the limit; None if there is none.
+            The object, and whether its work in progress alone exceeds ``limit_seconds``. None if no object does.
         """
         for thread, (owned, began) in list(self._doing.items()):
             used = _used(thread) - began
@@ -118,22 +118,22 @@ class Work:
 
 
 def _used(thread: int) -> float:
-    """Returns the processor seconds that a thread has used."""
+    """Returns the CPU time that a thread has used, in seconds."""
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 class Worker(threading.Thread):
-    """Works for one step after another. A daemon thread, so that the process can end at any time."""
+    """Thread that runs the tasks of one step after another. A daemon thread, so that the process can always exit."""
 
     def __init__(self) -> None:
         super().__init__(name="tenantzone-masks", daemon=True)
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self.is_left = False
-        """Whether it gets no more work, and ends after the current piece."""
+        """Whether the thread was abandoned, so that it ends after its current task."""
         self.start()
 
     def submit(self, task: Callable[[], Result]) -> Future[Result]:
-        """Submit a task."""
+        """Submit a task. Returns its future."""
         future: Future[Result] = Future()
         self._work.put((future, task))
         return future
@@ -148,7 +148,7 @@ class Worker(threading.Thread):
 
 
 def is_done(future: Future[Any], seconds: float) -> bool:
-    """Wait for a future for at most this many seconds. Returns whether it is done."""
+    """Wait for a future with a timeout in seconds. Returns whether it is done."""
     try:
         future.exception(timeout=seconds)
     except TimeoutError:

@@ -1,8 +1,8 @@
-"""The guard: no request is ever served from a block of another zone.
+"""The guard, which ensures that no request is served from a block of another zone.
 
-Blocks are checked as they are added to a request: prefix hits and new blocks against the owners in the ledger. vLLM's
-block tables are checked again, those of one request in each step, in case something else changed them. A request that
-fails the check ends with an error to its client and a record in the audit journal; the engine continues.
+When prefix hits and new blocks are added to a request, their owners in the ledger are checked. In addition, each step
+checks vLLM's block tables of one request, in case other code has changed them. If a check fails, the request ends with
+an error to its client and a record in the audit journal, and the engine continues.
 """
 
 import logging
@@ -37,7 +37,7 @@ class Guard:
         self._next = 0
 
     def check_a_table(self, running: Sequence[Request]) -> None:
-        """Check the block tables of one running request, one for each group; each call checks the next request."""
+        """Check all block tables of one running request, round-robin among running requests."""
         if not running:
             return
         self._next = (self._next + 1) % len(running)
@@ -50,12 +50,12 @@ class Guard:
                     return
 
     def fail_condemned(self) -> None:
-        """Fail the requests that were caught in the step that has just been scheduled."""
+        """Fail the requests that got a foreign block in the step that has just been scheduled."""
         for request, error in self._manager.take_condemned():
             self.fail(request, error.block_id)
 
     def fail(self, request: Request, block_id: int) -> None:
-        """End a request with an error. It returns its zone's blocks to the zone, and no others."""
+        """End a request with an error, and release only those of its blocks that belong to its zone."""
         zone, owner = zone_of(request), self._ledger.owner[block_id]
         names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(

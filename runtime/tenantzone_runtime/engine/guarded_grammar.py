@@ -1,7 +1,7 @@
 """A tenant's grammar, used only outside the thread that runs the steps.
 
-Accepting a chosen token, or validating drafted ones, may take a grammar library as long as computing a mask. So a token
-is accepted where the next mask is computed: on a thread outside the step, where its processor time is measured.
+Accepting a sampled token or validating drafted tokens may take a grammar library as long as computing a mask. So a
+token is accepted on the thread that computes the next mask, outside the step, where the CPU time is measured.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Validate = Callable[["GuardedGrammar", list[int]], list[int]]
 
 
 class Endless(StructuredOutputGrammar):
-    """Replaces a grammar that a thread still works on, and that no other may touch. It accepts every token."""
+    """Replaces a grammar of an ended request, which an abandoned thread may still use. Accepts every token."""
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
         return True
@@ -39,11 +39,11 @@ class Endless(StructuredOutputGrammar):
 
 
 class GuardedGrammar(StructuredOutputGrammar):
-    """Replaces a tenant's grammar.
+    """Wraps a tenant's grammar.
 
     Args:
         grammar: the library's grammar.
-        request: the request whose answer has this form.
+        request: the request whose answer must match the grammar.
         tenant: the tenant of the request.
         validate: validates drafted tokens outside the step.
     """
@@ -52,33 +52,33 @@ class GuardedGrammar(StructuredOutputGrammar):
         self.request = request
         self.tenant = tenant
         self.work: Work | None = None
-        """The work of the step whose masks are being computed; None between steps."""
+        """Work of the step whose masks are being computed, or None between steps."""
         self.rows: list[int] = []
-        """Rows of its masks in that step, the next token's first."""
+        """Rows of this grammar's masks in that step. The first row is for the next token."""
         self.led_nowhere = False
         """Whether a mask of the last step allowed no token."""
         self.is_rejected = False
-        """Whether a token was chosen that does not fit."""
+        """Whether the grammar has rejected a sampled token."""
         self._grammar = grammar
         self._validate = validate
         self._chosen: list[int] = []
-        """Tokens of the answer that the grammar has not accepted yet."""
+        """Sampled tokens that the grammar has not accepted yet."""
         self._drafted = 0
-        """The number of drafted tokens that were accepted only to compute the masks after them."""
+        """Number of drafted tokens that were accepted only to compute the masks after them."""
 
     def begin(self, work: Work) -> None:
-        """Begin a step's masks from the answer's current state: the previous masks may have been given up midway."""
+        """Begin a step's masks. Computation of the previous masks may have been given up midway."""
         self.rows, self.work = [], work
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
-        """Accept tokens: drafted ones at once, while masks are computed; chosen ones later."""
+        """Accept drafted tokens while masks are computed. At other times, record sampled tokens to accept later."""
         if self.work is None:
             self._chosen += tokens
             return True
         return self.work.do(self, partial(self._accept_drafted, request_id, tokens))
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """Returns the leading tokens that fit. While masks are computed, vLLM calls this outside the step already."""
+        """Returns the leading tokens that fit. While masks are computed, vLLM already calls this outside the step."""
         return self._validate(self, tokens) if self.work is None else self.work.do(self, partial(self._valid, tokens))
 
     def rollback(self, num_tokens: int) -> None:
@@ -86,7 +86,7 @@ class GuardedGrammar(StructuredOutputGrammar):
         self.work.do(self, partial(self._roll_back, num_tokens))
 
     def catch_up(self, row: int) -> None:
-        """Accept the chosen tokens before a mask is computed."""
+        """Accept the sampled tokens, before a mask is computed."""
         assert self.work is not None
         self.rows.append(row)
         if self._chosen or self._drafted:

@@ -1,4 +1,7 @@
-"""The instance that the bytes of a cached chunk depend on; tiers keep chunks of different instances apart."""
+"""Computes the instance, which identifies everything that the bytes of a cached chunk depend on.
+
+Tiers keep chunks of different instances apart.
+"""
 
 import hashlib
 import os
@@ -17,7 +20,7 @@ from tenantzone_contract.instance import Instance
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 """Patterns of the weight files that vLLM looks for in a model's folder."""
 _SNAPSHOTS: Final = "snapshots"
-"""The folder of Hugging Face's cache that has a subfolder for each commit."""
+"""Name of the folder in a Hugging Face cache that has a subfolder for each commit."""
 
 
 def instance_of(
@@ -25,7 +28,7 @@ def instance_of(
 ) -> Callable[[str, str], Instance]:
     """Returns a function that computes the instance of an engine's chunks from a tenant and the id of the salt key.
 
-    Files are read only when the function is called. An adapter's weights are in each block's hash, and not here.
+    The weights are read when the function is first called. The weights of an adapter are part of the block hashes.
 
     Raises:
         OSError: the returned function can't read the weights.
@@ -58,9 +61,10 @@ def instance_of(
 
 
 def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
-    """Returns a description of a chunk's bytes: with several groups, they belong to one group's layers.
+    """Returns a description of the layout of a chunk's bytes.
 
-    States have their own shapes and dtypes, and are padded to the size of the other groups' blocks.
+    With several KV cache groups, a chunk belongs to the layers of one group. Blocks of states have their own shapes and
+    dtypes, and are padded to the size of other groups' blocks.
     """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)
@@ -72,14 +76,14 @@ def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
 
 
 def weights_revision(model: ModelConfig) -> str:
-    """Returns a unique name of the weights: the commit if they come from a hub's cache, else a digest of their files.
+    """Returns a unique name of the weights: the commit if they are in a Hugging Face cache, else a digest of the files.
 
     Raises:
         OSError: the weights can't be read.
     """
     folder = Path(model.model)
     if not folder.is_dir():
-        # A model given by name: vLLM has resolved it to a commit, or was given one. A branch can move.
+        # The model is given by name. Use the commit that vLLM has resolved it to, because a branch can move.
         return _commit_of(model) or f"revision {model.revision}"
     resolved = folder.resolve()
     if resolved.parent.name == _SNAPSHOTS:
@@ -89,7 +93,7 @@ def weights_revision(model: ModelConfig) -> str:
         digests = list(threads.map(_digest, files))
     whole = hashlib.sha256()
     for path, digest in zip(files, digests, strict=True):
-        # Quoted, so that no name can make one list of files look like another.
+        # The name is quoted, so that different lists of files can't yield the same text.
         whole.update(f"{digest} {path.name!r}\n".encode())
     return f"sha256 {whole.hexdigest()}"
 

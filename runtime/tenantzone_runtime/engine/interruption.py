@@ -1,8 +1,8 @@
-"""Interrupts a call that takes too long, in its own process.
+"""Interrupts a call that takes too long, without another process.
 
-Python checks for signals between interpreter steps, and its regular expressions (`re` and `regex`) check for them while
-they match. So a timer's signal ends a loop in Python and a match that never ends. Only the main thread receives
-signals; vLLM's event loop and its engine core run there.
+Python handles signals between interpreter steps, and its regular expressions (`re` and `regex`) check for signals while
+they match. So a timer's signal can end an infinite loop in Python and a match that never ends. Signal handlers run on
+the main thread only, where vLLM's event loop and engine core run.
 """
 
 import gc
@@ -14,24 +14,24 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Seconds between two signals once the time of a call may be over. The kernel rounds up to a tick: 4 ms at 250 Hz."""
+"""Interval in seconds of signals after a call's time limit. The kernel rounds up to a tick, 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
-"""A call that is inside such a package when its time is spent is interrupted at a later tick."""
+"""Packages in which a call is not interrupted, because it may hold a lock. It is interrupted at a later tick."""
 
 Result = TypeVar("Result")
 
 
 class TimeSpentError(Exception):
-    """A call was interrupted, or was not begun, because its time was spent."""
+    """A call was interrupted or not started, because its CPU time was used up."""
 
 
 class _Interrupt(BaseException):
-    """Raised within the call. Not an Exception, because parsers catch those and return the text unparsed."""
+    """Raised within the call. Not an Exception, because parsers catch exceptions and return the text unparsed."""
 
 
 _ends_at: float | None = None
-"""The main thread's processor time at which the running call is interrupted; None if none runs."""
+"""CPU time of the main thread at which the running call is interrupted, or None if no call is running."""
 
 
 def prepare_interruption() -> None:
@@ -40,17 +40,17 @@ def prepare_interruption() -> None:
 
 
 def run_for(seconds: float, call: Callable[[], Result]) -> Result:
-    """Run a call for at most a number of processor seconds.
+    """Run a call with a CPU time limit.
 
-    Outside the main thread a call can't be interrupted: it runs to its end.
+    Outside the main thread, a call can't be interrupted, so it runs to its end.
 
     Args:
-        seconds: this thread's processor time. The call may take one tick of the kernel's clock longer.
-        call: must have no effects outside itself, because it may be interrupted anywhere.
+        seconds: the limit of this thread's CPU time. The call may take one tick of the kernel's clock longer.
+        call: the call. It must have no side effects, because it may be interrupted anywhere.
 
     Raises:
-        TimeSpentError: the call was interrupted, or there was no time for it.
-        RuntimeError: another such call is running.
+        TimeSpentError: the call was interrupted, or ``seconds`` is not positive.
+        RuntimeError: another interruptible call is running.
     """
     global _ends_at
     if seconds <= 0:
@@ -61,18 +61,18 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         raise RuntimeError("a call that may be interrupted can't run within another one")
     collects = gc.isenabled()
     try:
-        # A collection visits all objects of the process; its time is not the call's fault.
+        # Garbage collection visits all objects of the process, and its time must not count for the call.
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The timer counts the user time of all threads: it may be early, but hardly late, because parsers make few
-            # system calls.
+            # The timer counts the user time of all threads. So it may expire early, but hardly late, because parsers
+            # make few system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:
             _ends_at = None
     except _Interrupt:
-        # Repeated, because the interrupt may have come before the line above.
+        # Reset again, because the interrupt may have come before the `finally` clause did.
         _ends_at = None
         raise TimeSpentError from None
     finally:

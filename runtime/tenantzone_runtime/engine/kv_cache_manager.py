@@ -31,34 +31,34 @@ class ZoneKVCacheManager(KVCacheManager):
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._tables = BlockTables(self.coordinator)
         self._spare: dict[str, list[KVCacheBlock]] = {}
-        """Blocks that requests hold outside their tables until their loads have landed, by request id."""
+        """Blocks, by request id, that a request holds outside its tables until its load from a tier has ended."""
         self.latencies = Latencies()
         self.processed = ProcessedTokens()
 
     headroom = 0
-    """Blocks that vLLM wants free beyond a request's own when it admits it next to others (``--watermark``)."""
+    """Number of blocks that must stay free when a request is admitted while others run (vLLM's ``--watermark``)."""
 
     lookahead = 0
-    """Slots that vLLM allocates beyond the tokens of a step, for a model that drafts tokens."""
+    """Number of slots that vLLM allocates beyond the tokens of a step, for drafted tokens."""
 
     drafting = 0
-    """Slots that a step needs beyond the next token of a request: for drafted tokens, and to draft in."""
+    """Number of slots that a step needs beyond a request's next token, to verify and to draft tokens."""
 
     max_step_tokens = 0
-    """The maximum number of tokens that a step computes."""
+    """Maximum number of tokens that a step computes."""
 
     sampled = 0
-    """Tokens that a step adds to those it computes of a request: vLLM reserves room for them in the model's length."""
+    """Number of tokens that a step samples for a request. vLLM reserves room for them in the maximum model length."""
 
     refused: Request | None = None
-    """The request that was refused blocks last in this step."""
+    """Request that was most recently refused blocks in this step."""
 
     @property
     def watermark_blocks(self) -> int:
-        """The blocks that vLLM's own checks require beyond a request's need: none if there are zones.
+        """Number of blocks that vLLM's checks require beyond a request's need. 0 if zones are declared.
 
-        With zones, the checks count what a zone may take, and the headroom must not reduce its limit or its
-        reservation: the arbiter accounts for it.
+        With zones, vLLM's checks count the blocks that a zone may take, and the headroom must not reduce the zone's
+        limit or reservation. The arbiter accounts for the headroom instead.
         """
         return 0 if self.block_pool.zones else self.headroom
 
@@ -67,7 +67,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self.headroom = blocks
 
     def take_refused(self) -> Request | None:
-        """Returns the request that was refused blocks last, and clears it."""
+        """Returns and clears the request that was most recently refused blocks."""
         refused, self.refused = self.refused, None
         return refused
 
@@ -106,8 +106,8 @@ class ZoneKVCacheManager(KVCacheManager):
         **kwargs: Any,
     ) -> KVCacheBlocks | None:
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
-            # Called for every request in every step. Most write on in a block that they hold and do not fill: stock
-            # code then only frees blocks that have left the attention window, and returns no new blocks.
+            # Called for every request in every step. Most requests write into a block that they hold and do not fill,
+            # for which stock code only frees blocks that have left the attention window and returns no new blocks.
             tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
             if num_new_tokens and self._tables.writes_on(request, tokens):
                 self.let_go_of_skipped(request)
@@ -117,7 +117,7 @@ class ZoneKVCacheManager(KVCacheManager):
             pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
             if kwargs.get("delay_cache_blocks"):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
-                # Other zones' prompts in progress are irrelevant to this zone, and the arbiter accounts for its own.
+                # vLLM would reserve blocks for all prompts in progress. The arbiter does that for each zone separately.
                 kwargs["reserved_blocks"] = self.landing_blocks
                 if new_computed_blocks is not None:
                     loaded = num_new_computed_tokens + int(kwargs.get("num_external_computed_tokens", 0))
@@ -127,7 +127,7 @@ class ZoneKVCacheManager(KVCacheManager):
             elif request.status is not _RUNNING:
                 pool.spare = self._spare.pop(request.request_id, [])
                 if request.num_computed_tokens:
-                    # Its load has landed, and the request has its blocks.
+                    # The request's load has ended, so the request has its blocks.
                     kwargs["full_sequence_must_fit"] = False
         blocks: KVCacheBlocks | None = None
         try:
@@ -156,9 +156,9 @@ class ZoneKVCacheManager(KVCacheManager):
 
     @property
     def landing_blocks(self) -> int:
-        """Blocks beyond those of tokens that a request takes when its load begins, for slots that it uses later.
+        """Number of blocks for states that a request takes when its load begins, in addition to blocks for tokens.
 
-        vLLM counts the block of a state only when the state is computed.
+        vLLM would allocate the block of a state only when the state is computed.
         """
         return self._tables.landing_blocks
 
@@ -181,8 +181,8 @@ class ZoneKVCacheManager(KVCacheManager):
     def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
         """Returns the slots beyond the loaded tokens that a request takes when its load begins, for later computation.
 
-        The request can't be preempted before the load ends, and nothing may block it afterwards. If all layers have a
-        limited attention window, it takes only the slots of its next step's part of the prompt, and asks for later ones
+        The request can't be preempted before the load ends, so it must not lack blocks afterwards. If all layers have a
+        limited attention window, it takes only the slots of its next step's part of the prompt. It gets later slots
         like any other running request.
         """
         loaded = num_new_computed_tokens + int(loading.get("num_external_computed_tokens", 0))
@@ -192,14 +192,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return max(0, min(whole, self.max_model_len) - loaded)
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        # Called for every request in every step, too, and only a newly filled block changes anything.
+        # Also called for every request in every step, although it only has an effect if a block has been filled.
         if not self._tables.indexes_nothing(request, num_computed_tokens):
             self.block_pool.acting = zone_of(request)
             super().cache_blocks(request, num_computed_tokens)
             self.block_pool.acting = None
 
     def let_go_of_skipped(self, request: Request) -> None:
-        """Free the blocks that a running request no longer attends to, as vLLM does before it takes blocks."""
+        """Free a running request's blocks outside the attention window, as vLLM does before it allocates blocks."""
         if self._tables.forgetful:
             processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
             self._tables.let_go_of_skipped(request, processed)
@@ -219,11 +219,11 @@ class ZoneKVCacheManager(KVCacheManager):
         Args:
             request: a waiting or running request.
             hits: the cached blocks found, by group.
-            computed_tokens: the request's computed tokens, including the hits.
+            computed_tokens: the number of computed tokens, including the hits.
             tokens: the number of tokens to reach.
-            lookahead: further slots, to draft in.
-            is_capped: whether layers with a limited attention window are counted as vLLM counts them for a whole
-                prompt.
+            lookahead: the number of further slots, for drafted tokens.
+            is_capped: whether vLLM's admission cap applies, which limits the blocks counted for layers with a limited
+                attention window.
         """
         with self._tables.unchanged(request.request_id):
             blocks: int = self.coordinator.get_num_blocks_to_allocate(
@@ -237,7 +237,7 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        # vLLM 0.33 returns -1 for drafts behind states that have no block yet, and takes none.
+        # vLLM 0.33 returns -1 for drafts after states that have no block yet, and allocates no blocks.
         return max(0, blocks)
 
     def may_lack_blocks(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -245,14 +245,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return self._tables.may_lack_blocks(requests, self.lookahead)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
-        """Returns the blocks that a running request needs for the next token that it generates and the drafts after it.
+        """Returns the number of blocks that a running request needs for its next generated token and its drafts.
 
         Args:
-            request: a running request; the result is 0 while it computes its prompt.
+            request: a running request. The result is 0 while it computes its prompt.
             max_tokens: the maximum number of tokens that a step computes of one request.
         """
         computed, tokens = request.num_computed_tokens, 1 + len(request.spec_token_ids)
-        # Called for every request before every step, and most write on in blocks that they hold.
+        # Called for every request before every step. Most requests write into blocks that they hold.
         if self._tables.have_slots(request.request_id, computed + tokens + self.lookahead):
             return 0
         if not self._generates(request):
@@ -260,7 +260,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def tokens_to_generate(self, request: Request) -> int:
-        """Returns the step tokens that a running request takes to generate the next; 0 while it computes its prompt."""
+        """Returns the number of step tokens that a generating request takes, or 0 if it computes its prompt."""
         if not self._generates(request):
             return 0
         return max(
@@ -268,9 +268,9 @@ class ZoneKVCacheManager(KVCacheManager):
         )
 
     def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
-        """Returns the blocks that a running request needs to compute this many more tokens and draft after them.
+        """Returns the number of blocks that a running request needs to compute more tokens and draft after them.
 
-        vLLM computes nothing of what was drafted beyond the model's length.
+        vLLM does not compute drafts beyond the maximum model length.
         """
         computed, nothing = request.num_computed_tokens, self.empty_kv_cache_blocks.blocks
         tokens = min(computed + num_new_tokens, self.max_model_len - self.sampled)
@@ -282,32 +282,32 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_allocate(request, nothing, computed, tokens, self.lookahead)
 
     def _generates(self, request: Request) -> bool:
-        """Returns whether a running request generates in its next step."""
+        """Returns whether a running request generates a token in its next step."""
         is_generating = request.num_computed_tokens + 1 == request.num_tokens + request.num_output_placeholders
         return is_generating and not self._generates_its_last(request)
 
     def _generates_its_last(self, request: Request) -> bool:
-        """Returns whether the step in flight is certainly a running request's last one: vLLM skips the request then."""
+        """Returns whether the step in flight certainly ends a running request, so that vLLM will skip it."""
         in_flight = request.num_output_placeholders
         end = min(request.num_prompt_tokens + request.max_tokens, self.max_model_len)
         return bool(in_flight > 0 and request.num_computed_tokens + 2 - in_flight >= end)
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
-        """Returns whether a running request's blocks fit this many more tokens; False if that is unknown here."""
+        """Returns whether a running request certainly holds enough blocks to compute this many more tokens."""
         tokens, longest = request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len
         return self._tables.have_slots(request.request_id, tokens if tokens < longest else longest)
 
     def begins_with_this_step(self, request: Request) -> bool:
-        """Returns whether a waiting request would begin with a state computed in this very step: vLLM makes it wait."""
+        """Returns whether a waiting request would start from a state that this step computes. If so, vLLM defers it."""
         return self._tables.have_states and self._tables.begin_with_this_step(self.look_up(request)[0].blocks)
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
-        """Returns the requests that were caught with a foreign block since the last call, each with its error."""
+        """Returns and clears the requests that got a foreign block, each with its error."""
         condemned, self._condemned = self._condemned, []
         return condemned
 
     def forget_foreign_blocks(self, request: Request) -> None:
-        """Remove blocks of other zones from a request's tables; their owners keep them unchanged."""
+        """Remove blocks of other zones from a request's tables, without releasing the blocks."""
         owner, zone = self.block_pool.ledger.owner, zone_of(request)
         for caches in self.coordinator.single_type_managers:
             table = caches.req_to_blocks.get(request.request_id, [])
@@ -324,9 +324,9 @@ class ZoneKVCacheManager(KVCacheManager):
             self.admitted(request)
 
     def admitted(self, request: Request) -> None:
-        """Count and charge a request that begins to compute; a request with a load begins when the load has ended."""
+        """Count and charge a request that starts to compute, which a loading request does when its load has ended."""
         if request.status is _LOADING:
-            # Its load has failed, and vLLM begins another one.
+            # The request's load has failed, and vLLM starts another load.
             return
         zone = zone_of(request)
         request.loaded_tokens = 0
@@ -336,8 +336,8 @@ class ZoneKVCacheManager(KVCacheManager):
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        hits: int = getattr(request, "hit_tokens", 0)  # not set if the request arrived with blocks of its own
-        # vLLM counts the landed part of a load as computed, which may be less than what was found.
+        hits: int = getattr(request, "hit_tokens", 0)  # not set if the request arrived with its own blocks
+        # vLLM counts the loaded tokens as computed. They may be fewer than the tokens that the tier reported as hits.
         loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)

@@ -1,10 +1,10 @@
-"""How long requests wait: until they are scheduled, and until their first token.
+"""Measures requests' queue time and time to first token.
 
-Both durations count from vLLM's ``arrival_time``. So they include the time between the API server and the engine core,
-and in the engine core's input queue, which is read between two steps; vLLM's own queue time excludes those. The arrival
-time is of the wall clock, the only one that two processes share. It is read once, when the request is added, and
-converted to the monotonic clock: later changes of the wall clock have no effect, and if it was set back meanwhile, the
-transit time counts as zero.
+Both start at vLLM's ``arrival_time``. So, unlike vLLM's queue time, they include the transit from the API server to the
+engine core and the wait in the engine core's input queue, which is read between two steps. The arrival time is on the
+wall clock, because two processes share no other clock. It is converted to the monotonic clock once, when the request is
+added, so later changes of the wall clock have no effect. If the wall clock was set back before that, the transit time
+counts as zero.
 """
 
 import time
@@ -21,7 +21,7 @@ def note_arrival(request: Request, now: float) -> None:
 
 
 class Latencies:
-    """Measures how long requests wait; a step pays only for requests that have just been admitted."""
+    """Measures queue times and times to first token. The cost per step depends only on newly admitted requests."""
 
     def __init__(self) -> None:
         self._tokenless: list[tuple[Request, Zone]] = []
@@ -33,10 +33,10 @@ class Latencies:
         self._tokenless.append((request, zone))
 
     def after_output(self) -> Sequence[tuple[Zone, float]]:
-        """Count the time to first token of requests that have just got it; called when a step's output is made.
+        """Count the time to first token of requests whose first token is in a step's output, after each step.
 
         Returns:
-            The requests' zones, each with the seconds to first token.
+            Pairs of a request's zone and its time to first token in seconds.
         """
         if not self._tokenless:
             return ()

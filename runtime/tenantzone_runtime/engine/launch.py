@@ -1,20 +1,20 @@
-"""vLLM's ``serve`` command, for any distribution that vLLM was installed from.
+"""vLLM's ``serve`` command, for any distribution package of vLLM.
 
-vLLM's own ``vllm`` reads the version of a distribution named ``vllm``, which its CPU builds are not. So this builds the
-one subcommand without the rest of that program.
+The ``vllm`` command reads the version of a distribution named ``vllm``, but vLLM's CPU builds have another name. So
+this module builds only the subcommand.
 """
 
 import sys
 
 from tenantzone_runtime.logs import configure_if_json
 
-# This also runs in each process that vLLM spawns, which imports this module. vLLM configures its logs only later.
+# This also runs in each process that vLLM spawns, because it imports this module. vLLM configures its logs later.
 configure_if_json()
 
 
 def main() -> None:
     """Run ``vllm serve`` with this process's arguments."""
-    # Imported here: processes that vLLM spawns import this module again, and need none of it.
+    # Imported here, because processes that vLLM spawns import this module again but do not need these modules.
     from tenantzone_runtime.engine.versions import UnsupportedError, check_version, prepare_environment
 
     try:

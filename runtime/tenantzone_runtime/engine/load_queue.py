@@ -1,8 +1,8 @@
 """The requests that hold blocks while their tier hits are being loaded, until they run.
 
-vLLM looks at these requests first in each step, and if one of them stops it, it stops for all. So this queue returns a
-request only when its load has landed and it can continue. From the beginning of its load, a request has a seat and the
-blocks for its whole prompt: once the load has landed, nothing can be refused any more.
+vLLM considers these requests first in each step, and stops admitting at the first request that can't run. So this queue
+returns a request only when its load has landed (ended) and it can continue. From the start of its load, a request has a
+seat and the blocks for its whole prompt, so it can't be refused blocks afterwards.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,13 +16,13 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class LoadQueue(RequestQueue):
-    """Requests whose loads have begun, in that order.
+    """Requests whose loads have begun, in the order of their beginning.
 
     Args:
         has_landed: returns whether a request's load has landed.
-        can_go_on: returns whether nothing else would make vLLM skip it.
-        going_on: called with each request that leaves to run.
-        has_left: called with each request that has left, to run or because it has ended.
+        can_go_on: returns False if vLLM would skip a request for another reason.
+        going_on: called with each request that leaves the queue to run.
+        has_left: called with each request that has left the queue, to run or because it has ended.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class LoadQueue(RequestQueue):
         self._has_left = has_left
         self._requests: dict[Request, None] = {}
         self._peeked: Request | None = None
-        """The request that vLLM peeked at last: before the pop, vLLM may use up the room that this request needs."""
+        """Request of vLLM's last peek. The pop returns it even if `can_go_on` has become False meanwhile."""
 
     def begin(self, request: Request) -> None:
-        """Record that a request's load has begun, before vLLM has put it here."""
+        """Record that a request's load has begun, before vLLM adds it to this queue."""
         self._requests[request] = None
 
     @property
     def landed(self) -> list[Request]:
-        """The requests that may continue now."""
+        """Requests that may continue now."""
         return [request for request in self._requests if self._may_go_on(request)]
 
     @property
     def landing(self) -> list[Request]:
-        """The requests that may continue now, and those whose loads have not landed yet."""
+        """Requests that may continue now, and requests whose loads have not landed yet."""
         return [request for request in self._requests if not self.has_landed(request) or self._can_go_on(request)]
 
     def reason(self, zone: Zone) -> Preparation | None:
-        """Returns what a zone's requests wait for here, or None if none is here."""
+        """Returns "load" if a request of a zone is in this queue, else None."""
         return "load" if any(zone_of(request) is zone for request in self._requests) else None
 
     def add_request(self, request: Request) -> None:
@@ -80,7 +80,7 @@ class LoadQueue(RequestQueue):
         self.add_request(request)
 
     def prepend_requests(self, requests: RequestQueue) -> None:
-        # vLLM's order, last in first out, does not matter here: each request is returned once it has landed.
+        # The order does not matter, because each request is returned once its load has landed.
         for request in requests:
             self.add_request(request)
 

@@ -1,8 +1,8 @@
-"""Bounds the log probabilities in one answer, in vLLM's API server, where their number is known.
+"""Bounds the number of log probabilities in an answer, in vLLM's API server, where it is known.
 
-The frontend can't know how many tokens a text or an image becomes, nor the length of an answer if the request sets no
-limit. vLLM creates an object for each log probability on its event loop. One answer contains those of all prompts of a
-body, once per choice.
+The frontend knows neither the number of tokens of a text or an image, nor the length of an answer if the request sets
+no limit. vLLM creates an object for each log probability on its event loop. An answer contains the log probabilities of
+all prompts of a request body, once per choice.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary:
 
 
 def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingParams:
-    """Returns the parameters with a shorter answer if it would have too many log probabilities in one piece.
+    """Returns the parameters, with a lower ``max_tokens`` if one piece would have too many log probabilities.
 
-    If the request sets the length of its answer, the frontend has checked it already.
+    If the request sets the length of its answer, the frontend has already checked it.
     """
     context = current_context()
     each = logprobs_of_token(params, vocabulary)
@@ -53,7 +53,7 @@ def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingPa
 
 
 def logprobs_of_token(params: SamplingParams, vocabulary: int) -> int | None:
-    """Returns the number of log probabilities of each token of an answer, its own included; None if it has none.
+    """Returns the number of log probabilities per token of an answer, including its own, or None if it has none.
 
     Args:
         params: the request's parameters.

@@ -1,8 +1,8 @@
 """Makes vLLM's API server measure all media of a request by their headers before it decodes any of them.
 
-Stock vLLM decodes each image, sound and video as soon as it is fetched. Here vLLM first fetches all files of a request,
-they are measured, and vLLM decodes them once the request's tenant has memory left for all of them. Headers may be
-wrong, for instance about the samples of a sound: decoding is bounded again for that reason.
+Stock vLLM decodes each image, sound and video as soon as it is fetched. With this module, vLLM first fetches all files
+of a request, then they are measured, and vLLM decodes them once the request's tenant has memory left for all of them.
+Decoding is bounded as well, because headers may be wrong, for example about the samples of a sound.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from tenantzone_runtime.frontend.request_context import current_context
 from tenantzone_runtime.settings import Bounds
 
 _FETCH_SECONDS: Final = 120
-"""Seconds in which all files of one request must be fetched. Meanwhile the request holds memory that other tenants may
-wait for; vLLM only bounds the time for each file."""
+"""Timeout in seconds for fetching all files of a request, which takes memory that other tenants may wait for. vLLM only
+limits the time for each file."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
 """Set while the files of a request are fetched, but not while they are decoded."""
 
@@ -50,11 +50,11 @@ def bound_media(bounds: Bounds) -> None:
 
 
 class _Fetching:
-    """Replaces a file's decoder, and keeps the file undecoded.
+    """Replaces a file's decoder, and returns the file undecoded.
 
     Args:
         io: vLLM's decoder, which decodes the file later.
-        limit: the maximum bytes of a downloaded file.
+        limit: the maximum size of a downloaded file in bytes.
     """
 
     def __init__(self, io: Any, limit: int) -> None:
@@ -92,7 +92,7 @@ def _fetching_files(load: Any) -> Any:
 
 
 def _bounded(resolve: Any) -> Any:
-    """Returns vLLM's method that gathers the media of a conversation, with bounds."""
+    """Returns vLLM's method that gathers the media of a conversation, wrapped with bounds."""
 
     @wraps(resolve)
     async def resolve_bounded(tracker: Any) -> Any:
@@ -102,7 +102,7 @@ def _bounded(resolve: Any) -> Any:
                 await _load(tracker, context.media)
             except Refusal as refusal:
                 await refuse_with(refusal)
-                # This route can't be refused so late: vLLM answers with 400.
+                # On this route, the frontend can't refuse any more, so vLLM answers with 400.
                 raise ValueError(str(refusal)) from None
         return await resolve(tracker)
 
@@ -154,7 +154,7 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
     """Check the total size of the files before any of them is decoded.
 
     Raises:
-        Refusal: the total exceeds what a request may have, or what the model can read.
+        Refusal: the total exceeds a bound of requests or the model's maximum length.
     """
     for size in sizes:
         if size.is_image:
@@ -169,12 +169,12 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
         raise Refusal(
             400,
             "large_media",
-            f"The images of the request are {tokens} tokens, and the model reads at most {longest}; send fewer",
+            f"The images of the request take {tokens} tokens, and the model reads at most {longest}; send fewer images",
         )
 
 
 def _tokens(tracker: Any, size: Size) -> int:
-    """Returns the tokens of an image; 0 for models that do not derive them from the image's size alone."""
+    """Returns the number of tokens of an image, or 0 if the model does not derive it from the image's size alone."""
     count = getattr(getattr(tracker.mm_processor, "info", None), "get_num_image_tokens", None)
     if count is None:
         return 0
@@ -185,7 +185,7 @@ def _tokens(tracker: Any, size: Size) -> int:
 
 
 async def _all(awaitables: Any) -> list[Any]:
-    """Returns the results once all have ended, and only then raises the first error: threads can't be stopped."""
+    """Returns all results, or raises the first error after all have ended, because threads can't be stopped."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -200,7 +200,7 @@ async def _on_thread(use: MediaUse, work: Callable[..., Any], *args: Any) -> Any
 
 
 def _again(item: Any, result: Any) -> Any:
-    """Returns a tracker's item with a known result."""
+    """Returns an item of the same kind for the tracker, which returns the decoded result."""
     return partial(_done, result) if callable(item) else _done(result)
 
 

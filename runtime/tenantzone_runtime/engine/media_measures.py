@@ -1,4 +1,4 @@
-"""Measures images, sounds and videos by their headers, and decodes at most what was measured."""
+"""Measures images, sounds and videos by their headers, and decodes no more than the measured size."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from tenantzone_runtime.frontend.media import too_large_image, too_many_samples
 from tenantzone_runtime.settings import Bounds
 
 _FRAMES_TYPE: Final = "video/jpeg"
-"""The type of a video given as base64 images, separated by commas."""
+"""Media type of a video that is sent as comma-separated base64 images."""
 _WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
 """Formats whose header does not reliably describe the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
-"""Bytes of a sample, by which vLLM bounds what it decodes."""
+"""Size of a decoded sample in bytes, in which vLLM's limit for decoding is expressed."""
 _MODEL_RATE: Final = 16_000
-"""Samples per second, of one channel, to which vLLM resamples a sound for most models."""
+"""Sampling rate of the single channel to which vLLM resamples a sound for most models."""
 _PADDING_SAMPLES: Final = 2**17
-"""Samples that a sound may have beyond 1.25 times the number in its header: some headers only estimate."""
+"""Number of samples that a sound may have beyond 1.25 times the number in its header, which may be an estimate."""
 
 _decoding = threading.local()
-"""`samples`: the maximum number of samples of the sound that this thread decodes; None for any number."""
+"""`samples`: maximum number of samples of the sound that this thread decodes, or None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A fetched file that is not decoded."""
+    """A fetched file, not decoded yet."""
 
     io: Any
     """vLLM's decoder of the file."""
     data: bytes
     are_frames: bool = False
-    """Whether it is a video given as base64 images."""
+    """Whether the file is a video that was sent as base64 images."""
 
     @classmethod
     def of_base64(cls, io: Any, media_type: str, data: str) -> File:
@@ -64,9 +64,9 @@ class Size:
     width: int = 0
     height: int = 0
     frames: int = 0
-    """The number of images of that size; 0 for a sound."""
+    """Number of images of that size, or 0 for a sound."""
     samples: int = 0
-    """Samples of all channels of a sound; the maximum of a request if the header has no number."""
+    """Number of samples in all channels of a sound. If the header has no number, the maximum of a request."""
     is_image: bool = False
 
 
@@ -83,7 +83,7 @@ def measure(file: File, bounds: Bounds) -> Size:
 
     Raises:
         Refusal: an image is larger than the limit.
-        ValueError: vLLM's error for a file that it can't read.
+        ValueError: vLLM can't read the file.
     """
     if isinstance(file.io, ImageMediaIO):
         width, height = _image_size(file.data, bounds)
@@ -104,8 +104,8 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
         bounds: the bounds of a request.
 
     Raises:
-        Refusal: a sound has more samples than it may have.
-        ValueError: vLLM's error for a file that it can't read, or the file is larger than its header states.
+        Refusal: a sound has more samples than the bounds allow.
+        ValueError: vLLM can't read the file, or it is larger than its header states.
     """
     if isinstance(file.io, AudioMediaIO):
         return _decoded_sound(file, size.samples, bounds)
@@ -115,14 +115,14 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
     if isinstance(file.io, VideoMediaIO):
         frames = decoded[0]
         if frames.shape[0] * frames.shape[1] * frames.shape[2] > size.width * size.height * size.frames:
-            raise ValueError("The video has larger frames than its header says; send another one")
+            raise ValueError("The video's frames are larger than its header states; send another file")
     return decoded
 
 
 def bound_sounds() -> None:
     """Make vLLM's sound decoders stop at the limit of the calling thread.
 
-    If a library is missing, vLLM then answers 400 with its name instead of 500.
+    Also makes vLLM answer 400 with the name of the library instead of 500 if a library is missing.
     """
     load, resample = stock_audio.load_audio, AudioResampler.resample
 
@@ -149,13 +149,15 @@ def bound_sounds() -> None:
 
 
 def _missing_library(what: str, error: ImportError) -> ValueError:
-    # vLLM wraps the error that names the library in one about its own extras.
+    # vLLM wraps the error that names the library in an error about vLLM's extras.
     innermost: BaseException | None = error
     library = str(error)
     while innermost is not None:
         library = innermost.name or library if isinstance(innermost, ImportError) else library
         innermost = innermost.__context__
-    return ValueError(f"This server {what}: it has no {library}; its image needs vllm[audio]. Send no sounds")
+    return ValueError(
+        f"This server {what}, because {library} is missing. Its image needs vllm[audio]. Send requests without sounds"
+    )
 
 
 def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
@@ -168,7 +170,7 @@ def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
     except ValueError as error:
         if "VLLM_MAX_AUDIO_DECODE_BYTES" in str(error):
             if most < bounds.max_audio_samples:
-                raise ValueError("The sound is longer than its header says; send another file") from None
+                raise ValueError("The sound is longer than its header states; send another file") from None
             raise too_many_samples(bounds) from None
         raise
     finally:
@@ -207,15 +209,15 @@ def _frame_size(data: bytes) -> tuple[int, int]:
     import cv2
     from vllm.multimodal.video_decoders.opencv import OpenCVVideoBackendMixin
 
-    # OpenCV 5 crashes if a capture that reads from memory is released explicitly; it is collected, as vLLM's are.
+    # OpenCV 5 crashes if a capture that reads from memory is released explicitly. As in vLLM, it is garbage-collected.
     capture = OpenCVVideoBackendMixin.open_video_capture(data)
     return int(capture.get(cv2.CAP_PROP_FRAME_WIDTH)), int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT))
 
 
 def _frames(file: File) -> int:
-    """Returns the number of frames that vLLM would decode, as its own loader chooses them, without decoding any."""
+    """Returns the number of frames that vLLM's loader would decode, without decoding any."""
     loader = file.io.video_loader
-    # A copy of the decoder, because vLLM may use the original one, and its own loader, at the same time.
+    # Copy the decoder, because vLLM may use the original decoder and loader at the same time.
     io = copy(file.io)
     io.video_loader = type("MeasuringLoader", (loader if isinstance(loader, type) else type(loader),), {
         "compute_frames_index_to_sample": classmethod(_stop_at_frames),
@@ -224,7 +226,7 @@ def _frames(file: File) -> int:
         io.load_bytes(file.data)
     except _Measured as measured:
         return measured.frames
-    raise ValueError("The frames of a video can't be counted with this loader; use one of vLLM's own")
+    raise ValueError("The frames of a video can't be counted with this video loader; use one of vLLM's loaders")
 
 
 def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -232,16 +234,16 @@ def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _samples(data: bytes) -> int:
-    """Returns the samples of all channels of a sound, by its header; 0 if the header can't be read.
+    """Returns the number of samples in all channels of a sound according to its header, or 0 if it can't be read.
 
-    vLLM's decoders also bound the seconds of a sound, and so its samples at another rate.
+    vLLM's decoders also limit the duration of a sound, so that its samples after resampling are limited too.
     """
     found = _samples_by_soundfile(data)
     return _samples_by_av(data) if found is None else found
 
 
 def _counted(seconds: float, rate: int, channels: int) -> int:
-    """Returns the samples of a sound as it is, or as the model gets it, whichever is larger."""
+    """Returns the number of samples of a sound before or after resampling for the model, whichever is larger."""
     return round(seconds * max(rate * channels, _MODEL_RATE))
 
 
@@ -251,7 +253,7 @@ def _samples_by_soundfile(data: bytes) -> int | None:
 
         with soundfile.SoundFile(BytesIO(data)) as sound:
             return _counted(sound.frames / max(1, sound.samplerate), sound.samplerate, sound.channels)
-    except (ImportError, RuntimeError):  # not installed, or not a format that it reads
+    except (ImportError, RuntimeError):  # soundfile is not installed or can't read the format
         return None
 
 
@@ -263,5 +265,5 @@ def _samples_by_av(data: bytes) -> int:
             stream = container.streams.audio[0]
             seconds = float(stream.duration * stream.time_base) if stream.duration else (container.duration or 0) / 1e6
             return _counted(seconds, stream.rate, stream.channels)
-    except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM reports what is wrong with the file
+    except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM reports the problem on decoding
         return 0

@@ -1,8 +1,8 @@
-"""Prefixes the names of images, sounds and videos with their tenant: vLLM's caches find media by name alone.
+"""Prefixes the names of images, sounds and videos by tenant, because vLLM's caches find media by name alone.
 
-There are three such caches: of media that the API server has processed, of media that it has sent to the engine, and of
-encoder outputs. A hit is faster, which reveals that another client sent the image; if clients choose the names
-(``uuid``), a hit even returns another client's image.
+vLLM caches media that the API server has processed, media that it has sent to the engine, and encoder outputs. A hit is
+faster, which reveals that another client sent the same image. If clients choose the names (``uuid``), a hit even
+returns another client's image.
 """
 
 import hashlib
@@ -13,20 +13,20 @@ from typing import Any, Final
 from vllm.v1.request import Request
 
 _SALT: Final = "tenantzone"
-"""The key under which a salt travels with vLLM's media hashing arguments: no modality has this name."""
+"""Key of the salt among vLLM's arguments for media hashing, whose other keys are modalities."""
 
 
 def owner_in(salt: str) -> str:
     """Returns the prefix of the names of a tenant's media.
 
     Args:
-        salt: the salt of the tenant's prefixes, which no other tenant has.
+        salt: the tenant's cache salt, which is unique to the tenant.
     """
     return hashlib.sha256(b"media of " + salt.encode()).hexdigest()[:32] + "."
 
 
 def has_foreign_media(request: Request) -> bool:
-    """Returns whether any of the request's media has a name that was not made for the request's own salt."""
+    """Returns whether a request has media whose name does not have the prefix for the request's salt."""
     owner = owner_in(request.cache_salt or "")
     adapter = "" if request.lora_request is None else f"{request.lora_request.lora_name}:"
     return not all(
@@ -35,8 +35,8 @@ def has_foreign_media(request: Request) -> bool:
 
 
 def name_media_by_tenant() -> None:
-    """Make vLLM's API server name media by tenant; media of requests without a salt keep vLLM's names."""
-    # Imported here: only the API server needs it.
+    """Make vLLM's API server prefix the names of media by tenant, except in requests without a salt."""
+    # Imported here, because only the API server needs it.
     from vllm.multimodal.processing.inputs import ProcessorInputs
     from vllm.renderers.base import BaseRenderer
 
@@ -48,12 +48,12 @@ def name_media_by_tenant() -> None:
 
 
 def _with_salts(process: Any) -> Any:
-    """Returns a renderer's method that passes a prompt's salt on to where its media are named."""
+    """Returns a renderer's method, wrapped to pass a prompt's salt on to the code that names its media."""
 
     @wraps(process)
     def process_with_salt(renderer: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
         if prompt.get("multi_modal_data") and (salt := prompt.get("cache_salt")):
-            # vLLM passes these to the code that makes the names, on another thread, and does nothing else with them.
+            # vLLM passes these arguments to the code that names media, on another thread, and uses them nowhere else.
             given: Mapping[str, Any] = prompt.get("media_io_kwargs") or {}
             prompt = {**prompt, "media_io_kwargs": {**given, _SALT: {"salt": salt}}}
         return process(renderer, prompt, *args, **kwargs)
@@ -62,7 +62,7 @@ def _with_salts(process: Any) -> Any:
 
 
 def _with_owners(get_names: Any) -> Any:
-    """Returns vLLM's method that names media, with the owner's prefix before each name."""
+    """Returns vLLM's method that names media, wrapped to prefix each name with its owner."""
 
     @wraps(get_names)
     def get_owned_names(inputs: Any, *args: Any, **kwargs: Any) -> dict[str, list[str]]:
@@ -70,7 +70,7 @@ def _with_owners(get_names: Any) -> Any:
         if salt is None:
             names: dict[str, list[str]] = get_names(inputs, *args, **kwargs)
             return names
-        # The salt is not hashed: only the beginning of the same image's name must differ.
+        # The salt must not be hashed, so that names of the same image only differ in their prefixes.
         inputs.media_io_kwargs = {key: value for key, value in inputs.media_io_kwargs.items() if key != _SALT}
         owner = owner_in(salt["salt"])
         try:

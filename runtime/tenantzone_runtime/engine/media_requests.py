@@ -1,4 +1,4 @@
-"""The zones that have requests with images, sounds or videos: they share the encoder."""
+"""Tracks the zones that have requests with images, sounds or videos, which share the encoder."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class MediaRequests:
-    """The requests of one engine that have media, waiting or running, counted by zone."""
+    """Counts an engine's waiting and running requests with media by zone."""
 
     def __init__(self) -> None:
         self._counts: dict[Zone, int] = {}

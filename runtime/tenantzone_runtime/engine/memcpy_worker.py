@@ -23,13 +23,13 @@ from vllm.v1.kv_offload.base import (
 class MemcpyOffloadingWorker(OffloadingWorker):
     """Copies synchronously on submission, and reports completion at the next poll.
 
-    A chunk has vLLM's layout: for each tensor of the KV caches, the pages of its blocks in order.
+    A chunk has vLLM's layout, which contains the pages of the chunk's blocks in order for each tensor of the KV caches.
 
     Args:
         kv_caches: the engine's KV caches, in CPU memory.
         blocks_per_chunk: the number of blocks of a chunk.
-        pages: the tier's memory for each tensor of the KV caches: one row per chunk, with the pages of its blocks in
-            order. Rows need not be adjacent.
+        pages: the tier's memory for each tensor of the KV caches. Each row has the pages of a chunk's blocks in order.
+            Rows need not be adjacent.
 
     Raises:
         ValueError: the KV caches are not in CPU memory.
@@ -58,7 +58,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
         return finished
 
     def wait(self, job_ids: set[int]) -> None:
-        """Does nothing: submitted copies are complete."""
+        """Do nothing, because submitted copies are already complete."""
 
     def _copy(self, job_id: int, of_engine: GPULoadStoreSpec, of_tier: LoadStoreSpec, *, is_store: bool) -> bool:
         assert isinstance(of_tier, BlockIDsLoadStoreSpec)
@@ -81,7 +81,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
     def _places(
         self, of_engine: GPULoadStoreSpec, of_tier: BlockIDsLoadStoreSpec
     ) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """Yields for each group the ids of its blocks, and for each block its chunk and its position in the chunk.
+        """Generate for each group the ids of its blocks, and for each block its chunk and its position in the chunk.
 
         The first and the last block of a group may lie within a chunk.
         """
@@ -98,12 +98,12 @@ class MemcpyOffloadingWorker(OffloadingWorker):
 
 
 def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) -> list[int]:
-    """Returns the address at which each place begins.
+    """Returns the memory address of each place.
 
     Args:
         memory: a tensor of bytes whose last dimension is contiguous.
-        places: the indices of each row.
-        size: the number of bytes to read or write from there.
+        places: the places, each as the indices of a row of ``memory``.
+        size: the number of bytes to read or write at each place.
 
     Raises:
         IndexError: a place is outside the memory, or its row has fewer than ``size`` bytes.

@@ -1,7 +1,7 @@
 """Moves a zone's cached chunks: down to shared storages, and on another engine up into its CPU memory.
 
-A migration proceeds in the engine's steps, a run of chunks at a time, at the requested rate. An engine without requests
-is woken for it. A failed migration only costs cache hits.
+A migration copies some chunks in each of the engine's steps, at the requested rate. An idle engine is woken for it. If
+a migration fails, only cache hits are lost.
 """
 
 import logging
@@ -20,13 +20,13 @@ from tenantzone_runtime.zones.zone import Zone
 logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
-"""Tenants whose recent prompts are trimmed to the cached amount at a time, outside the steps. Tenants take turns."""
+"""Number of tenants per upkeep whose recorded prompts are trimmed to the cached amount, round-robin among tenants."""
 ENDING: Final = "this engine shuts down"
 _GROUPS: Final = (
-    "this engine's model has several groups of KV caches: what its zones use goes to storages whenever a request ends, "
-    "and comes up when it is asked for"
+    "this engine's model has several groups of KV caches, so no migration is needed: chunks are copied to storages "
+    "when a request ends, and loaded when a request needs them"
 )
-"""Why zones of such engines are not moved."""
+"""Reason why zones of such engines are not moved."""
 
 
 class Migration:
@@ -39,13 +39,13 @@ class Migration:
     def __init__(self, scheduler: Any) -> None:
         self.recent = RecentPrompts()
         self.tasks: dict[str, Task] = {}
-        """The last task of each tenant's zone."""
+        """Last task of each zone, by tenant."""
         self.wake: Callable[[], object] = bool
         """Makes the engine run a step if it sleeps."""
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Returns whether the engine is neither ending nor paused: those must not wait for a migration."""
+        """Returns False while the engine is shutting down or paused, which must not wait for a migration."""
         self.is_ending: Callable[[], bool] = lambda: False
-        """Returns whether the engine runs no steps except for requests that it has."""
+        """Returns whether the engine is shutting down, so that it runs steps only for existing requests."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
@@ -57,28 +57,28 @@ class Migration:
 
     @property
     def wants_step(self) -> bool:
-        """Whether the migration needs a step; may be read at any time."""
+        """Whether the migration needs a step. May be read at any time."""
         task = self._task
         return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
 
     @property
     def chunk_bytes(self) -> int:
-        """The size of a chunk in CPU memory, in bytes."""
+        """Size of a chunk in CPU memory, in bytes."""
         return int(self._scheduler.manager.primary_tier.tier.chunk_bytes)
 
     @property
     def chunk_tokens(self) -> int:
-        """The number of tokens of a chunk."""
+        """Number of tokens of a chunk."""
         return int(self._scheduler.config.kv_group_configs[0].tokens_per_chunk)
 
     # Orders
 
     def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
-        """Begin a migration. An earlier one of the same zone ends; chunks that it has moved are not moved again.
+        """Begin a migration. An earlier migration of the same zone ends, and its moved chunks are not moved again.
 
         Args:
             order: any order except "stop".
-            prompts: the zone's prompts, the most recently used first.
+            prompts: the zone's prompts, most recently used first.
 
         Raises:
             MigrationError: the migration is impossible now.
@@ -95,7 +95,7 @@ class Migration:
             raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
         if self._task is not None and self._task.tenant != order.tenant:
             raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")
-        self.stop(order.tenant, "it was asked for again")
+        self.stop(order.tenant, "a new migration of this zone was requested")
         now = time.monotonic()
         rate_limit = RateLimit(order.bytes_per_second, self.chunk_bytes, now)
         self._task = self.tasks[order.tenant] = task = Task(order.tenant, order.order, prompts, rate_limit, now, now)
@@ -111,12 +111,12 @@ class Migration:
         return task.report(now)
 
     def stop(self, tenant: str, why: str) -> None:
-        """Stop a zone's migration, if one is running; moved chunks stay where they are."""
+        """Stop a zone's migration if it is running. Moved chunks stay in their new tier."""
         if self._task is not None and self._task.tenant == tenant:
             self._end("Stopped", why)
 
     def stop_all(self, why: str) -> None:
-        """Stop the running migration, whichever zone it is for."""
+        """Stop the running migration, if any, of any zone."""
         if self._task is not None:
             self._end("Stopped", why)
 
@@ -131,28 +131,28 @@ class Migration:
         if steps is not None:
             steps.close()
 
-    # What is remembered
+    # Recorded prompts
 
     def remember(self, zone: Zone, hashes: Sequence[bytes]) -> None:
-        """Record that a request has ended whose blocks, up to these hashes, may be kept in tiers."""
+        """Record that a request has ended whose blocks, with these hashes, may be stored in tiers."""
         self.recent.note(zone.spec.tenant, hashes)
         self._trim(zone.spec.tenant)
 
     def _trim(self, tenant: str) -> None:
-        """Remember at most as many blocks of a zone as it has cached."""
+        """Limit the recorded blocks of a zone to the number of its cached blocks."""
         scheduler = self._scheduler
         chunks = scheduler.manager.primary_tier.tier.ledger.zones.get(tenant)
         in_memory = 0 if chunks is None else chunks.held * scheduler.config.blocks_per_chunk
         self.recent.trim(tenant, scheduler.held_blocks(tenant) + in_memory)
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Forget prompts of zones that are gone, keep nothing or were purged, and stop moving those zones."""
+        """Forget the prompts of zones that were removed or purged or must not cache, and stop their migrations."""
         purges = {
             zone.tenant: zone.purge for zone in config.zones if not zone.retention.no_store and zone.offload != "Never"
         }
         for tenant in {*self.recent.tenants, *self.tasks}:
             if purges.get(tenant) != self._purges.get(tenant, ""):
-                self.stop(tenant, "the zone keeps nothing of before")
+                self.stop(tenant, "the zone was removed or purged, or it no longer caches or offloads")
                 self.recent.forget(tenant)
                 self.tasks.pop(tenant, None)
         self._purges = purges
@@ -174,7 +174,7 @@ class Migration:
     # Steps
 
     def turn(self) -> Jobs:
-        """Continue the migration in a step. Returns the jobs that copy chunks out of the blocks after the step."""
+        """Continue the migration in a step. Returns the jobs that copy chunks out of blocks after the step."""
         if self._steps is None or not self.wants_step:
             return {}
         try:

@@ -1,7 +1,7 @@
-"""A vLLM scheduler, stock or with zones, without a model: only the generated tokens are made up.
+"""A vLLM scheduler, stock or with zones, without a model: the generated tokens are fake.
 
-The replay of a load in virtual time drives it. A prompt is given by ids of its content, so hashing a block costs almost
-nothing, and no text is needed.
+It is driven by the replay of a load in virtual time. A prompt consists of ids of its content, so hashing a block costs
+almost nothing, and no text is needed.
 """
 
 import json
@@ -31,7 +31,7 @@ from tenantzone_runtime.engine.stock_orders import change_order
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _SEAL_KEY: Final = bytes(32)
-"""The key of seals. It needs no secret, since no client exists that could forge a seal."""
+"""Key of the seals. It need not be secret, because no clients could forge a seal."""
 _MODEL: Final = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -54,10 +54,10 @@ class ModellessScheduler:
     Args:
         shape: the engine's settings.
         folder: an empty folder for the model files that vLLM reads.
-        config: the zones; None for vLLM's own scheduler.
-        priorities: vLLM's priority of each tenant, the smallest first; None for first come, first served.
+        config: the zones, or None for vLLM's stock scheduler.
+        priorities: vLLM's priority by tenant, where smaller values are first. None for first come, first served.
         order: the eviction order of a stock pool's cached blocks.
-        tier_blocks: blocks of the CPU memory tier below the engine, for zones; 0 for no tier.
+        tier_blocks: the number of blocks of the CPU memory tier below an engine with zones. 0 for no tier.
         now: returns the time in seconds.
     """
 
@@ -93,11 +93,11 @@ class ModellessScheduler:
 
         Args:
             request_id: a unique id.
-            tenant: the tenant of the request; stock vLLM does not use it.
+            tenant: the tenant of the request, which stock vLLM does not use.
             prompt: the request's text.
             answer_tokens: the number of tokens to generate.
             arrival: the arrival time, in Unix seconds.
-            owner: requests with the same number share cached blocks, as with one ``cache_salt``.
+            owner: the owner's number. Requests with the same owner share cached blocks, as with one ``cache_salt``.
         """
         priority = self._priority_of_owner[owner] = self._priorities.get(tenant, 0)
         params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
@@ -123,7 +123,7 @@ class ModellessScheduler:
         return 0 if self._tier is None else self._tier.take_loaded_tokens()
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
-        """Run the first half of a step. Returns its output and a made-up model output, a token per complete prompt."""
+        """Run the first half of a step. Returns its output, and a fake model output with one token per full prompt."""
         output = self.scheduler.schedule()
         names = list(output.num_scheduled_tokens)
         requests = self.scheduler.requests

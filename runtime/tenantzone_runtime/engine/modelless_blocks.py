@@ -1,4 +1,4 @@
-"""Block hashes without a model: an owner, and an identity of the content."""
+"""Block hashes without a model, which consist of an owner and an identity of the content."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,7 +9,7 @@ from vllm.v1.request import Request
 from tenantzone_runtime.engine.engine_shape import Prompt
 
 OWNER_BYTES: Final = 4
-"""The bytes of the owner, with which a block's hash begins."""
+"""Number of bytes at the beginning of a block's hash that encode the owner."""
 
 
 class Hasher:
@@ -17,7 +17,7 @@ class Hasher:
 
     Args:
         prompt: the request's text.
-        owner: the number of those who share its cached blocks.
+        owner: the number of the owner, whose requests share cached blocks.
         block_tokens: tokens per block.
     """
 

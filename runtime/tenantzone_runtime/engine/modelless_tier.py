@@ -1,8 +1,7 @@
-"""A CPU memory tier below a scheduler without a model: a vLLM connector around the zones' own tier.
+"""A CPU memory tier below a scheduler without a model: a vLLM connector around the zone core's tier.
 
-The blocks that a step computes are stored in that step, as far as the zone may store them. Blocks that follow a
-prompt's hit in the engine are loaded before the step that needs them. The driver of the scheduler decides how long that
-takes.
+The blocks that a step computes are stored in that step if the zone may store them. Blocks that follow a prompt's hit in
+the engine are loaded before the step that needs them. The driver of the scheduler decides how long a load takes.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,10 +21,10 @@ _UPKEEP_SECONDS: Final = 0.1
 
 
 class TierBelow(KVConnectorBase_V1):
-    """The scheduler's half of a connector; there is no worker with the other half.
+    """The scheduler's half of a connector, without a worker.
 
     Args:
-        config: the engine's zones; each gets the same share of the tier as of the engine.
+        config: the engine's zones. Each zone gets the same share of the tier as of the engine.
         blocks: the number of blocks of the tier.
         engine_blocks: the number of blocks of the engine.
         block_tokens: tokens per block.
@@ -38,7 +37,7 @@ class TierBelow(KVConnectorBase_V1):
         zones = tuple(
             zone.model_copy(update={"tiers": (_share(zone.reserved, blocks, engine_blocks),)}) for zone in config.zones
         )
-        # Stores and loads of a step end with the step, so that none are in transfer when the next one begins.
+        # Stores and loads of a step end with the step, so no transfers are in progress when the next step begins.
         self._tier = Tier("cpu", blocks, 1, TransferBounds(stores=blocks, loads=blocks), now())
         self._tier.apply(config.model_copy(update={"zones": zones}), now())
         self._block_tokens = block_tokens
@@ -49,11 +48,11 @@ class TierBelow(KVConnectorBase_V1):
         self._free = list(range(blocks))
         self._requests: dict[str, Request] = {}
         self._stored: dict[str, int] = {}
-        """The number of blocks of each request that were stored or could not be stored."""
+        """Number of blocks of each request that were stored or could not be stored, by request id."""
         self._refused: set[str] = set()
         """Ids of requests with a chunk that was not admitted."""
         self._matched: dict[str, list[int]] = {}
-        """By request id, the chunks found for a request, until it loads them."""
+        """Chunks found for each request, by request id, until it loads them."""
         self._loaded_tokens = 0
 
     def take_loaded_tokens(self) -> int:
@@ -121,7 +120,7 @@ class TierBelow(KVConnectorBase_V1):
         return self._tier.zone_for(request.cache_salt, self._now())
 
     def _found(self, request: Request, begin: int) -> list[int]:
-        """Returns the chunks that continue a prompt; its last token is always computed."""
+        """Returns the chunks that continue a prompt, without its last token, which is always computed."""
         zone, size = self._zone(request), self._block_tokens
         if zone is None:
             return []

@@ -1,7 +1,7 @@
-"""A prompt of a zone whose chunks are moved between tiers while no request asks for it.
+"""A prompt whose chunks a migration moves between tiers, without a request for it.
 
-vLLM's tiers see it as an ended request, so the same rules apply: chunks are pinned while they are copied, and a copy
-out of a block that is given to another request happens before that request writes to the block.
+vLLM's tiers treat it as an ended request, so the same rules apply: chunks are pinned while they are copied, and if a
+block is allocated to another request, the copy out of it completes before that request writes to it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.queries import Query
 Jobs = dict[int, TransferJob]
 
 _NO_REQUEST: Final = SimpleNamespace(kv_transfer_params=None, is_finished=lambda: True)
-"""What vLLM reads of the request whose state it keeps."""
+"""Stand-in for a request, with the attributes that vLLM reads."""
 
 
 class MovedPrompt:
@@ -27,8 +27,8 @@ class MovedPrompt:
     Args:
         scheduler: the scheduler's side of the offloading connector, with zones.
         name: an id that no request has.
-        tenant: the tenant whose prompt it is.
-        hashes: the hashes of its blocks.
+        tenant: the prompt's tenant.
+        hashes: the hashes of the prompt's blocks.
     """
 
     def __init__(self, scheduler: Any, name: str, tenant: str, hashes: Sequence[bytes]) -> None:
@@ -52,7 +52,7 @@ class MovedPrompt:
             tier.know_prompt(context, self.keys)
 
     def end(self) -> None:
-        """Begin no more copies; those in progress complete."""
+        """Begin no more copies. Copies in progress complete."""
         self._status.finished_signaled = True
         self._manager.on_request_finished(self._context)
         if not self._status.transfer_jobs:
@@ -60,7 +60,7 @@ class MovedPrompt:
 
     @property
     def is_moving(self) -> bool:
-        """Whether any of its chunks are being copied."""
+        """Whether any chunks of the prompt are being copied."""
         context = self._context
         return (
             bool(self._status.transfer_jobs)
@@ -70,16 +70,16 @@ class MovedPrompt:
 
     @property
     def query(self) -> Query:
-        """The query that loads its chunks from storages."""
+        """Query that finds the prompt's chunks in storages."""
         query: Query = self._manager.shared_tier.query_of(self._context)
         return query
 
     def kept(self, keys: Iterable[OffloadKey]) -> set[OffloadKey]:
-        """Returns those of its chunks that are in CPU memory."""
+        """Returns the keys whose chunks are in CPU memory."""
         return set(self._manager.primary_tier.are_kept(keys, self._context))
 
     def blocks_of(self, index: int) -> Sequence[int] | None:
-        """Returns the engine's unused blocks that hold a chunk; None if the engine does not hold it."""
+        """Returns the ids of the engine's cached blocks of a chunk, or None if any is missing or in use."""
         begin = index * self._in_a_chunk
         block_ids: Sequence[int] | None = self._scheduler.cached_blocks(
             self.tenant, self._hashes[begin : begin + self._in_a_chunk]
@@ -87,14 +87,14 @@ class MovedPrompt:
         return block_ids
 
     def store(self, first: int, chunks: Sequence[Sequence[int]]) -> Jobs:
-        """Begin to copy chunks from the engine's blocks to CPU memory, from where they are copied on.
+        """Begin to copy chunks from the engine's blocks to CPU memory, from where they can be copied to lower tiers.
 
         Args:
             first: the index of the first chunk.
             chunks: the blocks of each chunk.
 
         Returns:
-            The workers' jobs in this step; empty if the zone may not have the chunks there.
+            Jobs for the workers in this step. Empty if the zone may not store the chunks in CPU memory.
         """
         scheduler, keys = self._scheduler, self.keys[first : first + len(chunks)]
         output = self._manager.prepare_store(keys, self._context)
@@ -105,7 +105,7 @@ class MovedPrompt:
         block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
         job_id = scheduler._generate_job_id()
         self._status.transfer_jobs.add(job_id)
-        # As for an ended request: a request that is given such a block waits for the copy.
+        # As for an ended request, if such a block is allocated to another request, that request waits for the copy.
         for block_id in block_ids:
             scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
         scheduler._jobs[job_id] = TransferJobStatus(
@@ -119,7 +119,7 @@ class MovedPrompt:
         return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
 
     def let_go(self) -> None:
-        """Let the chunks stored so far be evicted for the next ones."""
+        """Allow eviction of the chunks stored so far, to make room for the next chunks."""
         self._manager.primary_tier.let_go(self._context)
 
     def copy_down(self, keys: Sequence[OffloadKey]) -> None:
@@ -127,10 +127,10 @@ class MovedPrompt:
         self._manager.copy_down(keys, self._context)
 
     def bring_up(self, keys: Iterable[OffloadKey]) -> bool:
-        """Begin to load chunks into CPU memory, as far as the zone may have them there.
+        """Begin to load chunks into CPU memory, up to the number that the zone may store there.
 
         Returns:
-            Whether all permitted loads have begun; if not, call this again in a later step.
+            Whether all permitted loads have begun. If not, call this again in a later step.
         """
         self._manager.primary_tier.begin_lookup(self._context)
         looked_up = [self._manager.lookup(key, self._context) for key in keys]

@@ -1,7 +1,7 @@
-"""Moves prompts of a zone step by step: down to shared storages, or up from there.
+"""Moves prompts of a zone step by step: down to shared storages, or up from there to CPU memory.
 
-Each direction is a generator. It yields the jobs that copy chunks out of the engine's blocks after a step, and
-continues in a later step.
+Each direction is a generator of the jobs that copy chunks out of the engine's blocks after a step. The generator is
+resumed in a later step.
 """
 
 import time
@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.rate_limit import RateLimit
 
 CHUNKS_AT_ONCE: Final = 64
-"""The number of chunks that are copied at the same time."""
+"""Maximum number of chunks that are copied at the same time."""
 
 Steps = Generator[Jobs, None, None]
 Counted = Generator[Jobs, None, int]
@@ -34,9 +34,9 @@ class Task:
     rate_limit: RateLimit
     began: float
     asked: float
-    """When a caller last asked for the progress."""
+    """Monotonic time at which a caller last asked for the progress."""
     final: dict[str, Any] | None = None
-    """The report of the task after its end; None while it runs."""
+    """Report of the task after its end, or None while it runs."""
     state: State = "Running"
     problem: str = ""
     prompts_done: int = 0
@@ -44,7 +44,7 @@ class Task:
     found: set[bytes] = field(default_factory=set)
     left: set[bytes] = field(default_factory=set)
     rests_until: float = 0.0
-    """The time before which no step is made for the task."""
+    """Monotonic time before which the task is not continued, because of the rate limit."""
 
     def end(self, state: State, problem: str, now: float) -> None:
         """End the task, and drop its data."""
@@ -93,7 +93,7 @@ class Moving:
             with self._moved(task, prompt) as moved:
                 yield from ways[task.work](task, moved)
             task.prompts_done += 1
-        # Touch the most recently used prompt last: if not all fit, the others are evicted first.
+        # Touch the most recently used prompt last, so that other prompts are evicted first if not all fit.
         see = self._see_up if task.work == "warm-up" else self._see_down
         for prompt in reversed(task.prompts):
             with self._moved(task, prompt) as moved:
@@ -126,7 +126,11 @@ class Moving:
             moved.let_go()
 
     def _begin_down(self, moved: MovedPrompt, first: int, most: int) -> tuple[Jobs, int]:
-        """Begin to copy the next chunks to storages, from CPU memory if possible, else from the engine's blocks."""
+        """Begin to copy the next chunks from CPU memory to storages, or if there are none, from blocks to CPU memory.
+
+        Returns:
+            Jobs for the workers in this step, and the number of chunks.
+        """
         in_memory = moved.count_kept(first, most)
         if in_memory:
             moved.copy_down(moved.keys[first : first + in_memory])
@@ -164,7 +168,7 @@ class Moving:
             first += len(run)
 
     def _room(self, tenant: str) -> int:
-        """Returns the chunks that a zone may add to CPU memory without evicting its own or others' protected ones."""
+        """Returns how many chunks a zone can add to CPU memory without evicting its own or protected chunks."""
         tier = self._scheduler.manager.primary_tier.tier
         zone = tier.ledger.zones.get(tenant)
         if zone is None:

@@ -1,6 +1,6 @@
-"""The KV connector of the zones, named in ``--kv-transfer-config``: vLLM's offloading, with a zone for each request.
+"""The KV connector for zones, which ``--kv-transfer-config`` names: vLLM's offloading, with a zone for each request.
 
-No other connector is accepted: the tiers' own ledgers account for everything it stores and loads.
+No other connector is accepted, because the tiers' ledgers must account for all stores and loads.
 """
 
 import os
@@ -57,7 +57,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._shape = spec.shape
         self._quiet = QuietRequests(gcd(*(group.tokens_per_chunk for group in self.config.kv_group_configs)))
         self._preempted: set[str] = set()
-        """Ids of requests that were preempted since the last step was scheduled."""
+        """Ids of requests that have been preempted since the last step was scheduled."""
         self._pool: ZoneBlockPool | None = None
         self.migration = Migration(self)
         self._moved: Jobs = {}
@@ -70,7 +70,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
         Args:
             request: a request that the scheduler has bound.
-            zone: the request's zone; None if it arrived before any zone was declared.
+            zone: the request's zone, or None if it arrived before any zone was declared.
         """
         if _keeps_out(zone):
             return
@@ -91,9 +91,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.manager.primary_tier.know_prompt(status.req_context, partial(self._hits_of, status), needed)
 
     def _hits_of(self, status: RequestOffloadState) -> list[list[OffloadKey]]:
-        """Returns the keys that each possible hit of a request's prompt needs, the longest hit first.
+        """Returns the keys that each possible hit of a request's prompt needs, longest hit first.
 
-        vLLM keeps windows where the same prompt would be found again, and where other prompts branched off before.
+        A hit can end where the same prompt would hit, and where earlier prompts branched off. vLLM stores the attention
+        windows at these positions only.
         """
         request = status.req
         ends = {self._shape.end(request.num_prompt_tokens - 1), self._shape.end(request.shared_prefix_boundary)}
@@ -102,7 +103,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return [keys for keys in hits if keys]
 
     def know_blocks(self, pool: ZoneBlockPool) -> None:
-        """Set the engine's block pool, which is read when a zone is moved."""
+        """Set the engine's block pool, whose blocks are copied when a zone's cache is moved."""
         self._pool = pool
 
     # Loads
@@ -114,14 +115,14 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None:
             return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
-            # vLLM copies blocks that a preempted request lost in the next step, and can't load for it at the same time.
+            # In the next step, vLLM copies a preempted request's former blocks. It can't load for the request then.
             return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
-        # At most what the zone may have in the tier: the rest of a longer prompt is computed.
+        # A hit can't exceed the zone's share of the tier. The rest of a longer prompt is computed.
         loadable = self._shape.tokens_in(primary.loadable(status.req_context))
         if self._shape.is_linked:
-            # vLLM subtracts one, for the token with which the model begins.
+            # vLLM subtracts one, because the model must compute at least one token.
             loadable += 1
         most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
         zone = zone_of(request)
@@ -141,7 +142,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         """Begin to load the longest hit of a prompt.
 
         Returns:
-            How many tokens vLLM may look for from ``begin`` on; None if the hits are not known yet.
+            Maximum number of tokens that vLLM may look up from ``begin`` on, or None if the hits are not known yet.
         """
         status.update_offload_keys()
         end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
@@ -155,11 +156,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
                     return hit - begin + 1
                 case BringUp.NEEDLESS:
                     break
-            # A hit that can't be loaded from where it is may be shorter elsewhere.
+            # This hit can't be loaded from its tier, but another tier may have a shorter hit.
         return most
 
     def is_looking_up(self, request: Request) -> bool:
-        """Returns whether a request waits for an answer, for the CPU memory tier, or for chunks of its own blocks."""
+        """Returns whether a request waits for an answer about its chunks, or for their stores or loads to end."""
         status = self._req_status.get(request.request_id)
         if status is None or status.deferred_lookup_start_time is None:
             return False
@@ -175,7 +176,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
         request = req_status.req
         if self._shape.is_linked:
-            # vLLM keeps no windows beyond this end, and without them nothing behind it is found.
+            # vLLM stores no attention windows beyond this end, so chunks after it would never be hit.
             tokens = min(tokens, self._shape.end(request.num_prompt_tokens - 1))
         zone = zone_of(request)
         if zone is None:
@@ -187,8 +188,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def _reachable_store_block_mask(self, group_config: Any, **blocks: Any) -> list[bool] | None:
         window = group_config.sliding_window_size_in_chunks
         if self._shape.is_linked and window is not None:
-            # vLLM looks for as many blocks as a window spans, but stores one fewer if the window's last token has a
-            # block of its own.
+            # vLLM looks up as many blocks as a window spans, but stores one fewer if the window's last token is alone
+            # in its block.
             spec = replace(group_config.kv_cache_spec, sliding_window=window * group_config.tokens_per_block)
             group_config = group_config._replace(kv_cache_spec=spec)
         mask: list[bool] | None = super()._reachable_store_block_mask(group_config=group_config, **blocks)
@@ -215,7 +216,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             )
         )
         if scheduler_output.new_block_ids_to_zero:
-            # Workers may zero a block before they copy its content.
+            # Workers may zero these blocks before they copy their content, so the copies may be wrong.
             zeroed = set(scheduler_output.new_block_ids_to_zero)
             for job in [self._jobs[job_id] for job_id in meta.jobs_to_flush if job_id in self._jobs]:
                 sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
@@ -240,7 +241,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return result
 
     def _remember(self, request: Request) -> None:
-        """Record the blocks of a request that may be moved later: those of its zone that may go to tiers."""
+        """Record the hashes of a request's blocks that may be stored in tiers, so that a migration can move them."""
         status, zone = self._req_status.get(request.request_id), zone_of(request)
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
@@ -253,7 +254,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
-        """Remove all that a request has stored or is storing from every tier, and store nothing more of it."""
+        """Remove all chunks that a request has stored or is storing from every tier, and store no more."""
         status = self._req_status.get(request.request_id)
         if status is None:
             return
@@ -274,9 +275,9 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return 0 if zone is None else zone.held
 
     def cached_blocks(self, tenant: str, hashes: Sequence[bytes]) -> Sequence[int] | None:
-        """Returns the unused blocks with these hashes; None if any is missing."""
+        """Returns the cached blocks with these hashes that no request uses, or None if any is missing."""
         found = self._pool.cached_blocks(tenant, map(BlockHash, hashes)) if self._pool is not None else None
-        # Blocks that a request got and lost in this step were not computed.
+        # If a request got and lost a block in this step, the block has not been computed.
         return found if found and self._current_batch_allocated_block_ids.isdisjoint(found) else None
 
     def has_pending_push_work(self) -> bool:
@@ -330,7 +331,7 @@ def _keeps_out(zone: Zone | None) -> bool:
 
 
 def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
-    """Returns what hits need of each of a model's groups in vLLM's offloading."""
+    """Returns which chunks of each KV cache group a hit needs."""
     tokens = config.groups[0].tokens_per_block * config.cache.blocks_per_chunk
     if len(config.groups) == 1:
         return HitShape(tokens, (None,))
@@ -339,7 +340,10 @@ def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
 
 
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
-    """Returns a zone's transfer bounds in CPU memory: with several groups, a whole prompt or some steps' tokens."""
+    """Returns the maximum number of chunks that a zone may transfer at once to or from CPU memory.
+
+    With several KV cache groups, the chunks of a whole prompt and of a few steps must fit.
+    """
     groups = config.groups
     if len(groups) == 1:
         return BOUNDS

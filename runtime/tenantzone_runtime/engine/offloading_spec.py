@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks, built by vLLM's offloading: CPU memory, and the tiers below it."""
+"""Builds the tiers below an engine's blocks for vLLM's offloading: CPU memory, disk and shared storages."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -48,19 +48,19 @@ from tenantzone_runtime.zones.tier import Tier, TransferBounds
 logger = logging.getLogger(__name__)
 
 BOUNDS: Final = TransferBounds(stores=1024, loads=1024)
-"""A zone's bounds in CPU memory: copies take no longer than a step, but each pins its chunks."""
+"""Maximum number of a zone's chunks in transfer to and from CPU memory, which are pinned meanwhile."""
 
 
 ALONE: Final = HitShape(1, (None,))
-"""The shape of a model with one group, where a chunk needs only the chunks before it."""
+"""Shape of a model with one KV cache group, where a chunk needs only the chunks before it."""
 
 
 class ZonePrimaryTier(ZoneOffloadingManager):
     """The CPU memory tier with its memory.
 
     Args:
-        tier: the zones' shares.
-        region: the memory that the workers share.
+        tier: the tier's ledger, with the zones' shares.
+        region: the shared memory to which workers copy.
         enable_events: whether to emit events for added and removed keys.
     """
 
@@ -80,7 +80,7 @@ class ZonePrimaryTier(ZoneOffloadingManager):
 
 
 class ZoneTieringManager(TieringOffloadingManager):
-    """vLLM's manager of several tiers, which does not try to copy down chunks that zones did not keep."""
+    """vLLM's manager of several tiers, which does not try to copy chunks to lower tiers after their eviction."""
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[ZoneSecondaryTier]
@@ -88,11 +88,11 @@ class ZoneTieringManager(TieringOffloadingManager):
     """Called in each step after requests were scheduled, and before their hits are loaded."""
 
     whole_prompts: WholePrompts | None = None
-    """Moves hits between CPU memory and lower tiers; None if chunks are moved one by one or no tier is below."""
+    """Moves hits between CPU memory and lower tiers. None if chunks are moved one by one or no lower tier exists."""
 
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
-        """The storages that engines share; None if there are none."""
+        """Tier of storages that engines share, or None if the engine uses none."""
         return next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneSharedTier)), None)
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
@@ -101,7 +101,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:
-        # Without a lower tier there is nothing to copy down, but vLLM would scan all requests for it.
+        # Without a lower tier, there is nothing to copy, but vLLM would scan all requests anyway.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
 
@@ -118,7 +118,7 @@ class ZoneTieringManager(TieringOffloadingManager):
     def load_from(
         self, tier: ZoneSecondaryTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext
     ) -> None:
-        """Begin to load chunks at the end of this step; room for them must exist."""
+        """Have chunks loaded from a lower tier at the end of this step. The caller must have made room for them."""
         index = self.secondary_tiers.index(tier)
         sources = self._request_load_sources.setdefault(req_context.req_id, {})
         sources.update(dict.fromkeys(keys, tier.cache_hit_source))
@@ -128,11 +128,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         entry.chunk_ids.extend(chunk_ids)
 
     def store_job(self, tier: ZoneSecondaryTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
-        """Returns a job that copies chunks from CPU memory to a lower tier, which does not know of them yet."""
+        """Returns a job that copies chunks from CPU memory to a lower tier, without submitting it to the tier."""
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
     def _should_store_to_tier(self, tier: ZoneSecondaryTier, num_blocks: int) -> bool:
-        # Chunks that are only useful together are copied down together, when the request has ended.
+        # Chunks that are only useful together are copied to lower tiers together, when the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
     def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
@@ -160,7 +160,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
 
     def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
-        # Some of the chunks just stored may be gone: purged meanwhile, or of a zone that leaves.
+        # Some chunks may be gone, because they were purged meanwhile or their zone is being removed.
         return super().create_store_job(self.primary_tier.are_kept(keys, req_context), req_context, tier_idx)
 
 
@@ -169,10 +169,10 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     Args:
         config: vLLM's offloading config.
-        instance: returns the instance of a tenant's chunks; needed for the manager if a tier is below CPU memory.
-        salt_key: the pool's salt key; needed in the same case.
-        bounds: a zone's bounds in CPU memory.
-        shape: the shape of the model's groups; needed in the same case if there are several.
+        instance: returns the instance of a tenant's chunks. The scheduler needs it if a tier below CPU memory exists.
+        salt_key: the pool's salt key, needed in the same case.
+        bounds: the maximum numbers of a zone's chunks in transfer to and from CPU memory.
+        shape: the chunks that a hit needs. The scheduler needs it if the model has several KV cache groups.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         self.shape = shape
         if not self.num_chunks:
             raise ValueError(
-                f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes "
-                f"{self.kv_bytes_per_chunk} bytes; give the CPU memory tier more"
+                f"cpu_bytes_to_use={self._flags.cpu_bytes} is too small for one chunk of "
+                f"{self.kv_bytes_per_chunk} bytes; increase it"
             )
 
     def get_manager(self) -> OffloadingManager:
@@ -206,7 +206,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     def _make_manager(self) -> ZoneTieringManager:
         region = self._open_region(None)
-        # Every worker has mapped it by now: no process needs its name any more, and the end of this process frees it.
+        # Every worker has mapped the file by now, so it can be unlinked. The kernel frees it when the processes end.
         Path(region.mmap_path).unlink(missing_ok=True)
         region._creator = False
         primary = ZonePrimaryTier(
@@ -228,7 +228,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     def _disk_tier(self, view: memoryview, flags: DiskFlags) -> ZoneDiskTier:
         salt_key, instance = self._sealed_by()
         if not salt_key.id:
-            logger.warning("The disk tier is sealed by a key of this process's own: nothing is found after a restart")
+            logger.warning("The pool has no salt key: this engine will find nothing in its disk tier after a restart")
         is_linked = self.shape.is_linked
         tier = open_disk_tier(
             flags.folder,
@@ -245,7 +245,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     def _shared_tier(self, view: memoryview, flags: ManagerFlags) -> ZoneSharedTier:
         salt_key, instance = self._sealed_by()
         if not salt_key.id:
-            logger.warning("Nothing goes to shared storages until the pool has a salt key")
+            logger.warning("This engine stores nothing in shared storages until the pool has a salt key")
         tokens = self.config.groups[0].tokens_per_block * self.blocks_per_chunk
         budget = SharedSettings(query_seconds=flags.budget_seconds)
         is_linked = self.shape.is_linked

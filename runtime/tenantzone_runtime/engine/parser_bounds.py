@@ -1,7 +1,7 @@
-"""Bounds the time that vLLM's tool and reasoning parsers take on the API server's event loop, by request.
+"""Bounds the CPU time that vLLM's tool and reasoning parsers take on the API server's event loop, by request.
 
 A parser that exceeds its turn on the event loop continues in another process. A request whose parsers have spent their
-budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so no text is sent
+budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so it sends no text
 that the parser would have hidden.
 """
 
@@ -44,7 +44,7 @@ _CALLERS: Final = (
         (
             "chat_completion_full_generator",
             "chat_completion_stream_generator",
-            # `/v1/messages` calls this one without the one above, in vLLM 0.33.
+            # In vLLM 0.33, `/v1/messages` calls this method directly, without `chat_completion_stream_generator`.
             "chat_completion_stream_generator_raw",
         ),
     ),
@@ -66,22 +66,22 @@ _PARSER_CLASSES: Final = (
     ("openai_serving_responses", "parser"),
     ("anthropic_serving_messages", "parser_cls"),
 )
-"""The attributes of vLLM's application state that make parsers, and their attributes with the parser class."""
+"""Attributes of vLLM's application state with serving objects, and their attributes with the parser class."""
 _SPENT_STATUS: Final = 422
-"""A status that clients do not retry automatically: a retry would cost the same."""
+"""HTTP status that clients do not retry automatically, because a retry would take as much CPU time."""
 _SPENT: Final = (
-    "The server could not find the tool calls and the reasoning in this answer within its limit of processor time; "
+    "The server could not parse the tool calls and the reasoning in this answer within its CPU time limit; "
     "ask for a shorter answer, or send the request without tools"
 )
 _READING: Final = "tenantzone_reading"
-"""The attribute of a parser that holds what it has read."""
+"""Name of the attribute with a parser's `Reading`, the record of its input."""
 
 _Method = Callable[..., Any]
 
 
 def bound_parsers() -> None:
-    """Make each parser of this API server run within the budget of the request whose answer it reads."""
-    # Imported here: only the API server needs it.
+    """Make each parser of this API server run within the CPU time budget of the request whose answer it parses."""
+    # Imported here, because only the API server needs it.
     from vllm.parser.abstract_parser import Parser
 
     if hasattr(Parser, "is_bounded"):
@@ -100,8 +100,8 @@ def bound_parsers() -> None:
     Parser.__init_subclass__ = classmethod(partial(_bound_methods, processes=processes))
     if not CAN_SUSPEND:
         _log.warning(
-            "the Python package greenlet is missing: valid answers that take a parser more than %d ms at once end with "
-            "status %d. Install greenlet in the environment of vLLM",
+            "the Python package greenlet is missing, so a request ends if one parser call takes more than %d ms, with "
+            "status %d. Install greenlet in vLLM's environment",
             1000 * EXCESS_SECONDS,
             _SPENT_STATUS,
         )
@@ -117,8 +117,8 @@ def _open_processes(processes: ParserProcesses, application: Any) -> None:
 
     Args:
         processes: the API server's parser processes.
-        application: vLLM's application. If it has its parser elsewhere, or none, the first request that needs a process
-            makes the API server fork.
+        application: vLLM's application. If no parser is found in its known attributes, the API server forks the
+            template when the first request needs a process.
     """
     state = getattr(application, "state", None)
     objects: list[Any] = []
@@ -134,21 +134,23 @@ def _open_processes(processes: ParserProcesses, application: Any) -> None:
     try:
         processes.open(objects)
     except OSError as error:
-        _log.warning("no process can be forked for parsers, which may stay on the event loop: %r", error)
+        _log.warning(
+            "can't fork a template for parser processes, so slow parsers may stay on the event loop: %r", error
+        )
 
 
 def _make_suspendable(module: str, owner: str, name: str) -> None:
     try:
         class_ = getattr(import_module(module), owner)
     except (ImportError, AttributeError):
-        # Another version of vLLM has it elsewhere: its parsers then stay on the event loop.
-        _log.warning("vLLM has no %s in %s: parsers it calls end requests with long answers earlier", owner, module)
+        # In another version of vLLM, the class may be elsewhere. Its parsers then stay on the event loop.
+        _log.warning("vLLM has no %s in %s: its parsers can't continue in other processes", owner, module)
         return
     make_suspendable(class_, name, _may_parse)
 
 
 def _may_parse(serving: Any) -> bool:
-    """Returns whether a vLLM serving object has a parser, or may have one in an unknown place."""
+    """Returns whether a vLLM serving object may have a parser. True if it lacks the known attributes."""
     return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 
@@ -161,7 +163,7 @@ def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
 
 
 class ParsedOutputs:
-    """The outputs of one request, in parts that fit its parsers' time.
+    """Merges the outputs of one request such that its parsers stay within their CPU time.
 
     Args:
         params: the request's parameters.
@@ -172,19 +174,19 @@ class ParsedOutputs:
         self._kept: RequestOutput | None = None
 
     def add(self, output: RequestOutput) -> RequestOutput | None:
-        """Returns the output that vLLM may have the parsers read next, and counts its tokens.
+        """Returns the output that the parsers should parse next, and counts its tokens.
 
         Args:
             output: the engine's next output.
 
         Returns:
-            None if the parsers should read it together with the next output.
+            The output, merged with outputs kept back before, or None if it is kept back until the next output.
         """
         context = current_context()
         if context is None:
             return output
         if self._kept is not None:
-            # Joined as vLLM joins the pieces of a stream that a client has not read yet.
+            # Merged in the way in which vLLM merges outputs of a stream that the client has not read yet.
             self._kept.add(output, aggregate=True)
             output, self._kept = self._kept, None
         tokens = _tokens_of(output)
@@ -207,12 +209,12 @@ def _bound_methods(parser: type, processes: ParserProcesses) -> None:
 
 
 def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
-    """Returns the method, bounded by the budget of the current request."""
+    """Returns a parser's method, wrapped to stay within the budget of the current request."""
 
     @wraps(method)
     def call(parser: Any, *args: Any, **kwargs: Any) -> Any:
         context = current_context()
-        # Parsers call other parsers and themselves: the outermost call bounds the inner ones.
+        # Parsers call other parsers and themselves. The outermost call bounds all nested calls.
         if context is None or is_running():
             return method(parser, *args, **kwargs)
         call_here = partial(method, parser, *args, **kwargs)
@@ -237,7 +239,7 @@ def _here_or_elsewhere(
     arguments: dict[str, Any],
     call_here: Callable[[], Any],
 ) -> Any:
-    """Call a parser's method on the event loop, or, if that takes long, in a process that reads its answer.
+    """Call a parser's method on the event loop or, if that takes too long, in another process.
 
     Args:
         context: the request's context.
@@ -249,13 +251,13 @@ def _here_or_elsewhere(
 
     Raises:
         TimeSpentError: the request's budget is spent.
-        ProcessEndedError: the process has ended meanwhile.
+        ProcessEndedError: the process ended during the call.
     """
     budget = context.parsing
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
-    # Whether the parser on the event loop is outdated.
+    # Whether the parser on the event loop lacks input that was parsed elsewhere, or was interrupted.
     is_behind = reading.is_elsewhere
     if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(context.tenant)):
         begin = time.thread_time()
@@ -323,7 +325,7 @@ def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, i
 
 
 def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
-    """Returns the number of characters and of token ids that a parser gets."""
+    """Returns the number of characters and the number of token ids among a parser's arguments."""
     characters = ids = 0
     for argument in arguments:
         if isinstance(argument, str):
@@ -344,5 +346,5 @@ def _ended(budget: ParsingBudget, parser: Any) -> Exception:
         budget.tokens,
     )
     refuse_answer(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
-    # This logs nothing in vLLM. The frontend drops what vLLM sends to the client.
+    # vLLM does not log this exception. The frontend drops vLLM's response to the client.
     return generation_error()(_SPENT)

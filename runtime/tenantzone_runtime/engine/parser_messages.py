@@ -1,4 +1,4 @@
-"""The messages between the API server and the processes that parse answers."""
+"""The messages between the API server and parser processes."""
 
 import io
 import pickle
@@ -39,15 +39,15 @@ class Deltas:
 
 
 class NewParser(NamedTuple):
-    """A parser's constructor arguments, and what it has read so far."""
+    """A parser's constructor arguments, and its input so far."""
 
     class_: type
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     prompt: Sequence[int] | None
-    """Token ids that vLLM has set, or None."""
+    """Token ids passed to `set_prompt_token_ids`, or None if vLLM has not called it."""
     deltas: Deltas
-    """The pieces of a stream that it has read."""
+    """Pieces of a stream that the parser has read."""
     common: Mapping[str, Any]
     """Arguments that are the same for all calls: the request, and the tokens of its prompt."""
 
@@ -56,17 +56,17 @@ class Call(NamedTuple):
     """A call of a parser's method."""
 
     parser: int
-    """A number assigned by the process."""
+    """Number of the parser within the process."""
     new: NewParser | None
-    """The parser to create; set in its first call."""
+    """The parser to create, only in the parser's first call."""
     method: str
     arguments: Mapping[str, Any]
     common: tuple[str, ...]
-    """Names of arguments that equal those of that parser's first call."""
+    """Names of further arguments, whose values are in `NewParser.common`."""
     seconds: float
-    """Processor seconds that the call may take."""
+    """Maximum CPU time of the call, in seconds."""
     seconds_again: float
-    """Processor seconds for reading again what the new parser has read."""
+    """Maximum CPU time for the new parser to read its previous input again, in seconds."""
 
 
 class Answer(NamedTuple):
@@ -74,16 +74,16 @@ class Answer(NamedTuple):
 
     kind: Literal["result", "raised", "spent"]
     value: Any
-    """The result, or the exception that the parser has raised."""
+    """The method's result, or the exception that it has raised."""
     seconds: float
-    """Processor seconds that the call took."""
+    """CPU time of the call, in seconds."""
 
 
 class Shared:
-    """Objects that two processes share since one was forked from the other. Messages only name them.
+    """Objects that exist in two processes because one was forked from the other. Messages refer to them by identity.
 
     Args:
-        objects: the same objects in both processes.
+        objects: the objects, with the same identities in both processes.
     """
 
     def __init__(self, objects: Iterable[Any]) -> None:
@@ -97,7 +97,7 @@ class Shared:
         """Returns a message as bytes, preceded by its length.
 
         Raises:
-            Exception: something in it cannot be pickled.
+            Exception: an object in the message cannot be pickled.
         """
         buffer = io.BytesIO()
         buffer.write(LENGTH.pack(0))
@@ -107,7 +107,7 @@ class Shared:
         return whole.tobytes()
 
     def load(self, message: bytes) -> Any:
-        """Returns the message in bytes that do not include its length."""
+        """Returns the message in these bytes, which must not include its length."""
         return _Unpickler(io.BytesIO(message), self).load()
 
     def named(self, identity: int) -> Any:
@@ -137,4 +137,4 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _named(identity: int) -> Any:
-    raise NotImplementedError("an unpickler puts `Shared.named` in place of this")
+    raise NotImplementedError("the unpickler replaces this function by `Shared.named`")

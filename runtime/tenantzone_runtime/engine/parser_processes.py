@@ -1,4 +1,4 @@
-"""The processes that parse slow answers for the API server."""
+"""The processes to which the API server moves slow parsers."""
 
 import asyncio
 import logging
@@ -16,17 +16,17 @@ from tenantzone_runtime.frontend.request_context import RequestContext
 _log = logging.getLogger(__name__)
 
 MOST_PROCESSES: Final = 32
-"""The maximum number of processes of one API server. Each is for one request."""
+"""Maximum number of parser processes of one API server. Each process works for one request."""
 MOST_OF_TENANT: Final = 8
-"""The maximum number of processes for requests of one tenant."""
+"""Maximum number of parser processes for requests of one tenant."""
 _WALL_FACTOR: Final = 20
-"""The factor by which a call may exceed its processor time, with many calls on few processors, ..."""
+"""Wall-clock timeout of a call per second of its CPU time limit, as many calls may compete for few CPUs."""
 _WALL_SECONDS: Final = 60
-"""... plus this many seconds."""
+"""Constant part of the wall-clock timeout of a call, in seconds."""
 _START_SECONDS: Final = 30
-"""Seconds in which the template must fork a process."""
+"""Timeout in seconds for the template to fork a process."""
 _REPLACE_SECONDS: Final = 10.0
-"""The earliest replacement of a template that has forked no process: a fork of the API server blocks its loop."""
+"""Backoff in seconds before a failed template is replaced, because forking the API server blocks its event loop."""
 
 
 class ProcessEndedError(Exception):
@@ -38,18 +38,18 @@ class UnmovableError(Exception):
 
 
 class ParserProcess:
-    """A process that parses the answers of one request.
+    """A process that runs the parsers of one request.
 
     Args:
         connection: the connection to the process.
         pid: the id of the process.
-        shared: the objects that messages name.
+        shared: the objects that messages refer to by identity.
         release: called once the process is closed.
     """
 
     def __init__(self, connection: socket.socket, pid: int, shared: Shared, release: Callable[[], None]) -> None:
         self.parsers = 0
-        """The number of parsers in the process."""
+        """Number of parsers in the process."""
         self._connection = connection
         self._shared = shared
         self._release = release
@@ -61,7 +61,7 @@ class ParserProcess:
         """Returns the message for a call of a parser's method.
 
         Raises:
-            Exception: something in the call cannot be pickled.
+            Exception: an object in the call cannot be pickled.
         """
         return self._shared.dump(call)
 
@@ -84,7 +84,7 @@ class ParserProcess:
             self.close()
             raise ProcessEndedError from error
         except BaseException:
-            # The connection is unusable: the next message read would be the answer to this call.
+            # The connection can't be reused, because the next message on it would be the answer to this call.
             self.close()
             raise
         return answer
@@ -107,7 +107,7 @@ class ParserProcesses:
         self._shared = Shared(self._objects)
         self._template: Template | None = None
         self._replace_at = 0.0
-        """The monotonic time from which another template may be forked if this one fails."""
+        """Monotonic time from which another template may be forked if the current template fails."""
         self._all = asyncio.Semaphore(MOST_PROCESSES)
         self._of_tenant: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -117,11 +117,11 @@ class ParserProcesses:
         return not self._all.locked() and (of_tenant is None or not of_tenant.locked())
 
     async def of(self, context: RequestContext, objects: Iterable[Any]) -> ParserProcess:
-        """Returns the process of a request. Starts one if necessary, as soon as the limits allow it.
+        """Returns the process of a request. If it has none, starts a process as soon as the limits allow it.
 
         Args:
             context: the request's context. The process ends with it.
-            objects: objects that calls may name instead of containing.
+            objects: objects that calls may refer to by identity, so that they are not sent.
 
         Raises:
             UnmovableError: no process can be started.
@@ -156,10 +156,10 @@ class ParserProcesses:
         """Fork the template before a request needs it.
 
         Args:
-            objects: objects that calls may name instead of containing.
+            objects: objects that calls may refer to by identity, so that they are not sent.
 
         Raises:
-            OSError: the kernel forks no process.
+            OSError: the fork failed.
         """
         self._share(objects)
         if self._template is None:
@@ -172,7 +172,7 @@ class ParserProcesses:
         except (OSError, EOFError) as error:
             if time.monotonic() < self._replace_at:
                 raise UnmovableError from error
-            _log.warning("the process that parser processes are forked of has ended; another one is forked: %r", error)
+            _log.warning("the template of parser processes has ended; forking another template: %r", error)
         try:
             return await self._forked(release)
         except (OSError, EOFError) as error:
@@ -201,7 +201,7 @@ class ParserProcesses:
             process = ParserProcess(ours, pid, self._shared, release)
         except BaseException as error:
             ours.close()
-            # Another request may have replaced it meanwhile.
+            # Another request may have replaced the template meanwhile.
             if isinstance(error, OSError | EOFError) and self._template is template:
                 self.close()
             raise
@@ -211,7 +211,7 @@ class ParserProcesses:
     def _new_template(self) -> Template:
         now = time.monotonic()
         if now < self._replace_at:
-            raise OSError("its template has ended before it forked a process")
+            raise OSError("the last template of parser processes ended before it forked a process")
         self._replace_at = now + _REPLACE_SECONDS
         return Template(self._shared)
 

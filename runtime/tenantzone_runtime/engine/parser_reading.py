@@ -1,4 +1,4 @@
-"""The input of one parser, so that another process can read it again and continue."""
+"""Records the input of a parser, so that another process can repeat it and continue."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,15 +13,15 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "count_reasoning_tokens": ("token_ids",),
     "set_prompt_token_ids": ("prompt_token_ids",),
 }
-"""The parameter names of the parser methods that another process can call."""
+"""Parser methods that another process can call, with the names of their parameters."""
 _COMMON: Final = ("request", "prompt_token_ids")
 """Arguments of `parse_delta` that are the same for all pieces of a stream."""
 SLOW_SECONDS: Final = 0.002
-"""A stream leaves the event loop after a piece that takes its parser this long: later pieces take longer."""
+"""Parse time in seconds of one piece after which a stream moves to a process, because later pieces take longer."""
 
 
 class Reading:
-    """A parser's constructor arguments, and what it has read.
+    """A parser's constructor arguments, and its input so far.
 
     Args:
         class_: the class of the parser.
@@ -31,25 +31,25 @@ class Reading:
 
     def __init__(self, class_: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.process: ParserProcess | None = None
-        """The process that continues reading; None if the API server does."""
+        """Process in which the parser continues, or None while it runs in the API server."""
         self.is_slow = False
-        """Whether the last piece took long."""
+        """Whether the last piece took longer than `SLOW_SECONDS`."""
         self._stays = False
         self._made_of = (class_, args, kwargs)
         self._prompt: Sequence[int] | None = None
         self._deltas = Deltas()
         self._common: dict[str, Any] = {}
         self._number: int | None = None
-        """The number of the parser in the process; None if the process has no such parser yet."""
+        """Number of the parser within the process, or None if it has not been created there yet."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another process reads."""
+        """Whether the parser continues in another process."""
         return self.process is not None
 
     @property
     def shared(self) -> list[Any]:
-        """Objects that messages to the process name: the parser class, the tokenizer and the model configuration."""
+        """Objects that messages to the process refer to: the parser class, the tokenizer and the model config."""
         class_, args, kwargs = self._made_of
         named = [*args[:1], *(kwargs[name] for name in ("tokenizer", "model_config") if name in kwargs)]
         return [class_, *(each for each in named if each is not None)]
@@ -59,17 +59,17 @@ class Reading:
         return name in PARAMETERS and not self._stays
 
     def stay(self) -> None:
-        """Record that no other process can read this answer."""
+        """Record that the parser can't continue in another process."""
         self._stays = True
         self.process = None
 
     def note(self, name: str, arguments: Mapping[str, Any], seconds: float) -> None:
-        """Record a parser call that has ended here.
+        """Record a parser call that has completed in the API server.
 
         Args:
             name: the name of the method.
             arguments: the arguments of the call, by name.
-            seconds: the duration of the call.
+            seconds: the CPU time of the call, in seconds.
         """
         if name == "set_prompt_token_ids":
             self._prompt = arguments["prompt_token_ids"]
@@ -84,8 +84,8 @@ class Reading:
         Args:
             name: the name of the method.
             arguments: the arguments of the call, by name.
-            seconds: processor seconds that the call may take.
-            seconds_again: processor seconds that reading again may take.
+            seconds: the maximum CPU time of the call, in seconds.
+            seconds_again: the maximum CPU time for repeating the previous input, in seconds.
         """
         assert self.process is not None
         new = None

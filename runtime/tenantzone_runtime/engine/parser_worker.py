@@ -1,4 +1,4 @@
-"""The process that parses the answers of one request, and the template that such processes are forked from."""
+"""The process that runs the parsers of one request, and the template from which such processes are forked."""
 
 import gc
 import os
@@ -17,24 +17,24 @@ from tenantzone_runtime.engine.interruption import TimeSpentError, prepare_inter
 from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, NewParser, Shared
 
 _NICENESS: Final = 5
-"""The niceness of parser processes: the API server and the engine core have priority."""
+"""Niceness of parser processes, so that the API server and the engine core have priority."""
 _BEYOND_SECONDS: Final = 2
-"""Processor seconds beyond a call's limit after which the kernel kills the process: the call was not interruptible."""
+"""CPU seconds beyond a call's limit after which the kernel kills the process, in case the call can't be interrupted."""
 
 
 class Template:
-    """The process that others are forked from: it has no threads, and no client connections.
+    """The process from which parser processes are forked, because it has no threads and no client connections.
 
     Args:
-        shared: the objects that messages name.
+        shared: the objects that messages refer to by identity.
 
     Raises:
-        OSError: the kernel forks no process.
+        OSError: the fork failed.
     """
 
     def __init__(self, shared: Shared) -> None:
         self.connection, theirs = socket.socketpair()
-        """Receives sockets: for each, the template forks a process that answers on it."""
+        """Connection on which the template receives sockets. For each socket, it forks a process that answers on it."""
         with theirs:
             try:
                 pid = os.fork()
@@ -45,17 +45,17 @@ class Template:
                 try:
                     _be_template(theirs, shared)
                 finally:
-                    # Whatever went wrong, this process must not act as an API server.
+                    # If the template fails, it must not continue as a second API server.
                     os._exit(1)
         self.connection.setblocking(False)
         try:
             self._pid_descriptor = os.pidfd_open(pid)
         except OSError:
-            # It ends without the connection.
+            # The template exits when its connection is closed.
             self.connection.close()
             raise
         finally:
-            # Waits until it has ended, so that the kernel removes its entry.
+            # Reaps the process when it has ended.
             threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Template:
 
 def kill(pid_descriptor: int) -> None:
     """Kill a process, and close its descriptor."""
-    # The process may have ended.
+    # The process may have ended already.
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(pid_descriptor, signal.SIGKILL)
     os.close(pid_descriptor)
@@ -76,13 +76,13 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
-    # Terminals and service managers send these to all processes. This one ends with the API server instead.
+    # Terminals and service managers send these signals to all processes. The template ends with the API server instead.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Makes the kernel remove ended children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare_interruption()
-    # The API server's objects are never collected here: some close their resources when they are.
+    # Never collect objects of the API server in this process, because some close their resources when collected.
     gc.freeze()
     _close_all_but(requests.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -106,17 +106,17 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
 
 
 def _close_all_but(kept: int) -> None:
-    # Not all numbers up to the limit: if that is a thousand million, it would take minutes without `close_range`.
+    # Closing all numbers up to the limit could take minutes without `close_range`, as the limit may be a billion.
     for descriptor in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
         if descriptor > 2 and descriptor != kept:
-            # The folder's own descriptor is among them.
+            # The list includes the descriptor of the listed folder, which is closed by now.
             with suppress(OSError):
                 os.close(descriptor)
 
 
 def _be_killed_first() -> None:
     """Make the kernel kill this process before the engine if memory is short."""
-    # Without that file, the kernel chooses the process to kill.
+    # If the file is missing, the kernel's own choice applies.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -166,7 +166,7 @@ def _limit_processor(seconds: float) -> None:
 
 
 def _parser(new: NewParser) -> Any:
-    """Make a parser, and have it read its input again."""
+    """Returns a new parser that has read its previous input again."""
     parser = new.class_(*new.args, **new.kwargs)
     if new.prompt is not None:
         parser.set_prompt_token_ids(new.prompt)

@@ -1,6 +1,6 @@
 """A queue of waiting requests in vLLM's order, in which a request can return to its old place.
 
-vLLM's own first-come, first-served queue has no places: a request that leaves it can only return at one of its ends.
+In vLLM's first-come, first-served queue, a request that has left can only return at one of the ends.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -13,23 +13,22 @@ from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import Request, RequestStatus
 
 _PLACES: Final = count(1)
-"""Generates each request's place in the order of arrival. Preempted requests precede all: their places are below 1."""
+"""Generates each request's place in the order of arrival, from 1. Preempted requests get places below 1."""
 _BY_PLACE: Final = attrgetter("place")
 
 _FEW: Final = 16
-"""The number of leaving requests up to which each is searched for, instead of scanning the whole queue once."""
+"""Maximum number of leaving requests to look up one by one. For more requests, the whole queue is scanned once."""
 
 
 def take_last_place(request: Request) -> None:
-    """Give a request the last place in the order of arrival, whether it enters a queue now or later."""
+    """Give a request the last place in the order of arrival, even if it enters a queue later."""
     request.place = next(_PLACES)
 
 
 class PlacedQueue(RequestQueue):
     """Waiting requests, sorted by arrival or by vLLM's priority.
 
-    The queue is a sorted list: entering, leaving and reading the first few requests only moves pointers and compares a
-    few requests, however many wait.
+    The queue is a sorted list with binary search, so adding and removing a request is cheap even if thousands wait.
 
     Args:
         policy: ``FCFS`` sorts by arrival, ``PRIORITY`` by priority and then by arrival.
@@ -42,7 +41,7 @@ class PlacedQueue(RequestQueue):
         self._requests: list[Request] = []
 
     def add_request(self, request: Request) -> None:
-        """Add a request behind all that arrived before it."""
+        """Add a request after all requests that arrived before it."""
         take_last_place(request)
         self.put_back(request)
 
@@ -51,7 +50,7 @@ class PlacedQueue(RequestQueue):
         insort(self._requests, request, key=self._order)
 
     def prepend_request(self, request: Request) -> None:
-        """Add a skipped request at its place, and a preempted one before all others."""
+        """Add a skipped request at its place, or a preempted request before all others."""
         if self._is_by_arrival and (request.status == RequestStatus.PREEMPTED or not hasattr(request, "place")):
             first = self._requests[0].place if self._requests else 1
             request.place = min(first, 1) - 1
@@ -81,12 +80,12 @@ class PlacedQueue(RequestQueue):
         self.remove_requests([request])
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
-        """Remove requests; those that are not in the queue are ignored."""
+        """Remove requests. Requests that are not in the queue are ignored."""
         leaving = set(requests)
         if len(leaving) > _FEW:
             self._requests = [request for request in self._requests if request not in leaving]
             return
-        # Thousands of clients may disconnect one by one.
+        # Scanning for each request would take quadratic time if thousands of clients disconnect one by one.
         for request in leaving:
             index = self._index(request)
             if index is not None:

@@ -1,4 +1,4 @@
-"""vLLM's plugin hook, which runs early in each of its processes, the parent first."""
+"""vLLM's plugin hook, which runs early in each of vLLM's processes, first in the parent process."""
 
 import atexit
 import logging
@@ -19,10 +19,10 @@ from tenantzone_runtime.state_folder import own_folder
 
 
 def register() -> None:
-    """Prepare a vLLM process for zones; vLLM calls this more than once."""
-    # First, because if it fails there is no seal key, and the frontend does not start.
+    """Prepare a vLLM process for zones. vLLM calls this more than once."""
+    # Must be first, so that a failure leaves no seal key, without which the frontend does not start.
     bound_connections()
-    # Before the routes are created, which build on the models' current schemas.
+    # Must run before the routes are created, which use the current schemas of the models.
     stop_at_first_errors()
     _make_seal_key()
     _make_state_folder()
@@ -30,7 +30,7 @@ def register() -> None:
     _log_as_vllm_does()
     redact_log_records()
     log_client_mistakes_without_tracebacks()
-    # The rest is imported here: it imports vLLM, which is still being imported at the first call.
+    # Imported here, because these modules import vLLM, which is still being imported at the first call.
     if os.environ.get(WARM_UP) != "0":
         from tenantzone_runtime.engine.first_use import warm_up_sampling_at_start
 
@@ -42,7 +42,7 @@ def register() -> None:
 
 
 def _prepare_api_server() -> None:
-    # Imported here: it imports vLLM, which is still being imported at the plugin's first call.
+    # Imported here, because these modules import vLLM, which is still being imported at the plugin's first call.
     from tenantzone_runtime.engine.media_bounds import bound_media
     from tenantzone_runtime.engine.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.parser_bounds import bound_parsers
@@ -53,7 +53,7 @@ def _prepare_api_server() -> None:
     if os.environ.get(RECORD_DIR):
         from tenantzone_runtime.engine.recording import record_generations
 
-        # Before refusals are passed on: that wrapper must be the outer one, as it waits and sees no end of an answer.
+        # Must run before `pass_refusals_on`, whose wrapper must be the outer wrapper.
         record_generations()
     pass_refusals_on()
     name_media_by_tenant()
@@ -62,16 +62,16 @@ def _prepare_api_server() -> None:
 
 
 def _make_seal_key() -> None:
-    """Make the seal key, which the frontend (in the API server) and the scheduler (in the engine core) need.
+    """Create the seal key, which the frontend (in the API server) and the scheduler (in the engine core) need.
 
-    The parent process makes it before it starts any other process, and those inherit it.
+    The parent process creates it before it starts other processes, which inherit it through the environment.
     """
     if not os.environ.get(SEAL_KEY):
         os.environ[SEAL_KEY] = new_seal_key().hex()
 
 
 def _make_state_folder() -> None:
-    """Make the folder in which the engine core publishes its config to the frontend; other users can't write to it."""
+    """Create the folder, private to this user, in which the engine core publishes its config to the frontend."""
     if given := os.environ.get(STATE_DIR):
         os.environ[STATE_DIR] = str(own_folder(Path(given)))
     else:
@@ -80,13 +80,13 @@ def _make_state_folder() -> None:
 
 
 def _remove(folder: str, owner: int) -> None:
-    # Processes forked from the one that made the folder end before it does.
+    # Forked processes inherit this exit handler, but only the process that created the folder must remove it.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _log_as_vllm_does() -> None:
-    """Give the runtime's logger the handlers of vLLM's logger, since vLLM configures only its own."""
+    """Give the runtime's logger the handlers of vLLM's logger, because vLLM configures only its own logger."""
     theirs, ours = logging.getLogger("vllm"), logging.getLogger("tenantzone_runtime")
     ours.handlers = theirs.handlers
     ours.setLevel(theirs.level)

@@ -10,7 +10,7 @@ class NoPrefixes(BlockHashToBlockMap):
     """A prefix index that finds nothing. The first write creates a real index.
 
     Args:
-        begin: makes and keeps an index for the zone that the pool acts for.
+        begin: creates and returns the index of the zone that the pool acts for.
     """
 
     def __init__(self, begin: Callable[[], BlockHashToBlockMap]) -> None:

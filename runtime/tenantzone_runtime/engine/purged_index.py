@@ -5,17 +5,17 @@ from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
 
 
 class PurgedIndex(BlockHashToBlockMap):
-    """A prefix index whose content was withdrawn: lookups do not find it, but each block can still be removed.
+    """A prefix index whose earlier blocks were withdrawn: lookups do not find them, but they can still be removed.
 
     Args:
-        withdrawn: the zone's index so far.
+        withdrawn: the zone's index before the purge.
     """
 
     def __init__(self, withdrawn: BlockHashToBlockMap) -> None:
         super().__init__()
         self._withdrawn = withdrawn
         self.found = BlockHashToBlockMap()
-        """Blocks that were inserted since."""
+        """Index of the blocks that were inserted after the withdrawal."""
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         return self.found.get_one_block(key)

@@ -1,4 +1,4 @@
-"""Removes from a step the requests for which vLLM's offloading has nothing to do: most requests that generate."""
+"""Removes from a step the requests for which vLLM's offloading has nothing to do, as most generating requests."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -22,7 +22,7 @@ class QuietRequests:
     def __init__(self, chunk_tokens: int) -> None:
         self._chunk_tokens = chunk_tokens
         self._full_at: dict[str, int] = {}
-        """By request id, the number of tokens at which its next chunk is full."""
+        """Number of tokens at which each request's next chunk is full, by request id."""
 
     def leave_out(
         self,
@@ -35,11 +35,12 @@ class QuietRequests:
 
         Args:
             output: the scheduler's output, which stays unchanged.
-            statuses: the requests that use tiers, by id; all others are quiet.
-            may_store: returns whether a request has anything new to store at a number of computed tokens.
-            given: collects the blocks given to requests without a status; pending stores from those must be flushed.
+            statuses: the requests that use tiers, by id. All others are quiet.
+            may_store: returns whether a request has new chunks to store at a number of computed tokens.
+            given: collects the blocks allocated to requests without a status. Pending stores from these blocks must be
+                flushed.
         """
-        # The stored chunks of a preempted request may be gone when it resumes, and what it recomputes is stored again.
+        # The stored chunks of a preempted request may be gone when it resumes, so recomputed chunks are stored again.
         for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):
             self._full_at.pop(name, None)
         if not statuses:

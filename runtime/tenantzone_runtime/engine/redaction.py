@@ -1,8 +1,8 @@
-"""Keeps seals out of the log, whichever logger writes the line.
+"""Keeps seals out of the logs of all loggers.
 
-The seal travels in a request's extra arguments, and vLLM can log those (``--enable-log-requests``,
-``--log-error-stack``). A filter on a logger or a handler would miss other loggers, and handlers that are configured
-later; the record factory sees each line.
+A seal is among a request's extra arguments, which vLLM can log (``--enable-log-requests``, ``--log-error-stack``). A
+filter on a logger or a handler would miss other loggers and handlers that are configured later, but the record factory
+sees each line.
 """
 
 import logging
@@ -15,10 +15,10 @@ _as_text = logging.Formatter()
 
 
 class Redacting:
-    """A factory of log records that redacts the seals in them.
+    """A factory of log records that redacts seals.
 
     Args:
-        factory: the factory that makes the records.
+        factory: the factory that creates the records.
     """
 
     def __init__(self, factory: Callable[..., logging.LogRecord]) -> None:

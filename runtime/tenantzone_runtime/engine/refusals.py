@@ -1,9 +1,9 @@
 """Reports the scheduler's refusals to clients as client errors instead of server errors.
 
 The scheduler can only end a request with an error, which vLLM's API server answers with 500. So the scheduler writes
-the refusal into the stop reason, which no request that ended with an error has. The API server passes it on to the
-frontend, which answers. The output of a pooling model has no stop reason: its refusal is written as bytes in place of
-the requested numbers.
+the refusal into the stop reason, which is otherwise unset in requests that end with an error. The API server passes it
+on to the frontend, which answers. Since the output of a pooling model has no stop reason, its refusal is written as
+bytes in place of the requested numbers.
 """
 
 import re
@@ -28,7 +28,7 @@ from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
 _STATUSES: Final[Mapping[RefusalReason, int]] = {
-    # Zones have just taken effect and the frontend does not know yet, or the request bypassed the frontend.
+    # The frontend does not know yet that zones have taken effect, or the request bypassed the frontend.
     "unbound": 503,
     "unknown_tenant": 403,
     "too_long": 400,
@@ -39,19 +39,19 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
 
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
-"""An object's address in its Python representation; vLLM does not show it to clients, either."""
+"""Pattern for the address in an object's repr, which must not be shown to clients."""
 
 
 class EngineRefusal(NamedTuple):
     """The scheduler's refusal of a request."""
 
     status: int
-    """The HTTP status."""
+    """HTTP status of the answer."""
     message: str
     retry_after: int | None
-    """Seconds; None if a repeated request may be refused again."""
+    """Seconds after which the client should retry, or None if a retry may be refused again."""
     closed_seconds: float
-    """Seconds for which other requests of the tenant would be refused, too."""
+    """Seconds for which other requests of the tenant would be refused as well."""
 
 
 def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError], *, pooling: bool = False) -> None:
@@ -60,7 +60,7 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
     Args:
         outputs: the outputs of a step.
         refused: the refusals by request id.
-        pooling: whether it is a pooling model, whose outputs vLLM only accepts with numbers.
+        pooling: whether the model is a pooling model, whose outputs must have numbers.
     """
     for of_client in outputs:
         for output in of_client.outputs:
@@ -92,7 +92,7 @@ def _reasons_in(output: RequestOutput) -> list[str]:
 
 
 def _text_in(output: PoolingRequestOutput) -> str:
-    """Returns the text that replaces the numbers, as bytes; empty if the output has a model's numbers."""
+    """Returns the text that replaces the numbers of an output, or "" if the output has numbers from a model."""
     data = output.outputs.data
     return bytes(data.tolist()).decode(errors="replace") if data.dtype == torch.uint8 else ""
 
@@ -101,12 +101,12 @@ def _text_in(output: PoolingRequestOutput) -> str:
 async def _refusing_mistakes() -> AsyncIterator[None]:
     """Make the frontend answer with 400 if vLLM rejects a client's parameters before it calls the engine.
 
-    A streaming route may have begun to answer by then, and some would end the stream without an error.
+    Some streaming routes have begun to answer by then, and would end the stream without an error.
     """
     try:
         yield
     except (ValueError, VLLMValidationError) as error:
-        # Only vLLM's own exceptions name the field.
+        # Only vLLM's exceptions have the name of the parameter.
         await refuse(400, _ADDRESS.sub("", str(error)), param=getattr(error, "parameter", None))
         raise
 
@@ -116,8 +116,8 @@ _Encode = Callable[..., AsyncGenerator[PoolingRequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
-    """Make vLLM's API server pass arrivals and refusals on to the frontend, and validate grammars in turn."""
-    # Imported here: only the API server needs it.
+    """Make vLLM's API server pass arrivals and refusals on to the frontend, and validate grammars by tenant."""
+    # Imported here, because only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if not hasattr(AsyncLLM.generate, "passes_refusals_on"):
@@ -156,7 +156,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                         yield piece
                 output = await anext(outputs, None)
         finally:
-            # Closed at once, instead of when it is collected: that aborts the rest of the request in the engine.
+            # Close the generator now instead of on garbage collection, to abort the request in the engine.
             await outputs.aclose()
 
     return generate_or_refuse

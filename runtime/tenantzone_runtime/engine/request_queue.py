@@ -1,11 +1,11 @@
-"""The queue of waiting requests: one queue per zone; the arbiter decides which request is next.
+"""The queue of waiting requests: one queue per zone. The arbiter decides which request is next.
 
-vLLM stops admitting at the first request that does not fit. So this queue returns only requests that fit. Within a
-zone, vLLM's own order applies (first come, first served, or priority), or fairness among its users. Until zones are
-declared, it is vLLM's own queue.
+vLLM stops admitting at the first request that does not fit, so this queue returns only requests that fit. Within a
+zone, vLLM's order applies (first come, first served, or priority), or fairness among its users. Until zones are
+declared, it behaves like vLLM's queue.
 
-A request that waits for its grammar or for a tier counts here, but no step considers it (``deferred_requests``). If
-several requests of a zone wait for the slot of one adapter, a step considers the first (``adapter_lines``).
+A request that waits for its grammar or for a tier counts as waiting, but no step considers it (``deferred_requests``).
+If several requests of a zone wait for the slot of one adapter, a step considers only the first (``adapter_lines``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,9 +33,9 @@ class ZoneRequestQueue(RequestQueue):
     """
 
     arbiter: Arbiter[Request]
-    """The arbiter, used once a zone has a waiting request. It needs this queue, so it is set after both exist."""
+    """The arbiter. It needs this queue, so the scheduler sets the attribute after creating both."""
     adapters: AdapterLines
-    """The requests that ask for adapters; it uses the arbiter, so it is set together with it."""
+    """Waiting requests that use LoRA adapters. The scheduler sets the attribute, because they need the arbiter."""
     is_passed_over: Callable[[Request], None]
     """Called for each request that waits for an adapter slot outside the queues."""
     loads: LoadQueue
@@ -47,18 +47,18 @@ class ZoneRequestQueue(RequestQueue):
         self._queues: dict[Zone, PlacedQueue | UserRequestQueue] = {}
         self._deferred = DeferredRequests(is_looking_up)
         self._waiting = 0
-        """The number of requests in all zones' queues: vLLM reads it in each step, for maybe thousands of queues."""
+        """Total length of all zones' queues. vLLM reads it in each step, and there may be thousands of queues."""
 
     def front(self, zone: Zone) -> Request:
-        """Returns the next request of a zone that has one, admissible or not."""
+        """Returns the next request of a zone that has waiting requests, even if it is not admissible."""
         return self._queues[zone].peek_request()
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
-        """Returns the next requests of a zone that has one, at most ``count``, in order."""
+        """Returns up to ``count`` next requests, in order, of a zone that has waiting requests."""
         return list(islice(self._queues[zone], count))
 
     def adopt(self) -> None:
-        """Move requests that waited before zones were declared into the queues of their present zones."""
+        """Move requests that arrived before zones were declared into the queue of the zone that adopts them."""
         requests = list(self._before_zones)
         self._before_zones = create_request_queue(self._policy)
         for request in requests:
@@ -67,14 +67,14 @@ class ZoneRequestQueue(RequestQueue):
 
     @property
     def ready_count(self) -> int:
-        """The number of requests that wait for blocks and seats, which a step may consider."""
+        """Number of requests that a step may consider, because they only wait for blocks and seats."""
         return self._waiting
 
     def put_back_arrived(self) -> list[Request]:
-        """Return deferred requests that need not wait any longer to their places in their queues.
+        """Move requests that are no longer deferred back to their places in the zones' queues.
 
         Returns:
-            Requests whose grammars can't be compiled: they have left the queue, and must be ended.
+            Requests whose grammars can't be compiled. They have left the queue, and the caller must end them.
         """
         failed: list[Request] = []
         left: set[Zone] = set()
@@ -103,7 +103,7 @@ class ZoneRequestQueue(RequestQueue):
         return PlacedQueue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
 
     def order_anew(self, zone: Zone) -> None:
-        """Reorder a zone's requests by its current spec, which may have begun or ceased to distinguish users."""
+        """Reorder a zone's requests, because its spec may have started or stopped to be fair among users."""
         queue = self._queues.get(zone)
         if queue is None or (queue.users if isinstance(queue, UserRequestQueue) else None) is zone.users:
             return
@@ -124,19 +124,19 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def load_has_ended(self, request: Request) -> None:
-        """Record that a request whose load had begun runs, or has ended."""
+        """Record that a request whose load had begun is now running or has ended."""
         zone = zone_of(request)
         if zone is not None:
             self._note_preparation(zone)
 
     def note_preparations(self) -> None:
-        """Update what preparation zones wait for, for instance after a pause, during which none waits."""
+        """Update which preparation each zone waits for, for example after a pause, during which no zone waits."""
         for zone in {*map(zone_of, self._deferred), *map(zone_of, self.loads)}:
             if zone is not None:
                 self._note_preparation(zone)
 
     def _note_preparation(self, zone: Zone) -> None:
-        """Set what a zone's first request waits for if all its waiting requests wait for grammars or tiers."""
+        """Inform the arbiter whether all waiting requests of a zone wait for grammars or tiers."""
         if zone not in self._queues:
             self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 
@@ -152,21 +152,21 @@ class ZoneRequestQueue(RequestQueue):
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
-        """Put a request that has a place into its zone's queue, or keep it out if it must wait for an adapter slot."""
+        """Put a request with a place into its zone's queue, or keep it out if it must wait for an adapter slot."""
         if self.adapters.keep(request, zone):
             self.is_passed_over(request)
         else:
             self._put_back(request)
 
     def _put_back(self, request: Request) -> None:
-        """Put a request that has a place into its zone's queue."""
+        """Put a request with a place into its zone's queue."""
         zone = zone_of(request)
         assert zone is not None, "a request outside of zones has no place"
         queue = self._queue_of(zone)
         front = queue.peek_request() if queue else None
         queue.put_back(request)
         self._waiting += 1
-        # A request behind the front changes nothing for its zone.
+        # If the first request stays the same, nothing changes for the zone.
         if queue.peek_request() is not front:
             self.arbiter.waits(zone)
 
@@ -182,7 +182,7 @@ class ZoneRequestQueue(RequestQueue):
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         """Return requests that a step has skipped to the queue."""
-        # The last one comes first, so that preempted requests keep their order.
+        # In reverse order, so that preempted requests keep their order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}
         for request in requests:
@@ -194,7 +194,7 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def _leaves_queue(self, request: Request) -> bool:
-        """Returns whether a skipped request is kept where no step considers it."""
+        """Returns whether a skipped request is moved out of its zone's queue, so that no step considers it."""
         zone = zone_of(request)
         return zone is not None and (self._deferred.defer(request, zone) or self.adapters.keep(request, zone))
 

@@ -10,9 +10,9 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 
 def with_borne_seal(params: SamplingParams | PoolingParams) -> SamplingParams | PoolingParams:
-    """Returns the parameters of a request with the seal added; the same object if it has the seal already.
+    """Returns the parameters of a request with the current task's seal, or the same object if it already has a seal.
 
-    The scheduler checks that the seal fits the salt of its own request.
+    The scheduler checks that the seal matches the salt of its request.
     """
     seal = current_seal()
     arguments = arguments_of(params)
@@ -22,7 +22,7 @@ def with_borne_seal(params: SamplingParams | PoolingParams) -> SamplingParams | 
 
 
 def arguments_of(params: SamplingParams | PoolingParams) -> dict[str, object]:
-    """Returns the extra arguments of a request that are not vLLM's own parameters."""
+    """Returns the extra arguments in a request's parameters."""
     arguments = params.extra_kwargs if isinstance(params, PoolingParams) else params.extra_args
     return arguments or {}
 
@@ -30,7 +30,7 @@ def arguments_of(params: SamplingParams | PoolingParams) -> dict[str, object]:
 def with_arguments(
     params: SamplingParams | PoolingParams, arguments: dict[str, object]
 ) -> SamplingParams | PoolingParams:
-    """Returns a copy of the parameters with these arguments; choices of one prompt may share the original."""
+    """Returns a copy of the parameters with these extra arguments. The original may be shared by several requests."""
     params = copy(params)
     setattr(params, "extra_kwargs" if isinstance(params, PoolingParams) else "extra_args", arguments)
     return params

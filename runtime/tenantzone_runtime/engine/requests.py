@@ -12,30 +12,33 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def zone_of(request: Request) -> Zone | None:
-    """Returns the zone that the scheduler bound the request to on arrival; None if it came before any zone."""
+    """Returns the zone that a request was bound to on arrival, or None if no zone was declared at that time."""
     zone: Zone | None = getattr(request, "zone", None)
     return zone
 
 
 def user_of(request: Request) -> str:
-    """Returns the pseudonymous id of the tenant's user who sent a request."""
+    """Returns the pseudonymous id of the user, within the tenant, who sent a request."""
     user: str = getattr(request, "user", NO_USER)
     return user
 
 
 def note_admission(request: Request, zone: Zone) -> None:
-    """Set the number of purges of its zone that began before a request; a preempted request keeps its number."""
+    """Record in a request how many purges of its zone have begun so far. A preempted request keeps its number."""
     if request.num_preemptions == 0:
         request.purges = zone.purges
 
 
 def may_be_cached(request: Request, zone: Zone) -> bool:
-    """Returns whether a request's blocks may be kept: the zone keeps blocks, and no purge has begun since it began."""
+    """Returns whether a request's blocks may be cached.
+
+    The zone must allow caching, and no purge of the zone may have begun since the request was admitted.
+    """
     return not zone.spec.retention.no_store and getattr(request, "purges", 0) == zone.purges
 
 
 def charge(request: Request, zone: Zone, cost: float) -> None:
-    """Charge service to a request's zone, and to its user within the zone."""
+    """Charge the cost of service to a request's zone, and within the zone to the request's user."""
     zone.account.charge(cost)
     if zone.users is not None:
         zone.users.charge(user_of(request), cost)
@@ -52,13 +55,13 @@ def count_generated(request: Request, zone: Zone) -> None:
 
 
 def enter_queue(request: Request, zone: Zone, now: float) -> None:
-    """Add a request that has just arrived to its zone's waiting requests."""
+    """Count a request that has just arrived among its zone's waiting requests."""
     request.queued_tokens = request.num_prompt_tokens
     zone.queue.enter(request.queued_tokens, now)
 
 
 def leave_queue(request: Request, zone: Zone, now: float, *, is_served: bool) -> None:
-    """Remove a scheduled or ended request from its zone's waiting requests; does nothing if it is not one of them."""
+    """Stop counting a scheduled or ended request among its zone's waiting requests. Idempotent."""
     tokens = getattr(request, "queued_tokens", None)
     if tokens is not None:
         request.queued_tokens = None

@@ -1,8 +1,9 @@
 """vLLM's async scheduler with zones.
 
 ``schedule()`` itself stays vLLM's. The code around it makes it zone-aware: requests are bound on arrival, the waiting
-queue returns only admissible requests, free blocks are counted by zone, and a running request whose zone may not take
-its blocks is skipped. The zone core's arbiter decides which requests are admitted, continue or are preempted.
+queue returns only admissible requests, free blocks are counted by zone, and a running request is skipped if its zone
+may not take the blocks that it needs. The zone core's arbiter decides which requests are admitted, continue or are
+preempted.
 """
 
 import logging
@@ -50,7 +51,7 @@ from tenantzone_runtime.zones.arbiter import Arbiter
 logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 0.5
-"""Seconds between two counts of the tokens that running requests have generated; ending requests count at once."""
+"""Interval in seconds at which generated tokens of running requests are charged. Ended requests are charged at once."""
 
 _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
@@ -59,13 +60,13 @@ _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 class ZoneAwareScheduler(AsyncScheduler):
     """An async scheduler with blocks, queues and preemption by zone.
 
-    Every public method that vLLM calls takes ``zone_lock``, which is free between two calls: then a housekeeping thread
-    may change zones. No other thread contends for it.
+    Every public method that vLLM calls takes ``zone_lock`` and releases it on return, so that the housekeeping thread
+    can change zones between two calls. No other thread contends for the lock.
 
     Args:
         seal_key: the key shared with the frontend.
         scrub_blocks: whether the workers were prepared to zero blocks.
-        args, kwargs: vLLM's own arguments.
+        args, kwargs: arguments of vLLM's scheduler.
     """
 
     kv_cache_manager: ZoneKVCacheManager
@@ -122,7 +123,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._beside_steps = BesideSteps(self, self._early, self._watch)
         self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
-        """Refused requests by id. They are in no queue and so can't be scheduled, until the next output ends them."""
+        """Refused requests by id. They are in no queue, so they are never scheduled. The next output ends them."""
         self._scrub_blocks = scrub_blocks
         self._steps_in_flight = 0
         self._counted = time.monotonic()
@@ -130,20 +131,20 @@ class ZoneAwareScheduler(AsyncScheduler):
     # Configs and timeouts, from the housekeeping thread
 
     def apply_config(self, config: RuntimeConfig) -> dict[str, int]:
-        """Enforce a new config from now on; requests in flight continue.
+        """Enforce a new config from now on. Requests in flight continue.
 
         Returns:
-            By zone, the reserved blocks for which this engine is too small.
+            Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous one stays in force.
+            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
         """
         check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
         check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
         return self._beside_steps.apply_config(config)
 
     def evict_cache(self) -> int:
-        """Evict all that zones keep cached. Returns the number of evicted blocks."""
+        """Evict all cached blocks of all zones. Returns the number of evicted blocks."""
         return self._beside_steps.evict_cache()
 
     def let_time_pass(self) -> None:
@@ -151,9 +152,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._beside_steps.let_time_pass()
 
     def publish_events(self) -> None:
-        """Publish the KV events of the work outside the steps: an idle engine runs no step that would.
+        """Publish the KV events of work done outside the steps, because an idle engine runs no step to publish them.
 
-        A step in flight publishes them at its end. It has recorded blocks as stored that are not computed yet.
+        Does nothing while a step is in flight: the step publishes the events at its end, and until then they may
+        report blocks as stored that are not computed yet.
         """
         if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
             self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
@@ -167,7 +169,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             super().add_request(request)
 
     def _bind(self, request: Request) -> None:
-        """Bind the request to its zone, or have it finished with an error."""
+        """Bind a request to its zone, or refuse it."""
         now = time.monotonic()
         note_arrival(request, now)
         had_zones = bool(self._zones)
@@ -196,7 +198,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         cancel_compilation(request)
 
     def is_refused(self, request: Request) -> bool:
-        """Returns whether the request was refused and only waits for its end."""
+        """Returns whether a request was refused and the next output will end it."""
         return request.request_id in self._refused
 
     def _enqueue_waiting_request(self, request: Request) -> None:
@@ -204,7 +206,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             super()._enqueue_waiting_request(request)
 
     def get_num_unfinished_requests(self) -> int:
-        # Refused requests still have to be ended: an otherwise idle engine must not sleep.
+        # The next output has to end refused requests, so an otherwise idle engine must not sleep.
         unfinished: int = super().get_num_unfinished_requests()
         return unfinished if self.pause_state == PauseState.PAUSED_ALL else unfinished + len(self._refused)
 
@@ -239,7 +241,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _try_schedule_encoder_inputs(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
-        # Media beyond the request's share of the step are not encoded yet, because others need the room.
+        # Media beyond the request's share of the step are not encoded yet, because other requests need the encoder.
         if self._zones:
             num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
         if num_new_tokens and self._arbiter.shares_tokens:
@@ -250,7 +252,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         # This is vLLM's last call before it takes blocks for a running request; 0 makes it skip the request. If the
         # blocks were unavailable, vLLM would preempt the newest request, or schedule none of the requests behind.
         if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
-            # It generates, as most do. vLLM's check here only concerns prompts.
+            # Most running requests generate, and vLLM's check here only concerns prompts.
             tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
             return self._if_it_has_blocks(request, tokens)
         if self._arbiter.shares_tokens:
@@ -259,8 +261,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
-            # The chunk must end where a state is kept. vLLM's rule for draft modules forbids that so close to the
-            # prompt's end, and vLLM would skip the request forever; this way only its drafts are worse.
+            # The chunk must end at a token after which a state is cached. vLLM's rule for draft modules forbids that so
+            # close to the prompt's end, so vLLM would skip the request forever. Otherwise only drafts get worse.
             tokens = num_new_tokens
         return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
 
@@ -275,19 +277,19 @@ class ZoneAwareScheduler(AsyncScheduler):
         self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
         if request.status is not _RUNNING and (known := request.num_tokens - num_computed_tokens) < num_new_tokens:
-            # vLLM has a request begin with room for drafts if only its last token is left to compute: all or nothing.
+            # If only the last token of a request is left to compute, vLLM also schedules drafts. They must not be cut.
             return num_new_tokens if share(request, known) == known else 0
         if not self.need_mamba_block_aligned_split and not self._images.has_some(request):
             return share(request, num_new_tokens)
 
         def fitting(tokens: int) -> int:
-            # vLLM made the chunk end where a state is kept before it called this; a shorter chunk must end so, too.
+            # vLLM has already aligned the end of the chunk to a cached state. A shorter chunk must be aligned as well.
             if self.need_mamba_block_aligned_split:
                 found = num_computed_tokens - request.num_computed_tokens
                 return int(self._mamba_block_aligned_split(request, tokens, found))
             fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
-                # The prompt was found cached up to here, and the requests behind it would not be considered.
+                # The cached prefix ends at this item. With 0 tokens, vLLM would not consider the requests behind.
                 return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 
@@ -304,19 +306,19 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.tiers.preempted(request)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
-        # vLLM asks this before it preempts a running request for one that was just refused blocks. Preemption is
-        # decided before a step, and never within one.
+        # vLLM calls this before it preempts a running request in favor of a request that was just refused blocks.
+        # The arbiter decides on preemption before a step, never during it.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        # vLLM only counts the adapters of this step. Requests that were skipped in it, or are still loading, need their
-        # adapters too: without this check, a later step may have more adapters than fit, and vLLM crashes.
+        # vLLM only counts the adapters of requests in this step. Requests that it skipped or that are still loading
+        # need their adapters too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
         if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
             return False
         return bool(super()._handle_blocked_waiting_request(request))
 
     def _may_have_slot(self, request: Request) -> bool:
-        # A request's tier hits are loaded into blocks that it keeps, and it keeps its adapter's slot as well.
+        # While a request's tier hits are loaded into its blocks, it keeps its adapter's slot as well.
         return request in self._engine.loading or self._arbiter.may_have_slot(request)
 
     def _has_landed(self, request: Request) -> bool:
@@ -324,7 +326,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
 
     def _count_generated(self, now: float) -> None:
-        """Charge zones for the tokens that their running requests have generated: periodically, not for each token."""
+        """Charge zones for the tokens that their running requests have generated. Called periodically, to save time."""
         self._counted = now
         for request in self.running:
             zone = zone_of(request)
@@ -342,7 +344,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         return output
 
     def _refuse_what_does_not_compile(self) -> None:
-        """Refuse requests that vLLM ends because their grammars do not compile, so that their clients learn why."""
+        """Refuse requests that vLLM ends because their grammars do not compile, so that clients get the reason."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
             if request is not None and name not in self._refused:
@@ -394,14 +396,14 @@ class ZoneAwareScheduler(AsyncScheduler):
     # Requests end
 
     def end_with_error(self, request: Request) -> None:
-        """Finish a request with an error in the next ``update_from_output``; a waiting one is never scheduled."""
+        """Finish a request with an error in the next ``update_from_output``. A waiting request is never scheduled."""
         self.waiting.remove_requests([request])
         self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
         self._refused[request.request_id] = request
 
     def _fail_unsatisfiable(self, request: Request, error: str) -> None:
-        """End a waiting request that can never get its blocks, with an error."""
+        """End a waiting request with an error, because it can never get the blocks that it needs."""
         zone = zone_of(request)
         self.refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
         self.end_with_error(request)
@@ -412,7 +414,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             return finished
 
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
-        # For all requests, however they ended.
+        # vLLM calls this for every request, however it ended.
         self._refused.pop(request.request_id, None)
         self._processed.stay_ends(request)
         cancel_compilation(request)
@@ -434,7 +436,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def set_pause_state(self, pause_state: PauseState) -> None:
         with self.zone_lock:
             super().set_pause_state(pause_state)
-            # The next step may be long in coming.
+            # It may take long until the next step sets the time.
             self.tenancy.ledger.now = time.monotonic()
             self._arbiter.pause()
             self.waiting.note_preparations()

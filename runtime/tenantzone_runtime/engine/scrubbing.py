@@ -1,8 +1,8 @@
-"""Scrubbing: zeroing blocks that move to another zone, with vLLM's own mechanism.
+"""Scrubbing: zeroing blocks that move to another zone, with vLLM's mechanism.
 
-vLLM can zero new blocks before a step uses them: the scheduler names them, the workers zero them. It does so for models
-that need it. On a GPU, the workers also prepare for it only for such models, when they start. That can't be done later,
-when a zone asks for it, so an engine must be started with scrubbing.
+For models that need it, vLLM's scheduler lists new blocks and the workers zero them before a step uses them. On a GPU,
+the workers are prepared for zeroing when they start, and only for such models. They can't be prepared later, when a
+zone asks for scrubbing, so an engine must be started with scrubbing enabled.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def model_needs_zeroing(caches: KVCacheConfig) -> bool:
 
 
 def prepare_workers() -> None:
-    """Make vLLM's workers prepare to zero blocks for any model; must be called in each process before they start."""
+    """Make vLLM's workers prepare to zero blocks for any model. Must be called in each process before they start."""
     if not current_platform.is_cpu():
         KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
 

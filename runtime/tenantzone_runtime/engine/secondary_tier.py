@@ -1,4 +1,4 @@
-"""Common code of the tiers below CPU memory, as vLLM's tiering manager sees them."""
+"""Common code of the tiers below CPU memory, which are secondary tiers of vLLM's tiering manager."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
@@ -23,7 +23,7 @@ class TierBelow(Protocol):
 
     @property
     def chunk_bytes(self) -> int:
-        """The size of a chunk in memory, in bytes."""
+        """Size of a chunk in memory, in bytes."""
 
     def apply(self, config: RuntimeConfig) -> None:
         """Enforce a new config of the engine's zones."""
@@ -32,7 +32,7 @@ class TierBelow(Protocol):
         """Do periodic work; called several times a second."""
 
     def renew(self) -> None:
-        """Make everything unfindable that was sealed with another key than the current one."""
+        """Make chunks unfindable that were sealed with a key other than the current key."""
 
     def finished(self) -> list[JobEnd]:
         """Returns the jobs that have ended since the last call."""
@@ -50,18 +50,18 @@ class TierBelow(Protocol):
 class ZoneSecondaryTier(SecondaryTierManager):
     """A tier in which each request stores and finds only chunks of its zone.
 
-    An unbound request finds nothing and stores nothing. Nothing here blocks: a late transfer is reported as failed, and
-    its memory is vLLM's again.
+    An unbound request finds nothing and stores nothing. No method blocks: a transfer that takes too long is reported as
+    failed, and then vLLM may reuse its memory.
 
     Args:
         offloading_spec: vLLM's spec.
-        primary_kv_view: the CPU memory tier, one row per chunk.
-        tier_type: the name that vLLM's metrics show.
+        primary_kv_view: the memory of the CPU memory tier, one row per chunk.
+        tier_type: the tier's name in vLLM's metrics.
         locality: the locality of the storage.
-        below: the tier itself, with chunks as long as a row.
+        below: the tier's implementation. Its chunks must be as long as a row.
 
     Raises:
-        ValueError: the tier's chunks have another length.
+        ValueError: the tier's chunks have a different length.
     """
 
     medium: ClassVar[Medium | None] = Medium.STORAGE
@@ -77,7 +77,7 @@ class ZoneSecondaryTier(SecondaryTierManager):
         super().__init__(offloading_spec, primary_kv_view, tier_type)
         if self.block_size_bytes != below.chunk_bytes:
             raise ValueError(
-                f"the {tier_type} tier's chunks have {below.chunk_bytes} bytes, vLLM's {self.block_size_bytes}"
+                f"the {tier_type} tier's chunks have {below.chunk_bytes} bytes, but vLLM's have {self.block_size_bytes}"
             )
         self.locality = locality
         self._below = below
@@ -86,31 +86,31 @@ class ZoneSecondaryTier(SecondaryTierManager):
         self._loads: set[int] = set()
 
     def bind(self, request_id: str, tenant: str | None) -> None:
-        """Set the tenant of the next new request with this id, before it arrives.
+        """Set the tenant of a request, before vLLM calls ``on_new_request`` for it.
 
         Args:
-            request_id: the id of a request that the scheduler has bound, whatever the request claims.
-            tenant: the tenant of its zone; None if no zone was declared when it arrived, so that it does not use the
-                tier.
+            request_id: the id of a request that the scheduler has bound. Tenant claims in the request are ignored.
+            tenant: the tenant of its zone, or None if no zone was declared when it arrived. In that case, the request
+                does not use the tier.
         """
         if tenant is not None:
             self._bound[request_id] = tenant
 
     def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
-        """Set the keys of a new request's chunks from the beginning; the list is filled before the first look-up."""
+        """Set the list of keys of a new request's prompt, in order. The list is filled before the first look-up."""
 
     def is_waiting(self, req_context: ReqContext) -> bool:
         """Returns whether a look-up of the request waits for an answer from outside the engine."""
         return False
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
-        """Remove what a request has stored under these keys, because it may have computed it wrongly."""
+        """Remove chunks that a request has stored under these keys, because they may be wrong."""
         raise NotImplementedError
 
     # Outside the steps, in parts between which steps may run
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        """Enforce a new config of the engine's zones, with the tier's shares."""
+        """Enforce a new config of the engine's zones and of their shares of the tier."""
         self._below.apply(config)
         yield
 
@@ -120,7 +120,7 @@ class ZoneSecondaryTier(SecondaryTierManager):
         yield
 
     def forget_all(self) -> Iterator[None]:
-        """Make everything stored unfindable, because the pool's salt key has changed."""
+        """Make all stored chunks unfindable, because the pool's salt key has changed."""
         self._below.renew()
         yield
 
@@ -139,11 +139,11 @@ class ZoneSecondaryTier(SecondaryTierManager):
         return results
 
     def drain_jobs(self) -> None:
-        """End all jobs immediately: vLLM's memory is not accessed any more, and nothing blocks."""
+        """End all jobs without blocking. Afterwards, vLLM's memory is not accessed any more."""
         self._below.give_up_jobs()
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        """By now every promised chunk is being loaded, or vLLM had no room for it."""
+        """Called when every promised chunk is being loaded, or vLLM had no room for it."""
 
     def shutdown(self) -> None:
         self._below.stop()

@@ -1,4 +1,4 @@
-"""An engine's migration for the admin port, used from the port's own threads."""
+"""Gives the admin port's threads access to an engine's migration."""
 
 from threading import RLock
 from typing import Any
@@ -25,7 +25,7 @@ class ServedZoneMigration:
         """Begin or stop a migration.
 
         Raises:
-            MigrationError: the order can't be carried out now; the message states why.
+            MigrationError: the order can't be carried out now, for the reason in the message.
         """
         if order.order == "stop":
             with self._lock:

@@ -1,4 +1,4 @@
-"""Adapts vLLM's scheduler to housekeeping."""
+"""Adapts vLLM's scheduler to the engine interface of housekeeping."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -32,7 +32,7 @@ class ServedScheduler:
         self.api_servers = int(getattr(scheduler.vllm_config.parallel_config, "_api_process_count", 1))
         self.tenancy: Tenancy = scheduler.tenancy
         self.block_ids = range(1, 1 + self._pool.capacity)
-        """The blocks except block 0, vLLM's null block."""
+        """All block ids except 0, vLLM's null block."""
         groups = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_size_tokens = min(int(caches.block_size) for caches in groups)
         self.tiers: Sequence[ServedTier] = scheduler.tiers.served

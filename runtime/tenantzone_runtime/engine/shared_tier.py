@@ -1,4 +1,4 @@
-"""The shared tier as vLLM's tiering manager sees it: storages of many engines, below the engine's own tiers."""
+"""The shared tier, as a secondary tier of vLLM's tiering manager: storages that many engines use."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,17 +32,17 @@ class _SharedCaller:
 
 
 class ZoneSharedTier(ZoneSecondaryTier):
-    """One engine's part of the storages that its pool shares.
+    """One engine's access to the storages that the pool's engines share.
 
-    A look-up that needs the manager's answer must be repeated. Until the answer arrives or times out, only that request
-    waits.
+    A look-up that needs the manager's answer must be repeated. Until the answer arrives or times out, only the request
+    that needs it waits.
 
     Args:
         offloading_spec: vLLM's spec.
-        primary_kv_view: the CPU memory tier, one row per chunk.
-        tier_type: the name that vLLM's metrics show.
-        shared: the shared tier, with chunks as long as a row.
-        read_salt_key: makes the seals follow the pool's salt key if that has changed.
+        primary_kv_view: the memory of the CPU memory tier, one row per chunk.
+        tier_type: the tier's name in vLLM's metrics.
+        shared: the shared tier. Its chunks must be as long as a row.
+        read_salt_key: reads the pool's salt key, which may have changed and which the seals depend on.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared = shared
         self._read_salt_key = read_salt_key
         self._promised: dict[str, set[OffloadKey]] = {}
-        """By tenant, the keys that were reported as hits in this step and are not being loaded yet."""
+        """Keys, by tenant, that were reported as hits in this step and whose load has not begun."""
         self.moves_whole_hits = False
-        """Whether the caller orders loads and stores by whole hits, instead of asking chunk by chunk."""
+        """Whether the caller loads and stores whole hits, instead of looking up chunk by chunk."""
 
     def forget_all(self) -> Iterator[None]:
         self._read_salt_key()
@@ -90,7 +90,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
             self.shared.ended(caller.tenant, caller.query)
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Does nothing: the manager records the use of the keys in its queries."""
+        """Do nothing, because the manager records the use of keys when it answers queries."""
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         caller = req_context.get_state(_SharedCaller)
@@ -112,21 +112,21 @@ class ZoneSharedTier(ZoneSecondaryTier):
         return caller is not None and bool(caller.query.writes)
 
     def query_of(self, req_context: ReqContext) -> Query:
-        """Returns a request's query to the manager, with its answer; an empty query for a request without a zone."""
+        """Returns a request's query to the manager, with the answer. A request without a zone has an empty query."""
         caller = req_context.get_state(_SharedCaller)
         return Query(()) if caller is None else caller.query
 
     # Whole hits
 
     def longest_hit(self, req_context: ReqContext, chunks: int) -> int | None:
-        """Returns the longest beginning of a prompt, in chunks, that storages hold as a whole hit.
+        """Returns the length, in chunks, of the longest beginning of a prompt that storages have as a whole hit.
 
         Args:
             req_context: the request's context.
-            chunks: the chunks of the prompt to consider.
+            chunks: the number of chunks of the prompt to consider.
 
         Returns:
-            None if the manager may still answer in time.
+            The length, or None if the manager has not answered yet and the query has not timed out.
         """
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
@@ -152,18 +152,18 @@ class ZoneSharedTier(ZoneSecondaryTier):
             self.shared.whole_hits.promise(caller.query, list(keys))
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Returns the end of a hit that storages may lack; empty if they have all of it or accept nothing."""
+        """Returns the last keys of a hit, those that storages may lack. Empty if they lack none or accept none."""
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
             return []
         return list(hit[self.shared.whole_hits.first_lacking(caller.tenant, caller.query, hit) :])
 
     def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
-        """Begin to store what storages may lack of a hit, or nothing if it does not all fit."""
+        """Begin to store the chunks of a hit that storages may lack. Stores nothing if not all of them fit."""
         caller = job.req_context.get_state(_SharedCaller)
         first = len(hit) - len(job.keys)
         if caller is None or list(job.keys) != list(hit[first:]):
-            # Some of it is gone: purged meanwhile, or of a zone that leaves.
+            # Some chunks are gone, because they were purged meanwhile or their zone is being removed.
             self.shared.end_at_once(job.job_id)
             return
         chunks = list(zip(range(first, len(hit)), job.keys, self._rows(job), strict=True))
@@ -179,7 +179,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared.store(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
 
     def serve_external_requests(self, parent: ParentManager) -> None:
-        """Store from CPU memory the beginnings of prompts that no storage has; later chunks need them."""
+        """Store missing beginnings of prompts from CPU memory, because stored later chunks are useless without them."""
         for gap in self.shared.take_gaps():
             keys = gap.query.keys[gap.first : gap.end]
             self.submit_store(parent.create_store_job(keys, gap.query.context))
@@ -194,13 +194,13 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared.load(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # By now every promised chunk is being loaded, or vLLM had no room for it.
+        # By now, every promised chunk is being loaded, or vLLM had no room for it.
         self._promised.clear()
 
     def _chunks(self, job: TransferJob) -> Chunks:
-        """Returns a job's chunks by their places in the prompt, without chunks that are not whole.
+        """Returns a job's whole chunks with their indexes in the prompt, keys and rows.
 
-        With several groups, chunks of different groups have the same places.
+        With several KV cache groups, chunks of different groups have the same indexes.
         """
         ends = [job.req_context.get_offload_key_position(key) for key in job.keys]
         tokens = self.shared.shape.tokens

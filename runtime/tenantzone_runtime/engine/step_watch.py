@@ -1,4 +1,4 @@
-"""Watches the engine's steps while zones have latency targets: what each step computes, and how long it takes."""
+"""Measures the load and the duration of each of the engine's steps while zones have latency targets."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.zone import Zone
 
 JUDGE_SECONDS: Final = 1.0
-"""Seconds between two evaluations of latency targets."""
+"""Interval in seconds at which latency targets are evaluated."""
 
 
 def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
@@ -34,7 +34,7 @@ def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
 
 
 class StepWatch:
-    """Reports step durations and token times to the zone core; does nothing without targets.
+    """Reports step durations and token times to the zone core. Does nothing if no zone has targets.
 
     Args:
         scheduler: the scheduler whose steps are watched.
@@ -53,7 +53,13 @@ class StepWatch:
             self._arbiter.dispatched(output, self._load(output), now)
 
     def completed(self, output: SchedulerOutput, first_tokens: Iterable[tuple[Zone, float]], now: float) -> None:
-        """Record a completed step, with the zones whose requests got their first token in it and the seconds to it."""
+        """Record a completed step.
+
+        Args:
+            output: the scheduler's output for the step.
+            first_tokens: for each request that got its first token, its zone and the time to first token in seconds.
+            now: the monotonic time in seconds.
+        """
         steps = self._arbiter.steps_in_flight
         if not self._targets:
             steps.clear()
@@ -65,7 +71,7 @@ class StepWatch:
             self._note_tokens(output, now)
 
     def judge(self, now: float) -> Iterator[None]:
-        """Evaluate the latency targets if it is time; anything may happen during the pauses between its parts."""
+        """Evaluate the latency targets if the interval has passed. The state may change while the generator pauses."""
         if now - self._judged >= JUDGE_SECONDS:
             self._judged = now
             yield from self._arbiter.latency.judge(now)
@@ -91,7 +97,7 @@ class StepWatch:
                 continue
             came, known, spec = getattr(request, "last_token", (0.0, 0, None))
             if request.num_output_tokens > known:
-                # With another spec, there may have been a time without a target, in which tokens were not observed.
+                # If the spec has changed, there may have been a time without a target, when tokens were not observed.
                 if spec is zone.spec:
                     tokens[zone, now - came] += 1
                 request.last_token = now, request.num_output_tokens, zone.spec

@@ -1,4 +1,4 @@
-"""Counts the blocks that stock vLLM's pool caches and evicts, by the owner that a block's hash begins with."""
+"""Counts the blocks that stock vLLM's pool caches and evicts, by the owner that is encoded in each block's hash."""
 
 from collections import Counter
 from typing import Any
@@ -19,21 +19,21 @@ class StockCache:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.cached: Counter[int] = Counter()
-        """Blocks with a hash, in use or not, by owner."""
+        """Number of blocks with a hash, in use or not, by owner."""
         self.evicted: Counter[int] = Counter()
-        """Evicted blocks by owner since the beginning."""
+        """Number of evicted blocks since the start, by owner."""
         self._pool = scheduler.kv_cache_manager.block_pool
         self._pool.metrics_collector = self
         self._cache_full_blocks = self._pool.cache_full_blocks
         self._pool.cache_full_blocks = self._note_cached
 
     def evict_above(self, quotas: dict[int, int]) -> dict[int, int]:
-        """Evict the unused blocks that owners cache above their quotas, the least recently used first.
+        """Evict unused blocks of owners that exceed their quotas, least recently used first.
 
-        This models a soft quota: LMCache periodically evicts what exceeds it, and guarantees no minimum.
+        This models soft quotas as in LMCache, which periodically evicts blocks above a quota and guarantees no minimum.
 
         Args:
-            quotas: quotas in blocks, by owner.
+            quotas: the quotas in blocks, by owner.
 
         Returns:
             The number of evicted blocks, by owner.
@@ -63,7 +63,7 @@ class StockCache:
         pass
 
     def on_block_evicted(self, block: KVCacheBlock) -> None:
-        """Called for each block that is taken; a block without a hash had no content to lose."""
+        """Called for each allocated block. A block without a hash had no content to lose."""
         if block.block_hash is not None:
             owner = owner_of(block.block_hash)
             self.cached[owner] -= 1

@@ -1,4 +1,4 @@
-"""Other eviction orders for a stock pool: by priority, and the oldest of a few random blocks.
+"""Alternative eviction orders for a stock pool: by priority, and random LRU.
 
 Each class replaces vLLM's queue of free blocks, with the methods that a pool calls.
 """
@@ -14,7 +14,7 @@ from tenantzone_runtime.engine.engine_shape import EvictionOrder
 from tenantzone_runtime.engine.modelless_blocks import owner_of
 
 SAMPLES = 5
-"""The number of random blocks that are compared to evict the oldest; Redis uses as many (``maxmemory-samples``)."""
+"""Number of random blocks among which the least recently used is evicted, as in Redis (``maxmemory-samples``)."""
 
 
 def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callable[[int], int]) -> None:
@@ -34,7 +34,7 @@ def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callab
 
 
 class _Free:
-    """Free blocks. Blocks without content are taken first, whatever the order of the others."""
+    """Free blocks. Blocks without content are taken before others."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self._empty = {block.block_id: block for block in reversed(blocks)}
@@ -72,10 +72,10 @@ class _Free:
 
 
 class ByPriority(_Free):
-    """Evicts the lowest priority first, and within a priority the least recently used.
+    """Evicts blocks of the lowest priority first, and within a priority the least recently used block.
 
-    SGLang's radix cache evicts so with ``--radix-eviction-policy priority``: leaves, by priority and last access. A
-    block pool releases a prompt's end before its beginning, so it need not look for leaves.
+    SGLang's radix cache evicts leaves in this order with ``--radix-eviction-policy priority``. A block pool need not
+    look for leaves, because it releases a prompt's end before its beginning.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock], priority_of: Callable[[int], int]) -> None:

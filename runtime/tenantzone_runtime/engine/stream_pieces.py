@@ -1,8 +1,8 @@
 """Divides large pieces of streams, so that vLLM's API server never formats many log probabilities without a pause.
 
 Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, or if the
-client reads more slowly than the engine generates: vLLM then joins the waiting pieces. It formats each log probability
-of a piece on its event loop, and all other requests wait meanwhile.
+client reads more slowly than the engine generates, because vLLM then joins waiting pieces. vLLM formats the log
+probabilities of a piece on its event loop, and all other requests wait meanwhile.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from tenantzone_runtime.engine.logprob_bounds import logprobs_of_token
 from tenantzone_runtime.frontend.request_context import current_context
 
 MAX_LOGPROBS_OF_PIECE: Final = 1024
-"""The maximum log probabilities of a piece with more than one token."""
+"""Maximum number of log probabilities in a piece with more than one token."""
 _AT_THE_END: Final = ("finish_reason", "stop_reason", "routed_experts", "spec_decode_metrics", "weight_versions")
 """Attributes of a completion that only its last piece has. Older versions of vLLM lack some of them."""
 _CONTEXT: Final = 6
-"""The preceding tokens that decide how a token's text begins, such as with a space or within a character."""
+"""Number of preceding tokens that can affect a token's text, for example a leading space or a partial character."""
 
 
 class StreamPieces:
@@ -31,18 +31,18 @@ class StreamPieces:
     Args:
         params: the request's parameters.
         vocabulary: the number of tokens in the model's vocabulary.
-        tokenizer: the engine's tokenizer; None if it produces no text.
+        tokenizer: the engine's tokenizer, or None if the engine produces no text.
     """
 
     def __init__(self, params: SamplingParams, vocabulary: int, tokenizer: Any) -> None:
         self._most = tokens_of_piece(params, vocabulary)
         stops = params.stop if isinstance(params.stop, list) and not params.include_stop_str_in_output else []
         self._withheld = max(map(len, stops), default=1) - 1
-        """Characters that vLLM withholds until an answer has more, since they may begin a stop string."""
+        """Number of characters at the end of an answer that vLLM withholds, because they may begin a stop string."""
         self._params = params
         self._tokenizer = tokenizer if params.detokenize else None
         self._before: dict[int, _Before] = {}
-        """By the index of each of the request's answers, the state before the next output."""
+        """State before the next output of each of the request's answers, by index."""
 
     async def of(self, output: RequestOutput) -> AsyncIterator[RequestOutput]:
         """Divide one output, and yield to the event loop after each piece but the last.
@@ -73,14 +73,14 @@ class StreamPieces:
         for completion in output.outputs:
             before = self._before.setdefault(completion.index, _Before())
             before.has_text = before.has_text or bool(completion.text)
-            # Until some text was output, all of it is withheld: its length is needed later.
+            # Until some text was output, all text is withheld, and its length is needed later.
             kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
             before.ids = [*before.ids, *completion.token_ids][-kept:]
 
     def _parts_of(
         self, completion: CompletionOutput, most: int, prompt: Sequence[int] | None
     ) -> Iterator[CompletionOutput]:
-        """Divides a completion into several, in order, which together have its text, tokens and log probabilities."""
+        """Divide a completion into several, which together have its text, tokens and log probabilities in order."""
         before = self._before.get(completion.index, _Before())
         ids = completion.token_ids
         count, text = len(ids), completion.text
@@ -90,7 +90,7 @@ class StreamPieces:
         for begin in range(0, max(1, count), most):
             end = begin + most
             is_last = end >= count
-            # Parsers look for the text of a piece's tokens in that piece's text only.
+            # The text of a piece's tokens must be in the same piece, because parsers look for it there only.
             withheld += len(self._text([*context, *ids[begin:end]])) - len(self._text(context))
             length = len(text) if is_last else max(0, min(withheld, len(text)))
             withheld -= length
@@ -116,9 +116,9 @@ class _Before:
     """The state of one answer after earlier outputs."""
 
     has_text: bool = False
-    """Whether any of its text was output."""
+    """Whether any text of the answer was output."""
     ids: list[int] = field(default_factory=list)
-    """Its last tokens; until it has text, all tokens whose text is withheld."""
+    """Last tokens of the answer. Until text was output, also the tokens whose text is withheld."""
 
 
 def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
@@ -129,8 +129,8 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
         vocabulary: the number of tokens in the model's vocabulary.
 
     Returns:
-        None if its pieces are not limited: it is not streamed, has no log probabilities, or did not come through the
-        frontend.
+        The maximum, or None if pieces are not limited because the request is not streamed, has no log probabilities, or
+        did not come through the frontend.
     """
     each = logprobs_of_token(params, vocabulary)
     if current_context() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:

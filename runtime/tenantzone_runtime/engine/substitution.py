@@ -1,6 +1,6 @@
 """Replaces vLLM's KV cache manager, block pool and encoder cache with ours.
 
-vLLM names them in module globals and offers no other way to choose them.
+vLLM refers to these classes by module globals and offers no other way to choose them.
 """
 
 from collections.abc import Iterator

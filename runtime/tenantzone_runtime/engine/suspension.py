@@ -1,7 +1,7 @@
 """Lets a synchronous call within a vLLM coroutine wait while the event loop serves other requests.
 
-vLLM calls its parsers from coroutines without awaiting them. Here such a coroutine runs in a greenlet. A call that has
-to wait leaves the greenlet with its awaitable; the event loop awaits that, and then continues in the greenlet.
+vLLM calls its parsers from coroutines without awaiting them. This module runs such a coroutine in a greenlet. If a call
+has to wait, it switches out of the greenlet with an awaitable. The event loop awaits it and then switches back.
 """
 
 import inspect
@@ -15,7 +15,7 @@ except ImportError:  # vLLM's own image lacks it
     greenlet, getcurrent = object, object
 
 CAN_SUSPEND: Final = greenlet is not object
-"""Whether the package is installed with which a synchronous call can wait."""
+"""Whether the package greenlet is installed, so that a synchronous call can wait."""
 _MARK: Final = "is_suspendable"
 
 
@@ -43,7 +43,7 @@ def make_suspendable(owner: type, name: str, is_needed: Callable[[Any], bool] = 
     """Let calls within a method wait with `wait_for`. This costs about 10 µs each time the method waits.
 
     Args:
-        owner: the class that has the method.
+        owner: the class that defines the method.
         name: the name of a coroutine or an asynchronous generator. Nothing happens if the method is missing, or if
             `CAN_SUSPEND` is false.
         is_needed: returns whether an instance's method must be suspendable.
@@ -92,7 +92,7 @@ def _generator(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[...
 
 
 class _Waiting(NamedTuple):
-    """The awaitable that a call waits for."""
+    """A synchronous call's request to await something."""
 
     awaitable: Awaitable[Any]
 
@@ -113,26 +113,26 @@ class _Steps(greenlet):
             step = self.leave_with(_done(step))
 
     def enter(self, value: Any) -> Any:
-        """Continue in the greenlet, and return the value that it is left with."""
+        """Switch into the greenlet with a value. Returns the value passed to `leave_with`."""
         here = getcurrent()
         self.parent = here
-        # The task's context, because a greenlet has one of its own.
+        # Use the task's context variables, because a greenlet has its own context.
         self.gr_context = here.gr_context
         return self.switch(value)
 
     def enter_raising(self, error: BaseException) -> Any:
-        """Continue in the greenlet with an exception, and return the value that it is left with."""
+        """Switch into the greenlet and raise an exception there. Returns the value passed to `leave_with`."""
         self.parent = getcurrent()
         return self.throw(error)
 
     def end(self) -> None:
-        """End the greenlet. Python never frees an unfinished one, nor the objects that its frames refer to."""
+        """End the greenlet. Otherwise, Python would never free it and the objects that its frames refer to."""
         if self:
             self.parent = getcurrent()
             self.throw()
 
     def leave_with(self, value: Any) -> Any:
-        """Leave the greenlet, and return the value that it is entered with next."""
+        """Switch out of the greenlet with a value. Returns the value passed to the next `enter`."""
         assert self.parent is not None
         return self.parent.switch(value)
 
@@ -169,7 +169,7 @@ class _InSteps:
             except BaseException as thrown:
                 step = partial(inner.throw, thrown) if hasattr(inner, "throw") else partial(_raise, thrown)
             else:
-                # `__await__` need not return a generator.
+                # `__await__` may return an iterator without `send`.
                 step = inner.__next__ if value is None else partial(inner.send, value)
 
 

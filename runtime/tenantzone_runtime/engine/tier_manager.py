@@ -1,4 +1,4 @@
-"""Manages the keys of the CPU memory tier as vLLM does; zones decide which stores and loads are allowed."""
+"""Manages the keys of the CPU memory tier as vLLM does, but zones decide which stores and loads are allowed."""
 
 import time
 from collections import Counter
@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNKS_AT_ONCE: Final = 200
-"""Chunks that are evicted at a time outside the steps with the lock held: some tenths of a millisecond of work."""
+"""Number of chunks to evict outside the steps before the lock is released. They take some tenths of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -32,40 +32,40 @@ class _Caller:
 
     zone: Zone
     hits: set[OffloadKey] = field(default_factory=set)
-    """Keys that were reported to it as hits and that it has not begun to load."""
+    """Keys that were reported to the request as hits and whose load has not begun."""
     awaited: list[OffloadKey] = field(default_factory=list)
-    """Keys that were still being stored in the tier at its last look-up."""
+    """Keys that were still being stored in the tier at the request's last look-up."""
     promoted: set[OffloadKey] = field(default_factory=set)
-    """Keys that were loaded for it from a lower tier."""
+    """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that it has stored or loaded, in the order of its prompt. Not chunk ids, which are reused after eviction."""
+    """Keys that the request has stored or loaded, in prompt order. Chunk ids won't do: eviction makes them reusable."""
     stored: set[OffloadKey] = field(default_factory=set)
-    """Keys that it has stored or is storing."""
+    """Keys that the request has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
-    """Returns the keys of each possible hit of its prompt, the longest first; None if no chunk needs others."""
+    """Returns the keys of each possible hit of the prompt, longest first. None if each chunk is useful alone."""
     hits_there: list[list[OffloadKey]] = field(default_factory=list)
     """The hits that were present when the request ended."""
     needed: int = 0
-    """Chunks needed to find its whole prompt again, if chunks need each other."""
+    """Number of chunks in the longest hit of the prompt, if chunks are only useful together."""
     counted_on: set[OffloadKey] = field(default_factory=set)
-    """Keys of its prompt that it has found or stored, if chunks need each other."""
+    """Keys of the prompt that the request has found or stored, if chunks are only useful together."""
     is_cut: bool = False
-    """Whether some chunk of its prompt found no room, so that the rest is useless."""
+    """Whether there was no room for a chunk of the prompt, which makes the rest useless."""
     is_refused: bool | None = None
-    """Whether the zone's admission terms have refused a chunk of its prompt; None if they were not checked yet."""
+    """Whether the zone's admission terms have refused a chunk of the prompt. None if they were not checked yet."""
     is_condemned: bool = False
-    """Whether everything that it stored must be removed."""
+    """Whether all chunks that the request has stored must be removed."""
     is_finished: bool = False
 
 
 class ZoneOffloadingManager(CPUOffloadingManager):
     """vLLM's manager of the CPU memory tier, in which each request stores and finds only chunks of its zone.
 
-    An unbound request finds nothing and stores nothing. Nothing here blocks: a zone that may not store gets fewer keys,
-    and a zone that may not load misses.
+    An unbound request finds nothing and stores nothing. No method blocks: if a zone may not store, fewer keys are
+    stored, and if it may not load, look-ups miss.
 
     Args:
-        tier: the zones' shares; its chunk count is the tier's size.
+        tier: the tier's ledger, with the shares of zones and the number of chunks.
         enable_events: whether to emit events for added and removed keys.
     """
 
@@ -73,25 +73,25 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         super().__init__(tier.chunk_count, enable_events=enable_events)
         self.tier = tier
         self._keys: dict[int, OffloadKey] = {}
-        """The keys of owned chunks, by chunk id."""
+        """Keys of owned chunks, by chunk id."""
         self._bound: dict[str, str | None] = {}
         self._counted_on: Counter[tuple[Zone | None, OffloadKey | None]] = Counter()
-        """The number of a zone's active requests that rely on each key, if chunks need each other."""
+        """Number of a zone's active requests that rely on each key, if chunks are only useful together."""
         tier.is_counted_on = self._is_counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
-        """Set the tenant of the next new request with this id, before it arrives.
+        """Set the tenant of a request, before vLLM calls ``on_new_request`` for it.
 
         Args:
-            request_id: the id of a request that the scheduler has bound, whatever the request claims.
-            tenant: the tenant of its zone; None if no zone was declared when it arrived.
+            request_id: the id of a request that the scheduler has bound. Tenant claims in the request are ignored.
+            tenant: the tenant of its zone, or None if no zone was declared when it arrived.
         """
         self._bound[request_id] = tenant
 
     # Outside the steps, in parts
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        """Enforce a new config of the engine's zones, with the tier's shares."""
+        """Enforce a new config of the engine's zones and of their shares of the tier."""
         for _, given_up in self.tier.apply_in_parts(config, time.monotonic(), CHUNKS_AT_ONCE):
             self._forget(given_up)
             yield
@@ -101,7 +101,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         yield from self._forget_parts(self.tier.upkeep_in_parts(time.monotonic(), CHUNKS_AT_ONCE))
 
     def forget_all(self) -> Iterator[None]:
-        """Evict everything stored: the salt key has changed, and no request will look for it."""
+        """Evict all chunks, because the salt key has changed and no request will look them up again."""
         yield from self._forget_parts(self.tier.evict_all(CHUNKS_AT_ONCE))
 
     def _forget_parts(self, parts: Iterable[list[int]]) -> Iterator[None]:
@@ -121,12 +121,12 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return super().on_new_request(req_context)
 
     def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]], needed: int) -> None:
-        """Set a new request's prompt, if its chunks are only useful together.
+        """Set the possible hits of a new request's prompt, if its chunks are only useful together.
 
         Args:
             req_context: the request's context.
-            hits: returns the keys of each possible hit of the prompt, the longest first.
-            needed: the number of chunks that the longest hit needs.
+            hits: returns the keys of each possible hit of the prompt, longest first.
+            needed: the number of chunks in the longest hit.
         """
         caller = req_context.get_state(_Caller)
         if caller is not None:
@@ -143,11 +143,11 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of a request's prompt that are only useful together, and evict useless ones."""
+        """Link the chunks of a request's prompt that are only useful together, and evict chunks of no complete hit."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
-            # The shortest last, because it is useful for more prompts than the others.
+            # Mark the shortest hit as used last, because it is useful for more prompts than longer hits.
             self.tier.use(caller.zone, reversed(hit))
         self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
 
@@ -159,7 +159,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self._counted_on.update((caller.zone, key) for key in new)
 
     def _is_counted_on(self, chunk_id: int) -> bool:
-        """Returns whether a request of the chunk's zone relies on it; a request from before that zone can't load it."""
+        """Returns whether a request of the zone that owns a chunk relies on the chunk."""
         return (self.tier.ledger.owner[chunk_id], self._keys.get(chunk_id)) in self._counted_on
 
     def _count_off(self, caller: _Caller) -> list[OffloadKey]:
@@ -178,7 +178,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.use(caller.zone, reversed(self._chunk_ids(keys)))
 
     def condemn(self, req_context: ReqContext) -> list[OffloadKey]:
-        """Remove all that a request has stored or is storing, which may be computed wrongly. Returns the keys."""
+        """Remove all chunks that a request has stored or is storing, as they may be wrong. Returns their keys."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return []
@@ -187,13 +187,16 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return list(caller.stored)
 
     def lose(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Remove what a request has stored or is storing under these keys: it is not what the request computed."""
+        """Remove the chunks that a request has stored or is storing under these keys. Their content is wrong."""
         caller = req_context.get_state(_Caller)
         for chunk_id in self._chunk_ids(keys) if caller is not None else ():
             self._forget(self.tier.lose(caller.zone, chunk_id))
 
     def let_go(self, req_context: ReqContext) -> None:
-        """Let the chunks that a request has stored be evicted for its next ones: they are in a lower tier by now."""
+        """Allow eviction of chunks that a request has stored, to make room for its next chunks.
+
+        The stored chunks have been copied to a lower tier by now.
+        """
         caller = req_context.get_state(_Caller)
         if caller is not None:
             caller.keys.clear()
@@ -201,14 +204,14 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     # Loads
 
     def begin_lookup(self, req_context: ReqContext) -> None:
-        """Record that a request's prompt is looked up anew."""
+        """Reset a request's look-up state, because its prompt is looked up again."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             caller.hits.clear()
             caller.awaited.clear()
 
     def is_awaiting(self, req_context: ReqContext) -> bool:
-        """Returns whether chunks that a request waits for since its last look-up are still being stored."""
+        """Returns whether a chunk that was being stored at a request's last look-up is still being stored."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return False
@@ -272,7 +275,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Returns the keys that are stored already, and those that the zone's admission terms allow."""
+        """Returns the keys that are already stored or that the zone's admission terms allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys
@@ -294,10 +297,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     ) -> PrepareStoreOutput:
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
-        # The beginning of the same prompt must stay: what is stored after it is worthless without it.
+        # The beginning of the same prompt must not be evicted, because later chunks are useless without it.
         beginning = dict.fromkeys([*caller.keys, *there, *caller.hits])
-        # A chunk that outlives its hit for this request's sake must be evicted at the request's end, unless another hit
-        # has it.
+        # If the hit of a chunk is evicted while this request relies on the chunk, the chunk must be evicted when the
+        # request ends, unless it belongs to another hit.
         self._count_on(caller, beginning)
         is_linked = caller.hits_of_prompt is not None
         granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
@@ -334,33 +337,33 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         ]
 
     def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
-        """Returns the completely readable hits of an ended request's prompt, the longest first."""
+        """Returns the hits of an ended request's prompt whose chunks are all readable, longest first."""
         caller = req_context.get_state(_Caller)
         hits = caller.hits_there if caller is not None else []
         return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]
 
     def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
-        """Returns whether a request's zone has a chunk under a key that is readable now or soon."""
+        """Returns whether a request's zone has a chunk under a key, even if the chunk is still being stored."""
         caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
         return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
 
     def count_on(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Record that a request relies on the keys that are present, even if another request loaded them."""
+        """Record that a request relies on those of the keys that are present, even if another request loaded them."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             self._count_on(caller, keys)
 
     def may_bring_up(self, keys: Collection[OffloadKey], req_context: ReqContext) -> bool:
-        """Returns whether these chunks may be loaded for a request: each is loaded once."""
+        """Returns whether these chunks may be loaded for a request, for which each chunk is loaded at most once."""
         caller = req_context.get_state(_Caller)
         return bool(keys) and caller is not None and caller.promoted.isdisjoint(keys)
 
     def make_room_for_hit(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[int]:
-        """Make room for the chunks that a hit lacks, which are in a lower tier. The request relies on those present.
+        """Make room for those chunks of a hit that are only in a lower tier. The request relies on the present chunks.
 
         Returns:
-            The chunk ids for them, in the same order; empty if they do not all fit, or a chunk that is about to be
-            evicted is in their place.
+            The chunk ids for the missing chunks, in the same order. Empty if they do not all fit, or if a key still
+            belongs to a chunk that is about to be evicted.
         """
         caller = req_context.get_state(_Caller)
         assert caller is not None, "who may bring up something has a zone"
@@ -384,10 +387,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._forget(self.tier.copied_down(chunk_ids))
 
     def prepare_write(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput | None:
-        """Make room for chunks that a request loads from a lower tier; None if it must do without them.
+        """Make room for chunks that a request loads from a lower tier. Returns None if they can't be loaded.
 
-        Each chunk is loaded for a request once. If it is gone before it could be used, the zone's requests look for
-        more than fits, and loading it again would repeat forever.
+        Each chunk is loaded for a request at most once. If it is evicted before use, the zone's requests need more
+        chunks than fit, and loading it again could repeat forever.
         """
         caller = req_context.get_state(_Caller)
         if caller is None or not caller.promoted.isdisjoint(keys):
@@ -416,7 +419,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return [chunk.chunk_id for chunk in chunks if chunk is not None]
 
     def _forget(self, chunk_ids: Iterable[int]) -> list[OffloadKey]:
-        """Remove whole chunks that were evicted. Returns their keys."""
+        """Remove evicted chunks and their keys. Returns the keys."""
         keys = [self._keys.pop(chunk_id) for chunk_id in chunk_ids]
         for key in keys:
             chunk = self._policy.get(key)

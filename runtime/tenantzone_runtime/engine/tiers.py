@@ -19,7 +19,7 @@ class NoTiers:
     served: Sequence[ServedTier] = ()
     shared: Sequence[ServedSharedTier] = ()
     migration: Any = None
-    """Moves a zone's cache; None if there are no storages to move it to."""
+    """Moves a zone's cache to shared storages. None if the engine uses none."""
 
     def know_blocks(self, pool: Any) -> None:
         """Set the engine's block pool."""
@@ -28,7 +28,7 @@ class NoTiers:
         """Set the zone of a request before it is added."""
 
     def preempted(self, request: Request) -> None:
-        """Record that a running request was preempted, so that its blocks may belong to others from now on."""
+        """Record that a running request was preempted, so that its blocks may now belong to other requests."""
 
     def is_looking_up(self, request: Request) -> bool:
         """Returns whether a waiting request waits for a tier to look up or load its chunks."""
@@ -39,7 +39,7 @@ class NoTiers:
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         """Enforce a new config of the engine's zones, with their shares of the tiers.
 
-        A purge in the config begins in the engine's blocks earlier, and is complete there later. In between, the zone's
+        The engine's blocks begin a purge before the tiers do, and complete it after them. In between, the zone's
         requests find nothing in a tier, and requests from before the purge store nothing.
         """
         return iter(())
@@ -49,19 +49,19 @@ class NoTiers:
         return iter(())
 
     def forget_all(self) -> Iterator[None]:
-        """Make everything in the tiers unfindable, because the salt key has changed."""
+        """Make all chunks in the tiers unfindable, because the salt key has changed."""
         return iter(())
 
 
 class Tiers(NoTiers):
-    """CPU memory, and the tiers below it: a disk, and storages that engines share.
+    """The CPU memory tier, and the tiers below it: a disk, and storages that engines share.
 
     Args:
-        connector: the scheduler's side of the zones' connector.
+        connector: the scheduler's side of the KV connector.
     """
 
     def __init__(self, connector: Any) -> None:
-        # Not typed here, because its module is imported only with the connector: older versions lack its vLLM modules.
+        # Not typed, because older versions of vLLM lack modules that the connector's module imports.
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
         self._all = (manager.primary_tier, *manager.secondary_tiers)
@@ -83,7 +83,7 @@ class Tiers(NoTiers):
         return bool(self._scheduler.is_looking_up(request))
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        # From the top tier down: a chunk that a tier evicts is not copied to the next one any more.
+        # From the top tier down, so that chunks that a tier evicts are not copied to the next tier any more.
         self._scheduler.migration.apply(config)
         for tier in self._all:
             yield from tier.apply(config)
@@ -99,6 +99,6 @@ class Tiers(NoTiers):
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
-    """Returns the tiers of an engine with this connector; none for another connector, which is refused elsewhere."""
+    """Returns the tiers of an engine with this connector. Other connectors have none, and are refused elsewhere."""
     has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
     return Tiers(connector) if has_tiers else NoTiers()

@@ -1,7 +1,7 @@
-"""The waiting requests of one zone that is fair among its tenant's users: a queue for each user and priority.
+"""The waiting requests of a zone that is fair among its tenant's users: one queue per user and priority.
 
-The zone core decides whose request is next (``zones.users``). Within a user, vLLM's own order applies. A preempted
-request precedes all others, as in vLLM.
+The zone core decides which user's request is next (``zones.users``). Among requests of a user, vLLM's order applies. As
+in vLLM, preempted requests precede all others.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ from tenantzone_runtime.zones.users import Users
 class UserRequestQueue(RequestQueue):
     """Waiting requests of one zone, by user.
 
-    The next request stays next until it leaves, or another precedes it by vLLM's rules: the arbiter remembers why the
-    request could not be admitted.
+    The next request stays the same until it leaves or another request precedes it by vLLM's rules, because the arbiter
+    remembers why the next request could not be admitted.
 
     Args:
-        policy: vLLM's scheduling policy, for the order of one user's requests; a priority takes precedence over users.
+        policy: vLLM's scheduling policy, for the order of one user's requests. Priorities precede fairness among users.
         users: the zone's users.
     """
 
@@ -32,9 +32,9 @@ class UserRequestQueue(RequestQueue):
         self._preempted = PlacedQueue(SchedulingPolicy.FCFS)
         self._queues: dict[tuple[str, int], PlacedQueue] = {}
         self._waiting = 0
-        """The number of requests in all queues."""
+        """Number of requests in all queues."""
         self._next: tuple[str, int] | None = None
-        """The user and the priority of the next request; None if they must be determined."""
+        """User and priority of the next request, or None if they must be determined."""
 
     def add_request(self, request: Request) -> None:
         take_last_place(request)
@@ -129,9 +129,9 @@ class UserRequestQueue(RequestQueue):
         return self._waiting
 
     def __iter__(self) -> Iterator[Request]:
-        """Roughly the order of admission, the next request first: one of each user, then another one of each.
+        """Iterate roughly in the order of admission, round-robin among users, starting with the next request.
 
-        Finding the next request costs no more if thousands of users wait.
+        The cost of finding the next request does not depend on the number of users.
         """
         yield from self._preempted
         if not self._queues:

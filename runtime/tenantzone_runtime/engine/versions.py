@@ -1,7 +1,7 @@
 """The versions of vLLM that this adapter supports.
 
-Everything that depends on vLLM's version is here; docs/vllm.md lists what was compared. Importing this module imports
-no vLLM internals: another version may have them elsewhere, and the refusal must come before that.
+All code that depends on vLLM's version is here, and docs/vllm.md lists the compared differences. Importing this module
+imports no vLLM internals, because they may be elsewhere in another version, which must be refused before that.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _GROUPS_IN_TIERS = SpecifierSet("==0.32.*")
 
 
 class UnsupportedError(RuntimeError):
-    """Zones can't be enforced with this vLLM, model or flag. The message names it and states what to do."""
+    """Zones can't be enforced with this vLLM version, model or flag. The message states the cause and the remedy."""
 
 
 def check_version(version: str = vllm.__version__) -> None:
-    """Check that this adapter was made for the internals of this version of vLLM.
+    """Check that this adapter supports the internals of this version of vLLM.
 
     Raises:
         UnsupportedError: the version is outside the supported range.
@@ -48,11 +48,10 @@ def keep_groups_in_tiers(version: str = vllm.__version__) -> bool:
 
 
 def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vllm.__version__) -> None:
-    """Check that vLLM's config requests nothing that is incompatible with zones.
+    """Check that vLLM's config enables no feature that is incompatible with zones.
 
     Raises:
-        UnsupportedError: an unsupported feature is configured by a flag, a file or the model; the message has the
-            reason.
+        UnsupportedError: a flag, a file or the model enables an unsupported feature. The message states the reason.
     """
     found = [
         f"{unsupported.feature} ({unsupported.reason}; {unsupported.instead})"
@@ -73,7 +72,7 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
 def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> None:
     """Have vLLM end requests with an error in its next output, as it ends requests whose grammars do not compile."""
     failed = scheduler.grammar_compile_error_reqs
-    # Since 0.33, each entry has the API server's answer. Ours is sent another way: vLLM has no status 429 here.
+    # Since 0.33, an entry can have the API server's answer. It is not used here, because vLLM does not support 429.
     failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
 
 

@@ -1,6 +1,6 @@
 """Wakes vLLM's engine core for work without requests.
 
-An engine core that ends or is paused is not woken: it waits until no work is left.
+An engine core that is shutting down or paused is not woken, because it waits until no work is left.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 def let_migrations_wake_engines() -> None:
     """Give each engine core's migration, if it has one, the functions to wake the core and to read its state."""
-    # Imported here: it imports the scheduler's module, which imports this one.
+    # Imported here, because it imports the scheduler's module, which imports this module.
     from vllm.v1.engine.core import EngineCoreProc
 
     if not hasattr(EngineCoreProc._process_input_queue, "__wrapped__"):
@@ -34,7 +34,7 @@ def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
             migration.wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
             migration.may_go_on = partial(may_go_on, core)
             migration.is_ending = partial(is_ending, core)
-        # Done once; later iterations of the engine's loop call vLLM's own method.
+        # Done only once. Later iterations of the engine's loop call vLLM's method directly.
         core._process_input_queue = partial(process, core)
         return process(core)
 

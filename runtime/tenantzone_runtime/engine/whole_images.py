@@ -1,7 +1,7 @@
-"""Images that are computed in one step, as their tokens attend to each other (``--disable-chunked-mm-input``).
+"""Keeps each image within one step, because its tokens attend to each other (``--disable-chunked-mm-input``).
 
-vLLM enables that automatically for models such as Gemma 3. It ends a chunk of a prompt before an image that does not
-fit into the step, and only then asks for a share of the step, which may be smaller.
+vLLM enables this option for models such as Gemma 3. It ends a prompt's chunk before an image that does not fit into the
+step. But this is decided before the request gets its share of the step, which may be smaller.
 """
 
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -11,11 +11,11 @@ from vllm.v1.request import Request
 class WholeImages:
     """Decides where the chunks of prompts may end.
 
-    As in vLLM, an image that exceeds a step's tokens is cut, and so is any image if chunks must end where states are
-    kept.
+    As in vLLM, an image with more tokens than a step is split. So is any image if chunks must be aligned to cached
+    states.
 
     Args:
-        scheduler: the scheduler of the requests.
+        scheduler: the scheduler.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -45,7 +45,7 @@ class WholeImages:
         return tokens
 
     def through_first(self, request: Request, computed_tokens: int) -> int:
-        """Returns the minimum number of tokens that can be computed next: those of the image at this position, or 1."""
+        """Returns the minimum number of tokens to compute next: up to the end of an image that begins here, else 1."""
         for begin, length in self._places(request):
             if begin - self._ahead <= computed_tokens <= begin:
                 return begin + length - computed_tokens
@@ -53,7 +53,7 @@ class WholeImages:
 
     @property
     def _ahead(self) -> int:
-        """How many tokens beyond the computed ones a draft model reads."""
+        """Number of tokens that a draft model reads beyond the computed tokens."""
         return int(self._scheduler.num_prefill_lookahead)
 
     def _places(self, request: Request) -> list[tuple[int, int]]:

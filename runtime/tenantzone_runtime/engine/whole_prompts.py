@@ -1,7 +1,7 @@
-"""Moves what a prompt's hits need between CPU memory and lower tiers: all of a hit, or nothing.
+"""Moves whole hits of prompts between CPU memory and lower tiers: all chunks of a hit, or none.
 
-vLLM moves chunk by chunk: it loads each chunk that it looks for, and copies down each chunk that was stored. If chunks
-are only useful together, a part of them takes room without any use.
+Stock vLLM moves single chunks: it loads each chunk that it looks up, and copies each stored chunk to lower tiers. If
+chunks are only useful together, incomplete hits would waste room.
 """
 
 import enum
@@ -17,7 +17,7 @@ from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.zones.hit_shape import HitShape
 
 Prompt = Sequence[Sequence[OffloadKey]]
-"""For each group, the keys of its chunks from the beginning of the prompt."""
+"""Keys of a prompt's chunks in order, by KV cache group."""
 
 
 class BringUp(enum.Enum):
@@ -25,9 +25,9 @@ class BringUp(enum.Enum):
 
     BEGUN = enum.auto()
     NEEDLESS = enum.auto()
-    """CPU memory lacks nothing of it, or loading it was begun before."""
+    """CPU memory has the whole hit, or the hit was loaded for this request before."""
     REFUSED = enum.auto()
-    """It can't be loaded from where it is now, or there is no room for it."""
+    """The hit can't be loaded from its tier now, or there is no room for it."""
 
 
 class WholePrompts:
@@ -50,17 +50,17 @@ class WholePrompts:
                 tier.moves_whole_hits = True
 
     def hits(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> list[int] | None:
-        """Find the ends of a prompt's longest hits that are entirely in local tiers or in storages.
+        """Find the ends of a prompt's longest hit in local tiers and of its longest hit in storages.
 
         Args:
             context: the request's context.
             prompt: the prompt's keys.
             begin: the number of tokens in the engine's blocks.
-            end: the end in tokens of what is looked for.
+            end: the maximum end of a hit, in tokens.
 
         Returns:
-            The ends in tokens, the longest first; None if storages may have more and the manager may still answer in
-            time.
+            The ends in tokens, longest first. None if storages may have a longer hit and the manager's answer is still
+            pending.
         """
         self._manager.note_finished_jobs()
         here = self._hit_here(context, prompt, begin, end)
@@ -68,10 +68,10 @@ class WholePrompts:
         return None if there is None else sorted({here, there}, reverse=True)
 
     def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> BringUp:
-        """Begin to load what CPU memory lacks of a prompt's longest hit, unless that was begun for this request before.
+        """Begin to load the chunks of a hit that CPU memory lacks, at most once for each request.
 
-        Until the chunks arrive, look-ups of them are pending. If CPU memory or a lower tier has no room, the chunks are
-        computed instead: loading them again and again would repeat forever.
+        Until the chunks arrive, their look-ups are pending. If CPU memory or a lower tier has no room, the chunks are
+        computed instead, because retrying could repeat forever.
 
         Args:
             context: the request's context.
@@ -109,7 +109,7 @@ class WholePrompts:
             job: TransferJob = self._manager.store_job(disk, disk.lacks(hit, context), context)
             disk.store_hit(job, hit)
         for hit in hits:
-            # The shortest last, because it is useful for more prompts than the others.
+            # Mark the shortest hit as used last, because it is useful for more prompts than longer hits.
             disk.use(hit, context)
 
     def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
@@ -127,7 +127,7 @@ class WholePrompts:
         return self._shape.longest(prompt, begin, end, is_there)
 
     def _hit_there(self, context: ReqContext, end: int) -> int | None:
-        """Returns the end in tokens of the longest hit that storages have; None if that is not known yet."""
+        """Returns the end in tokens of the longest hit that storages have, or None if it is not known yet."""
         if self._shared is None or not self._may_read(self._shared, context):
             return 0
         chunks = self._shared.longest_hit(context, end // self._shape.chunk_tokens)
@@ -136,7 +136,7 @@ class WholePrompts:
     def _sources(
         self, keys: Sequence[OffloadKey], context: ReqContext
     ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
-        """Returns the tiers to load these chunks from; the disk has precedence."""
+        """Returns the tiers from which to load these chunks, each with its keys. The disk takes precedence."""
         disk = self._readable_disk(context)
         near = {key for key in keys if disk is not None and disk.holds(key, context)}
         parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [
@@ -146,7 +146,7 @@ class WholePrompts:
         return [(tier, part) for tier, part in parts if part and tier is not None]
 
     def _readable_disk(self, context: ReqContext) -> ZoneDiskTier | None:
-        """Returns the disk unless it is excluded for this request or fails; storages may have its chunks, too."""
+        """Returns the disk tier, or None if there is none, it is unreadable, or the request must not use it."""
         disk = self._disk
         return disk if disk is not None and disk.is_readable and self._may_read(disk, context) else None
 

@@ -31,17 +31,17 @@ _WAITS_FOR_INPUT = RequestStatus.WAITING_FOR_STREAMING_REQ
 
 
 class ZoneEngine:
-    """The arbiter's view of vLLM's scheduler and its parts; it decides nothing.
+    """The arbiter's view of vLLM's scheduler and its parts. It makes no decisions.
 
     Args:
-        scheduler: the scheduler of the requests.
+        scheduler: the scheduler.
         queue: the waiting requests.
         pool: the block pool.
         manager: the KV cache manager.
-        demand: computes the number of blocks that requests ask for.
+        demand: computes the number of blocks that requests need.
         loads: the requests whose loads from a tier have begun.
         media: the zones that have requests with images, sounds or videos.
-        is_looking_up: returns whether a waiting request waits for a tier to look up or load its chunks.
+        is_looking_up: returns whether a waiting request is waiting for a tier to look up or load its chunks.
         fail: ends a waiting request with an error.
     """
 
@@ -72,7 +72,7 @@ class ZoneEngine:
         self.blocks_to_admit = demand.to_admit
         slots = self.tokens_each + int(scheduler.num_lookahead_tokens)
         self._blocks_each = demand.begun_by(slots)
-        """The maximum number of blocks that a request begins in a step in which it generates."""
+        """Maximum number of new blocks that a generating request needs for one step."""
 
     @property
     def running(self) -> Sequence[Request]:
@@ -116,7 +116,7 @@ class ZoneEngine:
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running
-        # If every generating request can get its maximum number of blocks, only a limit can prevent that.
+        # If enough blocks are free for all requests, only a zone's limit can keep a request from getting blocks.
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
@@ -126,12 +126,12 @@ class ZoneEngine:
             if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:
-            # vLLM does this before it takes blocks: no request need be preempted for blocks that this frees.
+            # vLLM frees these blocks before it allocates others, so no request must be preempted to get as many.
             self._manager.let_go_of_skipped(request)
         return needs
 
     def _reached(self) -> Sequence[Request]:
-        """Returns the running requests that the coming step has tokens for, however few their prompts get."""
+        """Returns the running requests that the next step can have tokens for, if prompts get as few as possible."""
         running, left = self.running, int(self._scheduler.max_num_scheduled_tokens)
         if left >= len(running) * self.tokens_each:
             return running
@@ -143,7 +143,7 @@ class ZoneEngine:
         return running
 
     def _comes_through(self, request: Request) -> bool:
-        """Returns whether vLLM does not skip the request because its last token is still in the pipeline's stages."""
+        """Returns False if vLLM will skip a request because its last token is still in a pipeline stage."""
         return bool(request.next_decode_eligible_step <= self._scheduler.current_step + 1)
 
     @property
@@ -160,7 +160,7 @@ class ZoneEngine:
         return 0 if config is None else int(config.max_loras)
 
     def adapter(self, request: Request) -> int | None:
-        # An engine without adapters computes such a request with the model alone, as stock vLLM does.
+        # An engine without adapters computes a request for an adapter with the base model, as stock vLLM does.
         is_without = request.lora_request is None or self._scheduler.lora_config is None
         return None if is_without else int(request.lora_request.lora_int_id)
 
@@ -169,7 +169,7 @@ class ZoneEngine:
         deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
         if not deferred:
             return {}
-        # A block that requests share becomes free when the last of them releases it.
+        # A block that several requests use becomes free when the last such request releases it.
         let_go, owner = Counter(block.block_id for block in deferred), self._pool.ledger.owner
         free = {block.block_id for block in deferred if block.ref_cnt == let_go[block.block_id]}
         return Counter(zone for block_id in free if (zone := owner[block_id]) is not None)
@@ -194,11 +194,11 @@ class ZoneEngine:
         return self._last_needed(computed_tokens) + int(self._scheduler.max_num_scheduled_tokens) - 1
 
     def _last_needed(self, computed_tokens: int) -> int:
-        """Returns the last token whose encoding is needed to compute the next one; a draft model reads ahead."""
+        """Returns the last token whose encoding is needed to compute the next token. Draft models read ahead."""
         return computed_tokens + int(self._scheduler.num_prefill_lookahead)
 
     def _has_room(self, request: Request, computed_tokens: int, last: int) -> bool:
-        """Returns whether the encoder has room for the next of a request's media that begin up to token ``last``."""
+        """Returns whether the encoder has room for a request's next media item, if it begins up to token ``last``."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
@@ -211,7 +211,7 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_reached(computed_tokens))
 
     def _computed(self, request: Request) -> int:
-        """Returns the computed tokens of a request that does not run yet, or those found in the prefix cache."""
+        """Returns how many tokens of a waiting request are computed, or if none are, how many are cached."""
         return int(request.num_computed_tokens or self._manager.look_up(request)[1])
 
     @property
@@ -256,7 +256,7 @@ class ZoneEngine:
         if not config.enable_chunked_prefill:
             return None
         drafting = scheduler.vllm_config.speculative_config
-        # A model that drafts may compute more for each request than the step has tokens for.
+        # A draft model may compute more tokens for each request than the step schedules.
         slots = 0 if drafting is None else int(drafting.max_num_new_slots_for_drafting) * len(scheduler.running)
         return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
 
@@ -267,11 +267,14 @@ class ZoneEngine:
 
     @property
     def _block_tokens(self) -> int:
-        """If states are kept, a prompt's computed tokens are a multiple of it after each step; else 1."""
+        """Multiple to which the computed tokens of a prompt are aligned after each step, so that states are cached.
+
+        1 if there is no need to align them.
+        """
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)
-        # A block that no step can fill is filled by several steps, which may end anywhere.
+        # A block that is too large for one step is filled by several steps, which may end anywhere.
         return block_tokens if scheduler.need_mamba_block_aligned_split and block_tokens <= most else 1
 
     @property
@@ -300,7 +303,8 @@ class ZoneEngine:
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        # If another engine will receive the KV, output in flight must be dropped: the request's blocks are released.
+        # If another engine will receive the KV cache, the output in flight must be dropped, because preemption releases
+        # the blocks that the other engine would read.
         is_delivered = self._scheduler.requires_kv_delivery
         self._scheduler._preempt_request(request, self._pool.ledger.now, drop_stale_output=is_delivered)
 
@@ -311,10 +315,10 @@ class ZoneEngine:
         self._pool.return_all_evicted(evictions)
 
     def _waits_for_something_else(self, request: Request) -> bool:
-        """Returns whether vLLM will skip the request for a reason other than blocks.
+        """Returns whether vLLM will skip a request for a reason other than a lack of blocks.
 
-        The status indicates that even after the wait is over: vLLM notices it when it considers the request, and then
-        admits the request.
+        The request's status does not suffice: it stays the same after the wait is over, until vLLM considers the
+        request and admits it.
         """
         if request.status is _WAITS_FOR_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
@@ -325,19 +329,19 @@ class ZoneEngine:
         return bool(request.num_stale_output_tokens and not request.drop_stale_output)
 
     def has_adapter_room(self, request: Request) -> bool:
-        """Returns whether a waiting request's LoRA adapter, if any, fits next to those of all requests with seats.
+        """Returns whether there is a slot for a waiting request's LoRA adapter, if it has one.
 
-        A loading request occupies its adapter's slot, too. Otherwise it might land and neither run nor be preempted
-        while other requests run with other adapters.
+        A loading request occupies its adapter's slot as well. Otherwise, its load might end while running requests use
+        all slots, and it could then neither run nor be preempted.
         """
         return self._fits_beside(chain(self.running, self._loads), request)
 
     def can_land(self, request: Request) -> bool:
-        """Returns whether a request whose load has ended can continue, regarding the encoder and its adapter."""
+        """Returns whether the encoder and the adapter slots have room for a request whose load has ended."""
         return self.can_encode(request) and self._fits_beside(self.running, request)
 
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
-        """Returns whether a request's LoRA adapter, if any, may be loaded in addition to those of others."""
+        """Returns whether there is a slot for a request's LoRA adapter, if it has one, while others use theirs."""
         adapter = self.adapter(request)
         if adapter is None:
             return True

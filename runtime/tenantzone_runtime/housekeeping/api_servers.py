@@ -1,4 +1,4 @@
-"""The config that each API server process enforces, and its differences from the engine core's, for the report."""
+"""Reports the config that each API server process enforces, and its differences from the engine core's config."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,23 +12,23 @@ from tenantzone_runtime.api_server_state import ApiServerState, read_states
 LAG_SECONDS: Final = 30.0
 """Seconds for which a process may differ from the engine core in a value, or write nothing, before it is reported.
 
-Thousands of key files are read in parts, which takes seconds. While keys change all the time, the digests of two
-processes that both follow may never be equal; but then both digests change.
+Thousands of key files are read in parts, which takes seconds. While keys change continuously, the digests of two
+processes may never be equal although both follow. But then the digests change, which restarts the interval.
 """
 MISSING_SECONDS: Final = 60.0
-"""Seconds for which fewer processes than were started may have reported, before the report says so."""
+"""Seconds for which started processes may be missing before the report lists them as missing."""
 START_SECONDS: Final = 600.0
-"""The same until the first process has reported: an engine core runs before its API server processes, which vLLM
-starts together. A large model's processor takes minutes to load from a slow disk."""
+"""Like ``MISSING_SECONDS``, until the first process has reported. The engine core runs before the API server processes,
+which may take minutes to load a large model's processor from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
-    """What the engine core enforces."""
+    """The config and keys that the engine core enforces."""
 
     config_hash: str | None
     keys: str
-    """The digest of the API keys that the engine core has read from the same folder."""
+    """Digest of the API keys that the engine core has read from the same folder."""
     salt_key: str
 
 
@@ -39,7 +39,7 @@ class _Process:
         self._heard_at = now
         self._state = state
         self._since: dict[tuple[Lag, str | None], float] = {}
-        """When each difference began, by its kind and the process's own value."""
+        """Monotonic time at which each difference began, by its kind and the process's value."""
 
     @property
     def is_running(self) -> bool:
@@ -67,7 +67,7 @@ class _Process:
 
 
 def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[Lag, str | None]]:
-    """Yields the kinds of differences from the engine core, each with the process's own value."""
+    """Generate the kinds of differences from the engine core, each with the process's value."""
     if state.config_hash != enforced.config_hash:
         yield "config", state.config_hash
     if state.keys != enforced.keys:
@@ -79,10 +79,10 @@ def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[La
 class ApiServers:
     """The API server processes that have reported, until they end.
 
-    A process whose file is gone is kept while it runs: its config is not known to have changed.
+    A process whose file is gone is kept while it runs, because its config has probably not changed.
 
     Args:
-        folder: the folder shared with the processes; None if there are none.
+        folder: the folder shared with the processes, or None without API server processes.
         started: the number of processes that the engine was started with.
     """
 
@@ -92,19 +92,19 @@ class ApiServers:
         self._has_heard = False
         """Whether any process has ever reported."""
         self._all_at: float | None = None
-        """When all processes were last known, or were first looked for."""
+        """Monotonic time at which no process was missing, or of the first turn. None before the first turn."""
         self.missing = 0
-        """The number of processes that the engine was started with and that have not reported for long."""
+        """Number of started processes that have been missing for too long."""
         self._processes: dict[tuple[int, int], _Process] = {}
         self.reports: Sequence[ApiServerReport] | None = None
-        """What each process enforces; None if none has reported yet."""
+        """Reports of the processes, or None if no process has reported yet."""
 
     def turn(self, enforced: Enforced, now: float | None = None) -> bool:
-        """Read what the processes enforce. Returns whether the reports have changed.
+        """Read the files of the processes. Returns whether the reports have changed.
 
         Args:
-            enforced: what the engine core enforces.
-            now: monotonic time in seconds; None for the current time.
+            enforced: the config and keys that the engine core enforces.
+            now: the monotonic time in seconds, or None for the current time.
         """
         now = time.monotonic() if now is None else now
         before = self.reports, self.missing
@@ -115,7 +115,7 @@ class ApiServers:
                 self._processes[key].hear(state, now)
             else:
                 self._processes[key] = _Process(state, now)
-        # The processes that were just read are running: `read_states` has checked that.
+        # `read_states` has checked that the processes just read are running.
         self._processes = {
             key: process for key, process in self._processes.items() if key in heard or process.is_running
         }

@@ -1,7 +1,7 @@
-"""Publishes the config that the engine enforces to the frontend, in a file in a folder that only the two share.
+"""Publishes the config that the engine enforces to the frontend, as a file in a folder that only these two use.
 
-The frontend must not follow a config that the engine refuses: it would reject tenants whose zones are in the current
-one. So only the engine decides, and the frontend reads its decision.
+The frontend must not follow a config that the engine refuses, because it would reject tenants with zones in the current
+config. So only the engine decides which config is in force, and the frontend reads it.
 """
 
 import logging
@@ -17,28 +17,28 @@ logger = logging.getLogger(__name__)
 
 
 class AppliedConfig:
-    """The file with the config in force. It is absent until there is one: an earlier engine's file is removed.
+    """The file with the config in force. The constructor removes an earlier engine's file.
 
     Args:
-        folder: the folder shared with the frontend; None if there is no frontend.
+        folder: the folder shared with the frontend, or None without a frontend.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
         self.rejection: Rejection | None = None
-        """Why the API server does not enforce the config in force; None if it does, or if there is no config yet."""
+        """Reason why the API server does not enforce the config in force. None if it does, or without a config."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def show(self, config: RuntimeConfig | None) -> None:
-        """Write a config unless the file has it. A failed write is repeated with the next call.
+        """Write a config unless it is in the file already. The next call retries a failed write.
 
-        A missing folder is created again, because programs that clean up temporary files remove it. A folder that
+        A missing folder is created again, because programs that clean up temporary files may remove it. A folder that
         another user can write to is not used.
 
         Args:
-            config: the config in force; None if there was none yet.
+            config: the config in force, or None if there was none yet.
         """
         if self._path is None or config is None:
             return

@@ -16,11 +16,11 @@ from tenantzone_runtime.zones.audit import ConfigRefused, Event, TierReceipt
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
-"""Seconds that a stopping engine waits for the disk, in addition to the writer's own timeout."""
+"""Seconds that a stopping engine waits for the disk, in addition to the timeout of the journal writer."""
 
 
 def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> JournalWriter | None:
-    """Open the journal that the settings ask for. Returns None if they ask for none."""
+    """Open the journal. Returns None if the settings have no journal folder."""
     if settings.journal_dir is None:
         return None
     run = EngineRun(
@@ -38,13 +38,13 @@ def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: fl
 class Auditing:
     """Collects events for the journal once a second, and each zone's usage once a minute.
 
-    Each turn takes at most one batch of bounded size, however many zones exist, so that no step waits long for the
-    engine's lock. The journal takes as much of it as it has room for, and no new batch is taken before the last one is
-    handed over completely: while a disk is slow, the core adds events up, and nothing is lost.
+    Each turn collects at most one batch of bounded size, so that no step waits long for the engine's lock. The batch is
+    handed over as far as the journal has room, and the next batch is collected only after that. So if the disk is slow,
+    the core aggregates events, and none is lost.
 
     Args:
         engine: the engine of the zones.
-        journal: the journal; None for none: events are collected all the same, or they would pile up.
+        journal: the journal, or None to discard events, which must be collected so that they do not accumulate.
     """
 
     def __init__(self, engine: ServedEngine, journal: JournalWriter | None) -> None:
@@ -55,22 +55,22 @@ class Auditing:
         self._helping: Iterator[Event] = iter(())
         """Collected events that are not handed over yet."""
         self._usage: Iterator[Iterable[Event]] = iter(())
-        """The rest of the minute's usage."""
+        """Usage of the last minute that is not collected yet."""
 
     def turn(self) -> None:
-        """Hand over the collected events to the journal, and collect those that are due."""
+        """Hand over the collected events to the journal, and collect new events if they are due."""
         if self._journal is None:
             self._forget()
         elif self._hand_over(self._journal) and self._take():
             self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
-        """Record a refused config; the previous one stays in force."""
+        """Record a refused config."""
         with self._engine.zone_lock:
             self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
-        """Hand over the remaining events and the last usage when the engine stops, if the disk takes them in time."""
+        """Hand over the remaining events and the last usage when the engine stops, with a timeout for a slow disk."""
         if self._journal is None:
             return
         with self._engine.zone_lock:
@@ -90,7 +90,7 @@ class Auditing:
         return len(events) < room
 
     def _take(self) -> bool:
-        """Collect events that are due from the zone core. Returns whether there were any."""
+        """Collect due events from the zone core. Returns whether there were any."""
         self._taken = time.monotonic()
         if self._taken - self._collected >= COLLECT_SECONDS:
             self._helping = self._take_notes()
@@ -109,7 +109,7 @@ class Auditing:
             return self._take_all()
 
     def _take_all(self) -> Iterator[Event]:
-        """Collect all events with the lock held; records are made of them later."""
+        """Collect all events. Called with the lock held, so the records are made later."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
         receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [
@@ -127,6 +127,6 @@ class Auditing:
         )
 
     def _usage_in_slices(self) -> Iterator[Iterable[Event]]:
-        """Yields the usage in parts that are each taken with the lock held."""
+        """Returns the usage in parts. The caller must hold the lock while it takes a part."""
         in_tiers = (tier_trail.usage_in_slices(served.tier) for served in self._engine.tiers)
         return chain(self._tenancy.usage_in_slices(), *in_tiers)

@@ -1,8 +1,8 @@
-"""Takes the block map, the picture of an engine's blocks, while the engine works.
+"""Makes the block map, a picture of an engine's blocks, while the engine runs.
 
-It takes no lock, so no step waits for it. It reads slices of lists, which Python copies atomically, and reads
-each block once. So a block that changes meanwhile shows its old or new state, never both. It pauses often, so that a
-step never waits long for the interpreter.
+No step waits for it, because it takes no lock and pauses often to free the interpreter. It reads slices of lists, which
+Python copies atomically, and reads each block once. So a block that changes meanwhile is shown with its old or new
+state, never with both.
 """
 
 import time
@@ -22,7 +22,7 @@ from tenantzone_runtime.zones.zone import Zone
 Kind = tuple[Zone | None, BlockUse, bool]
 
 _BLOCKS_AT_ONCE = 1000
-"""Blocks read at a time: some tenths of a millisecond of work."""
+"""Number of blocks to read between two pauses. They take some tenths of a millisecond."""
 
 
 def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> BlockMap:
@@ -41,7 +41,7 @@ def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> Bl
 
 
 def take_tier_map(engine: ServedEngine, report: EngineReport, name: str, cells: int) -> BlockMap | None:
-    """Returns a map of the zones' chunks in a tier; None if the engine has no such tier.
+    """Returns a map of the zones' chunks in a tier, or None if the engine has no such tier.
 
     Args:
         engine: the engine of the tier.
@@ -96,7 +96,7 @@ def _described(picture: Picture[Kind], pod: str, capacity: int, blocks_per_cell:
 
 
 class _Reader:
-    """Determines the present kind of each block.
+    """Determines the current kind of each block.
 
     Args:
         ledger: the ledger of the blocks.
@@ -116,8 +116,8 @@ class _Reader:
                 self._choose(zone, count)
 
     def _choose(self, zone: Zone, count: int) -> None:
-        # The order may change during the walk, which then ends early or leaves this zone's cached blocks. So it takes
-        # at most ``count`` steps, and each block is checked again when it is shown.
+        # The order may change during the iteration, which may then end early or continue in another zone's blocks. So
+        # it is limited to ``count`` blocks, and each block is checked again when it is shown.
         chosen = set[int]()
         for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)

@@ -1,12 +1,12 @@
 """Copies of the zones' state and counters, taken between steps, for reports and scrapes.
 
-Copying requires the engine's lock, so no step runs meanwhile. So the lock is held for a slice of the zones at a time,
-and released in between. The copy of one zone is consistent, and so is the copy of the pool's totals. Two zones may be
-copied some milliseconds apart, and a block that changed owners in between appears in both or in neither. Zones that
-leave meanwhile are omitted, and new zones are not included yet.
+No step runs while the engine's lock is held for copying, so the zones are copied in slices, and the lock is released
+between slices. The copy of one zone is consistent, and so is the copy of the pool's totals. Two zones may be copied
+some milliseconds apart, and a block that changed owners in between appears in both copies or in neither. Zones that are
+removed meanwhile are omitted, and new zones are not included yet.
 
-Under the lock, values are only appended to a list, and no other objects are created. Creating objects triggers Python's
-garbage collector, which may traverse all objects: it should do so while the lock is free.
+Under the lock, values are only appended to a list, and no other objects are created. Creating objects can trigger
+Python's garbage collector, which may traverse all objects and should do so while the lock is free.
 """
 
 import gc
@@ -27,11 +27,11 @@ from tenantzone_runtime.zones.loan import Loan
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 ZONES_AT_ONCE = 100
-"""Zones copied at a time: some tenths of a millisecond of work."""
+"""Number of zones to copy before the lock is released. They take some tenths of a millisecond."""
 LOANS_AT_ONCE = 1000
 
 _MAX_CONTAINERS = 50
-"""An upper bound of the containers created under the lock: short-lived iterators and views, and a copy of the pool."""
+"""Upper bound of the container objects created under the lock: short-lived iterators and views, and a pool's copy."""
 
 Item = TypeVar("Item")
 Counts = TypeVar("Counts")
@@ -45,16 +45,16 @@ class PoolCopy:
     refusals: dict[RefusalReason, int]
     config: PoolConfig | None
     zones: list[Zone]
-    """The existing zones. Their state is not copied yet."""
+    """Existing zones, whose state is not copied yet."""
     loans: list[Loan]
-    """The existing loans. Their state is not copied yet."""
+    """Existing loans, whose state is not copied yet."""
 
 
 class ZoneCopy(NamedTuple):
     """The properties and the state of one zone, at one moment."""
 
     zone: Zone
-    """The zone itself, which continues to change."""
+    """Original zone, which continues to change."""
     running_requests: int
     spec: ZoneSpec
     state: ZoneState
@@ -67,7 +67,7 @@ class ZoneCopy(NamedTuple):
 
 
 class LoanCopy(NamedTuple):
-    """One loan at one moment; its times are of the monotonic clock."""
+    """The state of one loan at one moment, with times of the monotonic clock."""
 
     lender: Zone
     borrower: Zone
@@ -82,10 +82,10 @@ _read_loan = attrgetter(*LoanCopy._fields)
 
 @contextmanager
 def held(lock: AbstractContextManager[object]) -> Iterator[None]:
-    """Hold an engine's lock to copy something without triggering Python's garbage collector."""
+    """Hold an engine's lock within the ``with`` block, for a copy that does not trigger Python's garbage collector."""
     threshold, *_ = gc.get_threshold()
     if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
-        # A few more containers would trigger it, so collect the youngest generation before.
+        # A few more containers would trigger the garbage collector, so collect the youngest generation before.
         gc.collect(0)
     with lock:
         yield
@@ -118,7 +118,7 @@ def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
 
 
 def copy_encoder_use(engine: ServedEngine) -> dict[Zone, int]:
-    """Returns the embeddings that each zone's requests use, without the zones that use none."""
+    """Returns the number of embeddings that requests use, by zone. Zones that use none are omitted."""
     values: list[Any] = []
     with held(engine.zone_lock):
         engine.put_encodings(values)
@@ -129,7 +129,7 @@ def copy_encoder_use(engine: ServedEngine) -> dict[Zone, int]:
 
 
 def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
-    """Returns copies of those of the loans that still exist."""
+    """Returns copies of the loans that still exist."""
 
     def put(some: Sequence[Loan], values: list[Any]) -> None:
         for loan in some:
@@ -150,13 +150,13 @@ def copy_zones(
     put_counts: Callable[[Zone, list[Any]], None],
     take_counts: Callable[[Iterator[Any]], Counts],
 ) -> Iterator[tuple[ZoneCopy, Counts]]:
-    """Yields copies of the zones that have not left, each with the requested counters.
+    """Generate copies of the zones that are not being removed, each with the requested counters.
 
     Args:
-        engine: the engine of the zones; its lock must not be held.
+        engine: the engine of the zones. The caller must not hold its lock.
         zones: the zones to copy.
         put_counts: appends the requested values. It runs with the lock held, and should create no other objects.
-        take_counts: makes a copy from an iterator over the appended values, and leaves the values after them.
+        take_counts: makes a copy from an iterator, and consumes only the values appended by ``put_counts``.
     """
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
@@ -180,7 +180,7 @@ def in_slices(
     put: Callable[[Sequence[Item], list[Any]], None],
     at_once: int,
 ) -> Iterator[list[Any]]:
-    """Yields flat copies of a number of items at a time, each made with the lock held.
+    """Generate flat lists of the values of several items, each made with the lock held.
 
     Args:
         lock: released between two copies.

@@ -1,6 +1,6 @@
 """The engine interface of housekeeping. vLLM's adapter implements it, and so does the simulated engine of the tests.
 
-An engine has two interfaces: ``zones.engine.Engine`` for the arbiter within its steps, and this one outside them.
+An engine has two interfaces: ``zones.engine.Engine`` for the arbiter within its steps, and ``ServedEngine`` outside.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,35 +23,35 @@ class ServedTier(Protocol):
 
     @property
     def tier(self) -> Tier:
-        """The tier with its chunks, always the same object. Its zones are read with the engine's lock held."""
+        """Tier with its chunks, always the same object. Its zones are read with the engine's lock held."""
 
     @property
     def problem(self) -> str:
-        """Why it can't store or load now, for people; empty if it can. Read from any thread."""
+        """Human-readable reason why the tier can't store or load now. Empty if it can. Read from any thread."""
 
     def take_receipts(self) -> Sequence[Receipt]:
-        """Returns the outcomes for files of purges and removed zones since the last call. Called with the lock held.
+        """Returns the receipts for files of purges and removed zones since the last call. Called with the lock held.
 
-        A tier that frees chunks immediately has no receipts: the results of its purges are in its zones.
+        A tier that frees chunks immediately has no receipts, because its zones have the results of purges.
         """
 
 
 class ServedSharedTier(Protocol):
-    """A tier that the engine shares with others, in which it owns no chunks."""
+    """A tier that the engine shares with other engines, in which it owns no chunks."""
 
     @property
     def zones(self) -> Mapping[str, SharedZone]:
-        """The zones of the config in force, by tenant. Read with the engine's lock held."""
+        """Zones of the config in force, by tenant. Read with the engine's lock held."""
 
     def figures(self) -> SharedFigures:
         """Returns the totals at one moment. Called with the lock held."""
 
     def take_receipts(self) -> Sequence[Receipt]:
-        """Returns receipts like a :class:`ServedTier`."""
+        """Returns receipts as :meth:`ServedTier.take_receipts` does."""
 
 
 class ServedMigration(Protocol):
-    """Moves a zone's cache to storages that engines share, or up from there. Called from any thread."""
+    """Moves a zone's cache to or from storages that engines share. Called from any thread."""
 
     def do(self, order: MigrationOrder) -> None:
         """Begin or stop a migration.
@@ -67,64 +67,64 @@ class ServedMigration(Protocol):
 class ServedEngine(Protocol):
     """An engine that runs steps while another thread does housekeeping.
 
-    All amounts are KV-cache blocks. Unless stated otherwise, the housekeeping thread uses these attributes and methods;
-    before it runs, the thread that creates the engine does.
+    All amounts are in KV-cache blocks. Unless stated otherwise, only the housekeeping thread uses these attributes and
+    methods, and before it runs, the thread that creates the engine.
     """
 
     @property
     def engine_version(self) -> str:
-        """The engine's version in reports, metrics and the journal."""
+        """Version of the engine for reports, metrics and the journal."""
 
     @property
     def api_servers(self) -> int:
-        """The number of API server processes that it was started with; 0 for none. Always the same."""
+        """Number of API server processes that the engine was started with. Always the same."""
 
     @property
     def block_ids(self) -> range:
-        """The blocks that requests can use, as many as the tenancy's capacity. Always the same."""
+        """Ids of the blocks that requests can use, as many as the tenancy's capacity. Always the same."""
 
     @property
     def block_size_tokens(self) -> int:
-        """Tokens of one block, the minimum if groups of layers differ. Always the same."""
+        """Number of tokens per block, or the minimum if groups of layers differ. Always the same."""
 
     @property
     def tenancy(self) -> Tenancy:
-        """The engine's zones, always the same object. Its clock is ``time.monotonic``."""
+        """Zones of the engine, always the same object. Its clock is ``time.monotonic``."""
 
     @property
     def zone_lock(self) -> AbstractContextManager[object]:
-        """The lock that gives its holder exclusive access to the zones.
+        """Lock for exclusive access to the zones.
 
-        A step holds it while it reads or changes zones, and so does code that adds or ends a request; it is free
-        between two steps. It is taken many times a second, is not reentered, and is held for some tenths of a
-        millisecond.
+        A step holds the lock while it reads or changes zones, and so does code that adds or ends a request. The lock is
+        free between two steps. Housekeeping takes it many times a second, for some tenths of a millisecond, and does
+        not reenter it.
         """
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that no zone holds. Read with the lock held; reading it creates no objects."""
+        """Number of blocks that no zone holds. Read with the lock held. Reading it creates no objects."""
 
     @property
     def tiers(self) -> Sequence[ServedTier]:
-        """The tiers below its blocks, the fastest first; empty if there are none. Always the same."""
+        """Tiers of the engine below its blocks, fastest first. Always the same."""
 
     @property
     def shared_tiers(self) -> Sequence[ServedSharedTier]:
-        """The tiers that it shares with others, below its own; empty if there are none. Always the same."""
+        """Tiers that the engine shares with other engines, below its own tiers. Always the same."""
 
     @property
     def migration(self) -> ServedMigration | None:
-        """Moves zones' caches; None if there are no storages to move them to. Always the same."""
+        """Moves zones' caches. None if the engine uses no shared storages. Always the same."""
 
     def running_zones(self) -> Iterable[Zone | None]:
-        """Returns the zone of each running request; None for a request that arrived before any zone was declared.
+        """Returns the zone of each running request, or None for a request from before any zone was declared.
 
         Called and iterated with the lock held.
         """
 
     @property
     def adapter_slots(self) -> int:
-        """LoRA adapters that requests can use at once; 0 if it has none. Always the same."""
+        """Maximum number of LoRA adapters that requests can use at once, or 0 without adapters. Always the same."""
 
     def put_adapters(self, values: list[Zone | str | None]) -> None:
         """Append two values for each request that has an adapter slot: its zone, and its adapter's name.
@@ -134,10 +134,10 @@ class ServedEngine(Protocol):
 
     @property
     def encoder_embeddings(self) -> int:
-        """Embeddings that the encoder cache holds; 0 if the model has no encoder. Always the same."""
+        """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder. Always the same."""
 
     def put_encodings(self, values: list[Zone | int]) -> None:
-        """Append two values for each encoding of a zone that requests use: the zone, and its embeddings.
+        """Append two values for each encoding in use that a zone owns: the zone, and the number of embeddings.
 
         Called with the lock held; it creates no other objects.
         """
@@ -145,33 +145,33 @@ class ServedEngine(Protocol):
     def use_of_unowned(self, block_id: int) -> BlockUse:
         """Returns the use of a block that belongs to no zone.
 
-        Called from any thread and without the lock, thousands of times for a picture: for a block that is about to
-        change, either answer is right.
+        Called from any thread and without the lock, thousands of times for a block map. If the use is changing, either
+        answer is right.
         """
 
     def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
-        """Enforce a config from now on, in the tiers too; requests in flight continue.
+        """Enforce a config from now on, in the tiers as well. Requests in flight continue.
 
-        It takes the lock itself, and releases it for steps in between if there is much to do.
+        Takes the lock itself. If there is much to do, releases it repeatedly so that steps can run.
 
         Returns:
-            By zone, the reserved blocks for which this engine is too small.
+            Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous one stays in force.
-            Exception: it failed midway. Some zones may follow the config, but no block is lost: blocks evicted until
-                then are free. The previous config is applied next.
+            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
+            Exception: enforcement failed midway. The config may be in force in some zones only, and evicted blocks are
+                free. The caller applies the previous config next.
         """
 
     def evict_cache(self) -> int:
-        """Evict all that zones keep cached, in the tiers too; blocks in use stay.
+        """Evict all cached blocks of all zones, and all chunks in tiers. Blocks in use stay.
 
-        Returns the number of evicted blocks, without those in tiers.
-        It takes the lock itself, and releases it for steps in between if there is much to do.
+        Takes the lock itself. If there is much to do, releases it repeatedly so that steps can run.
+        Returns the number of evicted blocks, without chunks in tiers.
         """
 
     def let_time_pass(self) -> None:
-        """Apply timeouts to zones and loans, in the tiers too, and return the blocks that are evicted.
+        """Apply timeouts to zones and loans, in the tiers as well, and free the blocks that are evicted.
 
-        It takes the lock itself; called several times a second, whether or not steps run.
+        Takes the lock itself. Called several times a second, whether or not steps run.
         """

@@ -1,4 +1,4 @@
-"""How the frontend identifies tenants, for the report: the same code reads the same folders in another process."""
+"""Reports how the frontend identifies tenants, by running the frontend's code on the same folders."""
 
 from tenantzone_contract.identity import IdentityConfig, identity_digest
 from tenantzone_contract.report import IdentityReport
@@ -17,13 +17,13 @@ class Identifying:
         self._identity = make_identity(None, self._keys, self._folder)
 
     def read_on(self) -> None:
-        """Read the next part of the key files, if they were read only in part."""
+        """Read the next part of the key files, if some of them have not been read yet."""
         if self._keys.is_partly_read:
             self._keys.refresh()
 
     @property
     def keys_digest(self) -> str:
-        """The digest of the API keys at the last read."""
+        """Digest of the API keys at the last read."""
         return self._keys.digest
 
     def look(self, declared: IdentityConfig | None) -> IdentityReport:

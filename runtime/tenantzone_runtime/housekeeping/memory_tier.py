@@ -1,4 +1,4 @@
-"""A memory tier for housekeeping: it exists as long as its engine, and evicted chunks are free immediately."""
+"""A memory tier as seen by housekeeping. It exists as long as its engine, and frees evicted chunks immediately."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tenantzone_runtime.zones.tier import Tier
 
 
 class MemoryTier:
-    """The part of a memory tier that is the same for each engine.
+    """The implementation of ``ServedTier`` for a memory tier.
 
     Args:
         tier: the tier with its chunks.

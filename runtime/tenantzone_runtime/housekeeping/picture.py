@@ -1,4 +1,4 @@
-"""Shows many blocks in few cells with correct proportions; pure."""
+"""Shows many blocks in few cells with correct proportions. Pure functions without I/O."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -8,16 +8,16 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class Picture(Generic[Kind]):
-    """A row of cells; each shows one kind of blocks.
+    """A row of cells. Each cell shows one kind of blocks.
 
-    Showing the majority of each cell would hide every kind that is nowhere in the majority. So blocks that a cell does
-    not show are carried over to later cells: in the end, each kind has its share of the cells. (Floyd and Steinberg,
-    *An Adaptive Algorithm for Spatial Grey Scale*, 1976, in one dimension.) Cells of one block show that block.
+    If each cell showed its majority, a kind that has a majority nowhere would be invisible. So blocks that a cell does
+    not show are carried over to later cells, so that each kind gets its share of the cells. (Floyd and Steinberg, *An
+    Adaptive Algorithm for Spatial Grey Scale*, 1976, in one dimension.) A cell of one block shows that block.
     """
 
     def __init__(self) -> None:
         self.blocks: Counter[Kind] = Counter()
-        """The number of blocks of each kind."""
+        """Number of blocks of each kind."""
         self.runs: list[tuple[Kind, int]] = []
         """Runs of cells that show the same kind."""
         self._owed: dict[Kind, int] = {}

@@ -1,4 +1,4 @@
-"""Applies the newest config of the folder, and reports the outcome."""
+"""Applies the newest config in the config folder, and reports the outcome."""
 
 import logging
 import time
@@ -16,9 +16,9 @@ from tenantzone_runtime.reload import ConfigSource
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-"""Seconds until a config is retried whose application failed for another reason than its content, doubled up to ..."""
+"""Initial backoff in seconds for a config that could not be applied for a reason other than its content."""
 MAX_RETRY_SECONDS = 300.0
-"""... this value."""
+"""Maximum backoff in seconds, up to which the initial backoff is doubled."""
 _NAMED_ZONES = 5
 
 
@@ -29,7 +29,7 @@ class Reloading:
         engine: the engine of the zones.
         folder: the folder into which the pool's ConfigMap is projected.
         refused: called once with the generation and the error of each refused config.
-        tokens: reads the pool's admin tokens; a config must be signed with one of them. None to accept unsigned ones.
+        tokens: reads the pool's admin tokens. Configs must be signed with one of them. None to accept unsigned ones.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class Reloading:
         self._source = ConfigSource(folder, tokens=tokens)
         self._refused = refused
         self.status = ConfigStatus(demands_signature=tokens is not None)
-        """The config that is completely in force, and why the newest one is not."""
+        """Status of the config that is completely in force, and of the newest config if it was rejected."""
         self.in_force: RuntimeConfig | None = None
-        """The last config that was completely enforced; None until there was one."""
+        """Last config that was completely enforced, or None if there was none yet."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._pause = RETRY_SECONDS
         self._try_again_at: float | None = None
 
     def turn(self) -> bool:
-        """Look for a new config, and apply it. Returns whether there was a new one."""
+        """Look for a new config, and apply it. Returns whether there was a new config."""
         if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
             self._try_again_at = None
             self._source.read_again()
@@ -72,7 +72,7 @@ class Reloading:
         return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
 
     def _apply(self, config: RuntimeConfig) -> Exception | None:
-        """Apply a config, or the previous one if that fails. Returns an unexpected error."""
+        """Apply a config. If that fails, apply the previous config. Returns the error if it is unexpected."""
         cause = self._enforce(config)
         if cause is None:
             self.reloads["applied"] += 1
@@ -91,13 +91,13 @@ class Reloading:
         return cause
 
     def _enforce(self, config: RuntimeConfig) -> Exception | None:
-        """Enforce a config. Returns why it failed: after a ConfigError, the previous config is still in force."""
+        """Enforce a config. Returns the error, if any. After a ConfigError, the previous config is still in force."""
         try:
             lacking = self._engine.apply_config(config)
         except ConfigError as error:
             return error
         except Exception as error:
-            # Some zones may follow it, and others not.
+            # The config may be in force in some zones only.
             self._set_applied(None, None, None)
             return error
         self._set_applied(config.generation, config.hash, time.time())
@@ -112,14 +112,17 @@ class Reloading:
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
-        """Count and log a rejected config unless it was reported last. Returns the reported rejection."""
+        """Count and log a rejection, unless it was the last to be reported. Returns the reported rejection."""
         reported = self.status.rejected
         if reported is not None and (reported.generation, reported.error) == (rejected.generation, rejected.error):
             return reported
         self.reloads["rejected"] += 1
         refused = {"generation": rejected.generation} if rejected.generation is not None else {}
         logger.error(
-            "the config is refused, the last good one stays: %s", rejected.error, extra=refused, exc_info=cause
+            "rejected the config, the last good config stays in force: %s",
+            rejected.error,
+            extra=refused,
+            exc_info=cause,
         )
         self._refused(rejected.generation, rejected.error)
         return rejected

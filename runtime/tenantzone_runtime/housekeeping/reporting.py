@@ -1,7 +1,7 @@
 """Builds the report and the scrape figures from an engine's state.
 
-Both are made from copies that are taken in slices (``copying``): the state of each zone is consistent, and so is the
-state of the pool, but they are not all of the same moment.
+Both are made from copies that are taken in slices (``copying``). The state of each zone is consistent, and so is the
+state of the pool, but they may be copied at different times.
 """
 
 import time
@@ -70,7 +70,7 @@ _REPORTED: Final = (
     "scrubbed_blocks",
     "block_seconds",
 )
-"""Counters that a zone's report has under the same names."""
+"""Names of counters that are the same in a zone's report."""
 _read_reported = attrgetter(*_REPORTED)
 
 _NOT_TOLD: Final = Counters()
@@ -78,7 +78,7 @@ _NOT_TOLD: Final = Counters()
 
 
 class _Lending:
-    """The loans summed up by zone: blocks lent and borrowed, and the number of loans as lender."""
+    """Sums of loans by zone: blocks lent and borrowed, and the number of loans as lender."""
 
     def __init__(self, loans: Sequence[LoanCopy]) -> None:
         self.lent, self.borrowed, self.loans = Counter[Zone](), Counter[Zone](), Counter[Zone]()
@@ -102,7 +102,7 @@ def make_report(
     missing_api_servers: int = 0,
     admin_port: AdminPortStatus | None = None,
 ) -> EngineReport:
-    """Make an immutable report. The sums of a zone's loans agree with the reported loans."""
+    """Returns an immutable report of an engine, in which the sums of a zone's loans agree with the reported loans."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)
@@ -157,7 +157,7 @@ def make_figures(
     started_unix_time: float,
     refused_at_admin_port: int = 0,
 ) -> EngineFigures:
-    """Make the figures of a scrape, an immutable snapshot."""
+    """Returns the figures of a scrape, an immutable snapshot."""
     taken_unix_time = time.time()
     pool = copy_pool(engine)
     lending = _Lending(copy_loans(engine, pool.loans))

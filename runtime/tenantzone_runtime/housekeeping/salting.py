@@ -1,4 +1,4 @@
-"""Follows the pool's salt key in an engine: blocks cached under the previous key can never be found again."""
+"""Evicts an engine's cache when the pool's salt key changes, because no request can hit the cached blocks again."""
 
 import logging
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Salting:
-    """The salt key, read from the frontend's folder. The frontend makes the salts; this evicts the cache.
+    """Watches the salt key in the folder from which the frontend reads it to make salts.
 
     Args:
         engine: the engine of the zones.
@@ -27,16 +27,16 @@ class Salting:
             logger.info("the salt key %s is in force", self._source.id)
         else:
             logger.warning(
-                "no salt key in %s: the engine uses one of its own, so after a restart nothing that is cached is found "
-                "again, and no other engine or router computes the same block hashes",
+                "no salt key in %s: the engine uses a key of its own, so cached chunks are lost on a restart, and no "
+                "other engine or router computes the same block hashes",
                 settings.salt_dir,
             )
 
     def turn(self) -> bool:
-        """Look for a new key, and evict what was cached under the previous one. Returns whether the status has changed.
+        """Look for a new key. If there is one, evict the cache. Returns whether the status has changed.
 
-        A request that was salted with the previous key keeps its blocks; its cached blocks are later evicted like any
-        that no request uses.
+        Requests that were salted with the previous key keep their blocks. After they end, their cached blocks are
+        evicted like other unused blocks.
         """
         is_another = self._source.poll()
         if is_another:

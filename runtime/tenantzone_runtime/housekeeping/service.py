@@ -1,4 +1,4 @@
-"""All work outside one engine's steps, from its start to its end."""
+"""Starts and stops all work outside an engine's steps."""
 
 from tenantzone_contract.migration import MigrationReport
 from tenantzone_runtime.admin import AdminServer
@@ -10,14 +10,14 @@ from tenantzone_runtime.settings import Settings
 
 
 class Service:
-    """Housekeeping for an engine, and its admin port. The first config is in force once this is constructed.
+    """Housekeeping for an engine, and its admin port. The constructor applies the first config.
 
     Args:
-        engine: the engine to serve.
-        settings: the settings, with the config's folder, the admin port and the journal.
+        engine: the engine.
+        settings: the settings of the config folder, the admin port and the journal.
 
     Raises:
-        OSError: the admin port is taken.
+        OSError: the admin port is in use.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -37,7 +37,7 @@ class Service:
 
     @property
     def admin_port(self) -> int:
-        """The actual port."""
+        """Actual port number, even if the settings let the system choose it."""
         return self._admin.port
 
     def start(self) -> None:
@@ -45,7 +45,7 @@ class Service:
         self._housekeeping.start()
 
     def stop(self) -> None:
-        """Free the admin port, end the thread after its turn, and hand over the rest to the journal."""
+        """Close the admin port, end the thread after its turn, and write the remaining events to the journal."""
         self._admin.stop()
         self._housekeeping.stop()
 

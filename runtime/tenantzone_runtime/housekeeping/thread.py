@@ -1,8 +1,8 @@
-"""The housekeeping thread: it applies new configs, applies timeouts to idle zones, and publishes the report.
+"""The housekeeping thread, which applies new configs, applies timeouts to idle zones, and publishes the report.
 
-It does one after another, in turns. An engine's own loop sleeps while there is no request, so this can't be done in a
-step; and steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``,
-which is free between two steps.
+It does this work periodically. Steps can't do it, because an engine's loop sleeps while there are no requests, and
+because steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``, which
+is free between two steps.
 """
 
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 REPORT_SECONDS = 1.0
 SCRAPE_SECONDS = 1.0
-"""Seconds that a scrape waits for a new snapshot, which the next turn makes, before it returns the previous one."""
+"""Timeout in seconds for a scrape to wait for the next turn's snapshot. After it, the previous snapshot is returned."""
 
 
 class Housekeeping:
@@ -36,8 +36,8 @@ class Housekeeping:
 
     Args:
         engine: the engine of the zones.
-        settings: the folders of config, salt key and admin tokens, this engine pod's name, the journal's folder, and
-            the folder that the frontend reads.
+        settings: the settings with the folders of config, salt key, admin tokens, journal and frontend, and the name of
+            the engine's pod.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -46,7 +46,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
-        """Decides who may read the report; updated in each turn."""
+        """Decides which clients may read the report. Updated in each turn."""
         signed_with = None
         if settings.signed_config:
             signed_with = (self.admin_access.tokens or AdminTokens(settings.admin_token_dir)).read
@@ -61,17 +61,17 @@ class Housekeeping:
         self._published = time.monotonic()
         self._scraped = threading.Condition()
         self._is_scraped = True
-        # Before the first request is served, so that no request arrives before its zone exists.
+        # Apply the first config before the first request can arrive, so that its zone exists.
         self.turn()
 
     @property
     def report(self) -> EngineReport:
-        """The newest report, immutable so that any thread may read it; while it is read, each turn makes a new one."""
+        """Newest report, immutable so that any thread may read it. Reading it triggers another in the next turn."""
         self._is_asked_for = True
         return self._report
 
     def figures(self) -> EngineFigures:
-        """Returns new figures for a scrape while the thread runs, else the newest ones; called from other threads."""
+        """Returns new figures for a scrape, or the last figures if the thread is not running. Thread-safe."""
         with self._scraped:
             before = self._figures
             self._is_scraped = True
@@ -89,7 +89,7 @@ class Housekeeping:
         self._auditing.close()
 
     def turn(self) -> None:
-        """Do one turn's work: look for a new config, apply timeouts, publish a report."""
+        """Do the work of one turn: look for a new config, apply timeouts, publish a report."""
         has_news = self._reloading.turn()
         rejection = self._applied.rejection
         self._applied.show(self._reloading.in_force)
@@ -99,14 +99,14 @@ class Housekeeping:
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
-        # A report of a thousand zones takes milliseconds, so none is made ten times a second while no client reads it.
+        # A report of a thousand zones takes milliseconds, so don't make ten per second if no client reads them.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
         if self._is_scraped:
             self._take_figures()
 
     def _take_figures(self) -> None:
-        # Cleared before the figures are made: a later scrape needs later figures.
+        # Clear the flag before making the figures, because a scrape that arrives meanwhile needs later figures.
         self._is_scraped = False
         figures = make_figures(
             self._engine,
@@ -145,7 +145,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """Returns the outcome of the newest config, in the engine and in the API server."""
+        """Returns the status of the newest config, in the engine and in the API server."""
         status = self._reloading.status
         if status.rejected is not None:
             return status
@@ -158,7 +158,7 @@ class Housekeeping:
                 self.turn()
                 reported = ""
             except Exception as error:
-                # The engine must continue to serve; the report becomes stale, and the health check shows that.
+                # The engine must continue to serve. The report becomes stale, which the health check detects.
                 if repr(error) != reported:
-                    logger.exception("housekeeping failed, and is tried again; the zones stay as they are")
+                    logger.exception("housekeeping failed, retrying; the zones stay unchanged")
                 reported = repr(error)

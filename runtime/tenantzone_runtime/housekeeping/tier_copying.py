@@ -23,20 +23,20 @@ _NOTHING: Final = TierCounts()
 
 
 class TierZoneCopy(NamedTuple):
-    """One zone in one tier, in chunks, at one moment."""
+    """The state of one zone in one tier at one moment. Amounts are in chunks."""
 
     tenant: str
     reserved: int
     limit: int
     awaited: int
-    """The part of its reservation that does not fit."""
+    """Part of the reservation that does not fit."""
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """An immutable copy."""
+    """Immutable copy of the counters."""
     window: TierWindow | None = None
-    """The use in the last evaluated window, or None."""
+    """Use in the last evaluated window, or None if there was none."""
     is_ineffective: bool = False
 
 
@@ -47,19 +47,19 @@ class TierCopy:
     name: AnyTierName
     chunk_bytes: int
     chunk_count: int
-    """The number of chunks; 0 for a shared tier."""
+    """Number of chunks, or 0 for a shared tier."""
     held: int
-    """Held chunks."""
+    """Number of held chunks."""
     problem: str
     totals: TierTotals
-    """An immutable copy."""
+    """Immutable copy of the totals."""
     zones: Mapping[str, TierZoneCopy]
     questions: Mapping[QuestionOutcome, int] | None = None
-    """Queries to the KV-cache manager by outcome, for a shared tier."""
+    """Number of queries to the KV-cache manager by outcome, or None unless the tier is shared."""
 
 
 def copy_tiers(engine: ServedEngine) -> list[TierCopy]:
-    """Returns copies of all tiers of an engine; its lock must not be held."""
+    """Returns copies of all tiers of an engine. The caller must not hold the engine's lock."""
     return [
         *(_copy_tier(engine, served) for served in engine.tiers),
         *(_copy_shared(engine, served) for served in engine.shared_tiers),
@@ -124,7 +124,7 @@ def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
     def taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
         for tenant in values:
             (held_bytes,) = take(values, 1)
-            # Only the manager knows the zone's limit there, and what is evicted.
+            # Only the manager knows the zone's limit in storages, and its evictions.
             yield TierZoneCopy(tenant, 0, 0, 0, held_bytes // size, 0.0, {}, _take_counts(values))
 
     copies = {

@@ -1,4 +1,4 @@
-"""Converts copies of an engine's tiers to their parts of the report and of the scrape figures."""
+"""Converts copies of an engine's tiers to parts of the report and of the scrape figures."""
 
 from tenantzone_contract.report import TierEffectReport, TierReport, ZoneTierReport
 from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy

@@ -1,4 +1,4 @@
-"""Does long work outside the steps, a little at a time."""
+"""Splits long work outside the steps into short turns."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
-    """Yields the items in batches, with pauses in which the engine has the interpreter to itself.
+    """Generate the items in batches, with pauses in which the engine can use the interpreter.
 
-    A thread that waits for a lock held during one batch gets it in the pause: without one, the lock would be taken
-    again before that thread has woken up.
+    A pause also lets another thread take a lock that was held during a batch. Without the pause, the lock would be
+    taken again before the waiting thread has woken up.
     """
     left = iter(items)
     while batch := list(islice(left, at_once)):
@@ -29,7 +29,7 @@ def hold_in_turns(lock: AbstractContextManager[object], parts: Iterator[object])
 
     Args:
         lock: protects the objects of the work.
-        parts: the parts of the work, each done when the iterator advances. A turn has at least one.
+        parts: iterates over the parts of the work, and does one part per iteration. A turn has at least one part.
     """
     is_over = False
     while not is_over:

@@ -38,7 +38,7 @@ def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, sl
     assert masks == {first.request_id: [1], ended.request_id: [-1], last.request_id: [2]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)
-    assert (reported.status, reported.message.startswith("the form that the answer should have takes")) == (400, True)
+    assert (reported.status, reported.message.startswith("the grammar of the structured output takes")) == (400, True)
     assert step(driver).keys() == {first.request_id, last.request_id}
     assert driver.finished[last.request_id] == "length"
     driver.check()
@@ -56,7 +56,7 @@ def test_while_it_is_still_made_its_tenant_gets_no_other_grammar(driver: Driver,
         step(driver)
     outcomes = [driver.finished[each.request_id] for each in (refused, plain, of_another)]
     assert outcomes == ["error", "length", "length"]
-    assert "ask without a form, or later" in refusal(driver, refused).message
+    assert "or without structured output" in refusal(driver, refused).message
     slow.over.set()
     eventually(lambda: not busy(driver))
     again = send(driver, "acme", Grammar(3))
@@ -84,8 +84,10 @@ def test_however_many_a_tenant_has_it_keeps_one_thread(driver: Driver):
         assert driver.finished == {each.request_id: "error" for each in ended}
         assert len(driver.scheduler._masks._left) == 1
         reported = [refusal(driver, each).message for each in ended]
-        assert [message.startswith("the form that") for message in reported] == [True] + [False] * 5
-        assert all("ask without a form, or later" in message for message in reported[1:])
+        assert [message.startswith("the grammar of the structured output takes") for message in reported] == [True] + [
+            False
+        ] * 5
+        assert all("or without structured output" in message for message in reported[1:])
     finally:
         for grammar in grammars[:-1]:
             grammar.over.set()
@@ -115,7 +117,7 @@ def test_what_waits_for_the_first_mask_ends_with_the_others_of_its_tenant(driver
     ready.set_result(Slow(8))
     step(driver)
     step(driver)
-    assert "ask without a form, or later" in refusal(driver, waits).message
+    assert "or without structured output" in refusal(driver, waits).message
     assert len(driver.scheduler._masks._left) == 1
 
 
@@ -127,7 +129,7 @@ def test_a_form_by_which_no_token_may_come_is_its_clients_mistake(driver: Driver
     assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
     assert driver.finished == {ended.request_id: "error"}
     reported = refusal(driver, ended)
-    assert (reported.status, "no token may come next" in reported.message) == (400, True)
+    assert (reported.status, "allows no next token" in reported.message) == (400, True)
     assert step(driver) == {stays.request_id: [1]}
     driver.check()
 

@@ -63,10 +63,10 @@ def test_to_take_in_a_token_holds_up_no_step_either(driver: Driver):
         assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
         assert not slow.over.is_set(), "no request waits until it is taken in"
         assert driver.finished == {ended.request_id: "error"}
-        assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
+        assert refusal(driver, ended).message.startswith("the grammar of the structured output takes")
         later = send(driver, "acme", Grammar(2))
         assert step(driver) == {stays.request_id: [1]}
-        assert "ask without a form, or later" in refusal(driver, later).message
+        assert "or without structured output" in refusal(driver, later).message
     finally:
         slow.over.set()
     eventually(lambda: not busy(driver))
@@ -81,7 +81,7 @@ def test_nor_does_it_hold_one_up_to_look_at_drafted_tokens(driver: Driver):
         assert driver.scheduler.structured_output_manager.validate_tokens(ended, [1, 2]) == []
         assert not slow.over.is_set()
         step(driver)
-        assert refusal(driver, ended).message.startswith("the form that the answer should have takes")
+        assert refusal(driver, ended).message.startswith("the grammar of the structured output takes")
     finally:
         slow.over.set()
 
@@ -146,4 +146,4 @@ def test_but_where_drafts_led_nowhere_it_is_the_forms(driver: Driver):
     step(driver)
     request.structured_output_request.grammar.led_nowhere = True
     step(driver)
-    assert "no token may come next" in refusal(driver, request).message
+    assert "allows no next token" in refusal(driver, request).message
