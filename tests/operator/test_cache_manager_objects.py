@@ -275,7 +275,7 @@ OTHERS = {"namespace": "lab", "name": "acme"}
 
 def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
-    unserved = "no operator that serves the namespace {} has looked at what it names there".format
+    unserved = "no operator that watches the namespace {} has resolved its pools and zones there".format
     missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
     seen, message = as_seen_from("default", both)
     assert message == unserved("lab")
@@ -306,7 +306,7 @@ def test_an_operator_for_all_namespaces_reports_zones_in_each() -> None:
 
 def test_what_was_not_checked_is_not_taken_for_well() -> None:
     _, message = as_seen_from("default", group(zones=[OTHERS]))
-    assert message == "no operator that serves the namespace lab has looked at what it names there"
+    assert message == "no operator that watches the namespace lab has resolved its pools and zones there"
 
 
 def test_a_zone_s_quotas_are_said_by_its_name_and_its_instances_are_added_up() -> None:
@@ -347,8 +347,8 @@ def test_a_zone_is_named_as_its_instances_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, and the group has 1Ki"),
-        ({"quota": {"limit": 2047}}, "zones reserve 2Ki in all"),
+        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, but the group has only 1Ki"),
+        ({"quota": {"limit": 2047}}, "zones reserve 2Ki in total"),
         ({}, ""),
     ],
 )

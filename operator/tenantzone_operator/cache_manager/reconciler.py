@@ -87,7 +87,7 @@ class ManagerReconciler:
                     logger.exception("a round for the KV-cache manager failed; there will be another")
                     complaint = self._complaint
                 if complaint and complaint != self._complaint:
-                    logger.warning("the KV-cache manager: %s; trying again", complaint)
+                    logger.warning("the KV-cache manager: %s; retrying", complaint)
                 elif self._complaint and not complaint:
                     logger.info("the KV-cache manager answers again")
                 self._complaint = complaint

@@ -195,7 +195,7 @@ class PodWatch:
 
     def _complain(self, complaint: str, is_forbidden: bool = False) -> None:
         if complaint != self._said:
-            self._log.warning("pods of %s/%s: %s; trying again", *self._key, complaint)
+            self._log.warning("pods of %s/%s: %s; retrying", *self._key, complaint)
         self._complaint = self._said = complaint
         self._is_forbidden = is_forbidden
         self._tried.set()

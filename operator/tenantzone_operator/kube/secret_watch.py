@@ -106,7 +106,7 @@ class SecretWatches:
 
     def _complain(self, name: str, complaint: str) -> None:
         if self._unwatched.get(name) != complaint:
-            self._log.warning("secret %s/%s can't be watched: %s; trying again", self._namespace, name, complaint)
+            self._log.warning("secret %s/%s can't be watched: %s; retrying", self._namespace, name, complaint)
             self._unwatched[name] = complaint
             self._versions.pop(name, None)
             self._changed()

@@ -116,7 +116,7 @@ class Leadership:
                 complaint += " (--leader-elect-namespace says where it lies, --no-leader-elect does without it)"
             # An API server that is away for an hour is worth one log line, not one per second.
             if complaint != self._complaint:
-                logger.warning("%s; trying again", complaint)
+                logger.warning("%s; retrying", complaint)
             self._complaint = complaint
             return None
         self._complaint = ""

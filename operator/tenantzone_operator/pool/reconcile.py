@@ -137,7 +137,7 @@ class Resync:
                 await self._list()
             except (RestError, aiohttp.ClientError, TimeoutError) as error:
                 is_without_crds = isinstance(error, RestError) and error.status == 404
-                logger.warning("listing: %s; trying again", NEEDS_CRDS if is_without_crds else explain(error))
+                logger.warning("listing: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._done()

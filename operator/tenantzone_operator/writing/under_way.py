@@ -80,7 +80,7 @@ class UnderWay:
         self.ended += 1
         error = None if writing.cancelled() else writing.exception()
         if isinstance(error, Exception) and not (isinstance(error, RestError) and is_gone(error)):
-            logger.warning("the status of %s: %s; trying again", writing.get_name(), explain(error))
+            logger.warning("the status of %s: %s; retrying", writing.get_name(), explain(error))
 
     async def stop(self) -> None:
         """Cancel all running writes."""
