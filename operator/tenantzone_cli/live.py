@@ -211,4 +211,4 @@ def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
     try:
         return EngineAnswer(pool.key, pod.name, parse_report(answer.text), asked_at=answer.date)
     except ValueError:
-        return EngineAnswer(pool.key, pod.name, None, "what it sends is not a report that this version understands")
+        return EngineAnswer(pool.key, pod.name, None, "its answer is not a report that this version understands")

@@ -96,7 +96,7 @@ def _state(zone: Zone, purge: str) -> str:
     record, condition = zone.status.get("purge") or {}, zone.condition("Purged")
     if record.get("id") == purge and condition is not None:
         return condition.message
-    return f"purge {purge} is not taken up by the operator yet; if it stays so, is the operator of this release?"
+    return f"purge {purge} is not taken up by the operator yet; if this persists, is the operator of this release?"
 
 
 def _read(api: Api, namespace: str, name: str) -> Zone:

@@ -206,7 +206,7 @@ def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
     assert shared.pools == ("default/old",)
     (_, taken), missing = shared.problems
     assert "another pool, default/old, names the service account default/vllm" in taken
-    assert missing == ("default", "ZonePool default/none is not there")
+    assert missing == ("default", "ZonePool default/none does not exist")
 
 
 def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
@@ -247,14 +247,14 @@ def test_of_two_groups_that_name_one_pool_or_zone_the_older_has_it() -> None:
     shared = sharing(younger, *known, [older])
     assert (shared.pools, shared.aliases) == ((), ())
     assert shared.problems == (
-        ("default", "ZonePool default/demo is in the group older, which is older"),
-        ("default", "TenantZone default/acme is in the group older, which is older"),
+        ("default", "ZonePool default/demo belongs to the older group older"),
+        ("default", "TenantZone default/acme belongs to the older group older"),
     )
 
 
 def test_a_zone_that_is_not_there_is_named() -> None:
     shared = sharing(group(zones=[ACME]), [pool("demo", "vllm")])
-    assert shared.problems == (("default", "TenantZone default/acme is not there"),)
+    assert shared.problems == (("default", "TenantZone default/acme does not exist"),)
 
 
 def as_seen_from(namespace: str | None, named: DeclaredGroup) -> tuple[DeclaredGroup, str]:
@@ -276,7 +276,7 @@ OTHERS = {"namespace": "lab", "name": "acme"}
 def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
     unserved = "no operator that watches the namespace {} has resolved its pools and zones there".format
-    missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
+    missing = "ZonePool lab/demo does not exist; TenantZone lab/acme does not exist"
     seen, message = as_seen_from("default", both)
     assert message == unserved("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]

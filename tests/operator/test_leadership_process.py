@@ -97,7 +97,7 @@ async def test_a_write_that_has_its_connection_is_not_sent_either_when_the_lease
         return web.Response()
 
     async with served(answer, may_write) as http:
-        with pytest.raises(aiohttp.ClientConnectionError, match="leads no longer"):
+        with pytest.raises(aiohttp.ClientConnectionError, match="is no longer the leader"):
             await _status(http, "PATCH", "/late", body="late")
         assert await _status(http, "GET", "/next") == 200
 

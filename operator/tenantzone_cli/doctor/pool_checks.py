@@ -59,7 +59,7 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
         return say(subject, f"no operator has looked at it for {duration(age)}", "see whether the operator runs")
     if pool.observed_generation != pool.generation:
         seen = f"the operator has seen generation {pool.observed_generation} of {pool.generation}"
-        return warn(subject, seen, "if it stays so, see whether the operator runs")
+        return warn(subject, seen, "if this persists, see whether the operator runs")
     if not pool.is_("Accepted"):
         accepted = pool.condition("Accepted")
         text = accepted.message if accepted is not None else "its status has no condition Accepted"

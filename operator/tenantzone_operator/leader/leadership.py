@@ -135,7 +135,7 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
     async def is_about_to_go(_: object, request: SimpleNamespace, __: object) -> None:
         if request.writes and not may_write():
-            raise LeaseExpired("not sent, this process leads no longer")
+            raise LeaseExpired("not sent, this process is no longer the leader")
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(began)

@@ -70,5 +70,5 @@ class PoolSecret:
 
     def _note(self, not_made: str, name: str) -> None:
         if not_made and not_made != self.not_made:
-            self._log.warning("the Secret %s can't be made: %s", name, not_made)
+            self._log.warning("the Secret %s can't be created: %s", name, not_made)
         self.not_made = not_made

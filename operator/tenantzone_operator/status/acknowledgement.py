@@ -165,7 +165,7 @@ def programmed(
         elsewhere: which other pools have the pods that the pool selects; empty if none.
     """
     if not_written and not (acknowledged and all(acknowledged)):
-        message = f"the pool's config can't be written, and is tried again: {not_written}"
+        message = f"the pool's config can't be written, retrying: {not_written}"
         return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_NOT_WRITTEN, message)
     if not observations and elsewhere:
         return Condition(Type.PROGRAMMED, "False", Reason.ENGINES_OF_ANOTHER_POOL, elsewhere)
@@ -176,12 +176,12 @@ def programmed(
         if observation.nack:
             untrusted = observation.is_untrusted
             what, reason = ("a", Reason.CONFIG_UNTRUSTED) if untrusted else ("the newest", Reason.CONFIG_REJECTED)
-            kept = "keeps the one before" if observation.has_config else "reports none in force"
+            kept = "keeps the previous config" if observation.has_config else "has no config"
             message = f"{observation.pod} refuses {what} config and {kept}: {observation.nack}"
             return Condition(Type.PROGRAMMED, "False", reason, message)
     for observation in observations:
         if observation.lag:
-            message = f"{observation.pod}: {observation.lag}; restart the pod if it stays so"
+            message = f"{observation.pod}: {observation.lag}; restart the pod if this persists"
             return Condition(Type.PROGRAMMED, "False", Reason.API_SERVER_DIFFERS, message)
     for observation in observations:
         if observation.report is None:
