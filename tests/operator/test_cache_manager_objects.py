@@ -126,7 +126,7 @@ def test_storages_that_name_one_place_say_so_both() -> None:
         reported = report(problem=problem, shares_place_with=["second"])
         found = conditions({"status": storage_status(storage(), Found(report=reported), now=NOW)})
         assert found["PlaceShared"]["reason"] == "PlaceNamedTwice"
-        assert "the same place as second" in found["PlaceShared"]["message"]
+        assert "the same location as second" in found["PlaceShared"]["message"]
         assert found["Ready"]["status"] == ("False" if problem else "True")
     alone = conditions({"status": storage_status(storage(), Found(report=report()), now=NOW)})
     assert "PlaceShared" not in alone
@@ -161,7 +161,7 @@ def test_a_place_is_shown_in_one_line(spec: dict[str, Any], place: str) -> None:
 def test_a_storage_of_a_newer_type_is_invalid() -> None:
     declared = storage(type="MemoryPool", fileSystem=None)
     status = storage_status(declared, Found(), now=NOW)
-    assert "no storage of type MemoryPool" in status["message"]
+    assert "does not support storages of type MemoryPool" in status["message"]
     assert conditions({"status": status})["Stalled"]["reason"] == "Invalid"
 
 
@@ -205,7 +205,7 @@ def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
     shared = sharing(named, [young, old, other])
     assert shared.pools == ("default/old",)
     (_, taken), missing = shared.problems
-    assert "another pool, default/old, names the service account default/vllm" in taken
+    assert "the older pool default/old also names the service account default/vllm" in taken
     assert missing == ("default", "ZonePool default/none does not exist")
 
 

@@ -185,7 +185,7 @@ def test_durations_that_can_not_work_are_refused_at_once(
         main()
 
     assert ended.value.code == 2
-    assert "the lease must last longer than the renew deadline" in capsys.readouterr().err
+    assert "the lease duration must exceed the renew deadline" in capsys.readouterr().err
 
 
 def test_asked_to_end_before_it_has_found_the_api_server_it_ends_cleanly(tmp_path: Path):

@@ -62,7 +62,7 @@ def test_the_message_names_the_pod_the_process_and_what_differs():
     engine = observed(NEWEST, engine="engine-3", api_servers=(enforcing(NEWEST), enforcing(OLDER, "config", "keys")))
     message = condition(status_of(ACME, [engine]), "Programmed")["message"]
     assert message.startswith(
-        f"engine-3: API server process 7 enforces config {OLDER.hash[:20]}, not {NEWEST.hash[:20]} and knows other API"
+        f"engine-3: API server process 7 enforces config {OLDER.hash[:20]}, not {NEWEST.hash[:20]} and uses API keys"
     )
 
 
@@ -436,7 +436,7 @@ def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_wh
 @pytest.mark.parametrize(
     ("later", "message"),
     [
-        pytest.param(observed(None, error="no", untrusted=True), "refuses a config and reports none", id="untrusted"),
+        pytest.param(observed(None, error="no", untrusted=True), "refuses a config and has no config", id="untrusted"),
         pytest.param(
             observed(snapshot(1, zone("other")), error="no"),
             "the newest config and keeps the previous config",
