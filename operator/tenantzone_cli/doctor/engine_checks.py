@@ -1,4 +1,4 @@
-"""Checks of each engine: whether it is ready, has the newest config, and has the right time. Pure."""
+"""Checks whether each engine is ready, has the newest config, and has the right time, in pure functions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from tenantzone_contract.report import EngineReport
 from tenantzone_contract.text import printable
 
 _FROZEN_SECONDS = 15.0
-"""Engines renew their reports all the time; an older report means that the engine hangs."""
+"""Age of a report in seconds from which the engine hangs, because engines renew their reports all the time."""
 
 
 def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
@@ -23,7 +23,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
     Args:
         facts: all facts of the cluster.
         pool: the engines' pool.
-        newest: the hash of the config that they should have; None if unknown.
+        newest: the hash of the config that the engines should have; None if unknown.
     """
     subject, pods = f"engines {pool.namespace}/{pool.name}", facts.pods[pool.key]
     if isinstance(pods, ApiError):
@@ -57,7 +57,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """Yields one finding for all engines with the same trouble."""
+    """Yields one finding for all engines with the same problem."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)
@@ -66,7 +66,7 @@ def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Fi
 
 
 def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
-    """Yields what is wrong with one engine, without its name: engines with the same trouble share a finding."""
+    """Yields the problems of one engine without its name, because engines with the same problem share a finding."""
     if not pod.ready or answer is None:
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return

@@ -237,7 +237,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
             begun.clear()
         begun += rest
         if len(begun) > _LONGEST_EVENT:
-            raise aiohttp.ClientPayloadError(f"a watch event is longer than {_LONGEST_EVENT} bytes")
+            raise aiohttp.ClientPayloadError("a watch event is too long")
 
 
 def _object(text: str | bytes) -> dict[str, Any]:
