@@ -89,7 +89,7 @@ def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
-    """Request the reports of these engines, several concurrently, and return the answers in the engines' order."""
+    """Request reports from several engines concurrently, and return the answers in the engines' order."""
     tokens: dict[tuple[str, str], _Token] = {}
     for pool, _ in engines:
         if pool.key not in tokens:

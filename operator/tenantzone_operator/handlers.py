@@ -59,7 +59,7 @@ def make_settings() -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = _IDLE_SECONDS
     # kopf would kill the process ten minutes after it failed to repair a watch. The operator repairs watches itself.
     settings.process.ultimate_exiting_timeout = None
-    # kopf writes neither of these names today. If a handler ever makes it write them, they must be the project's own.
+    # kopf does not write these names today. If a future handler makes kopf write them, they must be the project's own.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
     settings.persistence.diffbase_storage = NoDiffs()

@@ -36,7 +36,7 @@ LONGEST_SECONDS: Final = 20.0
 GAUGES_SECONDS: Final = 5.0
 """Minimum number of seconds between two writes of one status in which only amounts have changed."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""Maximum number of such writes per second for all objects, so many objects mean fewer writes for each object."""
+"""Maximum number of such writes per second for all objects. With more objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Minimum number of seconds between two rounds, so that one round handles all changes that arrive together."""

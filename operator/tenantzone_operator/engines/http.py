@@ -1,7 +1,7 @@
 """Sends HTTP requests to engines' admin ports, and only accepts responses with a Content-Length.
 
 Any pod may send the response. An HTTP library would also accept endless interim responses, one-byte chunks with
-extensions, and trailers, all of which cost CPU time in the event loop without a body whose bytes could be charged.
+extensions, and trailers. They cost CPU time in the event loop, but have no body whose bytes could be charged.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PIECES = 64
 PIECE_BYTES = 512
 """Number of bytes for which one additional piece is allowed; networks split a response into larger pieces."""
 PIECE_COSTS_BYTES = 2 * 2**10
-"""Minimum charge for a piece in bytes, because receiving a piece takes about as much time as parsing so many bytes."""
+"""Minimum charge for a piece in bytes, because receiving a piece takes about as long as parsing this number."""
 
 
 class UnbelievableError(ValueError):

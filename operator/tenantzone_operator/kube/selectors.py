@@ -13,7 +13,7 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Returns whether a selector matches these labels. Unlike in Kubernetes, an empty selector matches nothing.
 
     Args:
-        selector: a ``LabelSelector``, of which all ``matchLabels`` and ``matchExpressions`` must be true.
+        selector: a ``LabelSelector``, whose ``matchLabels`` and ``matchExpressions`` must all be true.
         labels: the object's labels.
     """
     wanted = selector.get("matchLabels", {})

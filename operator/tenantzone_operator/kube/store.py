@@ -171,7 +171,7 @@ class View:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the pool and all of its zones are gone, so that there is no status to write."""
+        """Whether the pool and all of its zones are gone, so that no status remains to be written."""
         return self.status_pool is None and not self.zones and not self.leaving
 
     @property

@@ -159,7 +159,7 @@ def programmed(
 
     Args:
         observations: one for each ready engine that can enforce it.
-        acknowledged: for each of these engines, whether it has acknowledged the zone or pool.
+        acknowledged: whether each engine has acknowledged the zone or pool.
         nothing_waits: the message if there are no engines.
         not_written: why the newest config can't be written; empty if it can be written.
         elsewhere: the other pools that own pods that the pool selects, in words; empty if there are none.

@@ -28,7 +28,7 @@ class Awaited:
             self._told_at = {uid: at for uid, at in self._told_at.items() if uid in uids}
 
     def sort(self, zones: list[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
-        """Returns the zones that a user waits for, and the other zones, of which the oldest statuses come first."""
+        """Returns the zones that a user waits for, and the other zones sorted by the age of their status."""
         awaited = [zone for zone in zones if self._is_awaited(zone, now)]
         others = [zone for zone in zones if not self._is_awaited(zone, now)]
         return awaited, sorted(others, key=lambda zone: self._told_at.get(zone.meta.uid, 0.0))

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 GAUGES_SECONDS = 2.0
 """Minimum number of seconds between two writes of a zone's amounts, which change with each request."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""Maximum number of such writes per second for all pools, so many zones mean fewer writes for each zone."""
+"""Maximum number of such writes per second for all pools. With more zones, each is written less often."""
 
 _PATIENCE_SECONDS = 0.1
 """Seconds that a write without a waiting user waits for its turn before the worker checks for other work."""
