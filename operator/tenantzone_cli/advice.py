@@ -35,7 +35,7 @@ _REASONS = {
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
     "ConfigUntrusted": (
         "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
-        "the operator is too old to sign. The operator replaces what others wrote within seconds; if it stays so, do "
+        "the operator is too old to sign. The operator replaces what others wrote within seconds; if this persists, do "
         "what the message says. Then see who may write ConfigMaps in namespace {namespace}."
     ),
     "EngineUnreachable": (
@@ -44,15 +44,15 @@ _REASONS = {
         "kubectl tenantzone doctor -n {namespace}"
     ),
     "ApiServerDiffers": (
-        "See the pod's log: an API server process does not follow the engine core. If it stays so, restart the pod."
+        "See the pod's log: an API server process does not follow the engine core. If this persists, restart the pod."
     ),
     "EngineUnfit": (
         "If the message says that a limit is below what is reserved, change one of the two. Else the engine has too "
         "few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or lower what zones "
         "reserve. The oldest zones have theirs."
     ),
-    "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
-    "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",
+    "ZoneMissing": "The engine has a config without this zone. If this persists, its log says more.",
+    "ZoneDiffers": "The engine enforces something else than its config says. If this persists, restart it.",
     "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
         "Mount what the message misses into the engine pods' folder of keys (/etc/tenantzone/keys) or of the identity "

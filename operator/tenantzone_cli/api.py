@@ -1,4 +1,4 @@
-"""Requests to the API server, and one type of error for each refusal."""
+"""Sends requests to the API server, and raises one type of error for each refusal."""
 
 import http.client
 import json
@@ -22,15 +22,15 @@ _PAGE = 500
 _ATTEMPTS = 4
 _LONGEST_WAIT_SECONDS = 2.0
 _LARGEST_BYTES = 2**28
-"""Enough for a page of objects of the largest size that etcd accepts."""
+"""Maximum number of bytes of a response, enough for a page of the largest objects that etcd accepts."""
 
 
 class Unreachable(Exception):
-    """The API server does not answer, or the answer is not an API server's."""
+    """The API server does not answer, or the answer is not from an API server."""
 
 
 class ApiError(Exception):
-    """The API server has answered, and refused the request."""
+    """The API server has refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,17 +47,17 @@ class ApiError(Exception):
 
 
 Outcome: TypeAlias = T | ApiError
-"""The requested value, or why it was refused."""
+"""The requested value, or the API server's refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer of the API server: its status, its text, and the server's date."""
+    """A successful response of the API server."""
 
     status: int
     text: bytes
     date: float | None
-    """The Unix time at the API server, in whole seconds."""
+    """Unix time of the API server, in whole seconds; None if unknown."""
 
     def json(self) -> Any:
         """Returns the answer's text parsed as JSON.
@@ -72,7 +72,7 @@ class Answer:
 
 
 class Api:
-    """The API server, behind a local proxy that has logged in to it.
+    """A client of the API server, through a local proxy that has logged in to it.
 
     Args:
         path: the Unix socket on which a proxy to the API server listens.
@@ -167,7 +167,7 @@ def exchange(
     *,
     max_bytes: int,
 ) -> Answer:
-    """Send one request, and return its answer of any status; closes the connection.
+    """Send one request, return the response of any status, and close the connection.
 
     Raises:
         Unreachable: there is no answer, or it exceeds ``max_bytes``.
@@ -205,7 +205,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """Returns the ``Status`` in an answer's text; empty if there is none."""
+    """Returns the ``Status`` object in a response; empty if it contains none."""
     try:
         read = json.loads(text)
     except ValueError:
@@ -214,7 +214,7 @@ def _status(text: bytes) -> dict[str, Any]:
 
 
 def _wait_seconds(refusal: Mapping[str, Any]) -> float:
-    """Returns the seconds that the API server asks to wait; a proxy in front of it may send any value."""
+    """Returns the seconds that the API server asks to wait, within bounds, because a proxy may send any value."""
     details = refusal.get("details")
     asked = details.get("retryAfterSeconds") if isinstance(details, dict) else None
     return min(_LONGEST_WAIT_SECONDS, max(0, asked)) if isinstance(asked, int) else 1.0

@@ -36,7 +36,7 @@ _INTERVAL_SECONDS = 2.0
 
 def run(parsed: argparse.Namespace) -> int:
     """Run a command with its arguments, and return the exit code."""
-    # Otherwise kubectl's proxy would keep running.
+    # Exit normally on SIGTERM, because otherwise kubectl's proxy would keep running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
@@ -74,7 +74,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
-    """Returns the namespace to look at: the flag's, else the context's; None stands for all namespaces."""
+    """Returns the namespace from the flag, or else from the context; None for all namespaces."""
     if getattr(parsed, "all_namespaces", False):
         return None
     namespace: str | None = parsed.namespace
@@ -97,7 +97,7 @@ def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
         try:
             return look()
         except (ApiError, Unreachable) as error:
-            # The API server may come back; until then old numbers must not look current.
+            # Keep watching, because the API server may answer again, but do not show old numbers as current.
             return _fit_to_show([f"kubectl tenantzone: {error}"])
 
     if is_watched:
@@ -211,5 +211,5 @@ def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:
 
 
 def _fit_to_show(lines: Iterable[str]) -> list[str]:
-    """Returns lines without control characters, so that texts of others do not affect the terminal."""
+    """Returns lines without control characters, because they may contain texts from other users."""
     return [printable(line) for line in lines]

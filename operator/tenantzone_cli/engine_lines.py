@@ -1,4 +1,4 @@
-"""The parts of ``explain`` from engines' reports: the zone's reservation, loans, requests and amounts. Pure."""
+"""Renders the parts of ``explain`` that come from engines' reports, in pure functions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ _WAITS: Mapping[str, str] = {
 
 
 def loan_lines(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields lines that say who uses the zone's reservation, and from whom the zone borrows, engine by engine."""
+    """Yields lines about the users of the zone's reservation and the lenders of the zone, engine by engine."""
     lines = []
     for answer in answers:
         report = answer.zone(zone.name)
@@ -55,7 +55,7 @@ def _standing(report: ZoneReport) -> str:
 
 
 def _terms(loan: LoanReport, clock: float) -> str:
-    """Returns a loan's age and due time in words, by the engine's clock, like the times in its report."""
+    """Returns a loan's age and due time in words, by the engine's clock, because its report uses the same clock."""
     since = f"{loan.blocks} blocks for {duration(clock - loan.since_unix_time)}"
     if loan.due_unix_time is None:
         return f"{since}, until the lender needs them"
@@ -64,7 +64,7 @@ def _terms(loan: LoanReport, clock: float) -> str:
 
 
 def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields lines that say how many of the zone's requests run and wait, and what the next one waits for."""
+    """Yields lines with the numbers of the zone's running and waiting requests, and why the next request waits."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -72,7 +72,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             continue
         line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
         reason = report.waiting_for
-        # A newer engine may have reasons without a sentence here.
+        # A newer engine may report reasons that this table lacks.
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
         if reason == "adapter" and answer.report is not None:
             lines += _slot_lines(answer.report)
@@ -84,7 +84,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def _slot_lines(report: EngineReport) -> Iterator[str]:
-    """Yields lines that say which zones use the engine's adapter slots."""
+    """Yields lines with the zones that use the engine's adapter slots."""
     for used in report.adapters:
         tenants = ", ".join(map(printable, used.tenants)) or "requests that came before any zone was declared"
         yield f"    slot of {printable(used.adapter)}: used by {tenants}"
@@ -94,7 +94,7 @@ def _slot_lines(report: EngineReport) -> Iterator[str]:
 
 
 def _encoder_lines(report: EngineReport) -> Iterator[str]:
-    """Yields lines that say which zones use the engine's encoder cache."""
+    """Yields lines with the zones that use the engine's encoder cache."""
     for used in report.encoder_use:
         yield f"    encoder: {printable(used.tenant)} uses {used.embeddings} of {report.encoder_embeddings} embeddings"
 

@@ -1,4 +1,4 @@
-"""``explain ZONE``: why it is not ready, who holds its reservation, what it lent. Pure except for the reading."""
+"""Implements ``explain ZONE``, which says why a zone is not ready, who holds its reservation, and its loans."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts that ``explain`` uses: the zone, its pool, the other zones, its engines."""
+    """All facts that ``explain`` uses about the zone, its pool, the pool's other zones and its engines."""
 
     zone: Zone
     pool: Pool | None
     siblings: Outcome[Sequence[Zone]]
     """All zones of the namespace, including this one."""
     pods: Outcome[Sequence[Pod]]
-    """The pods that the pool selects and no older pool does; empty without a pool."""
+    """Pods that the pool selects, without pods that an older pool selects; empty without a pool."""
     answers: Sequence[EngineAnswer]
     """One answer for each ready pod in ``pods``."""
     now: float
@@ -33,10 +33,10 @@ class Facts:
 
 
 def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
-    """Ask the API server and the pool's engines for all facts about one zone.
+    """Request all facts about one zone from the API server and the pool's engines.
 
     Raises:
-        ApiError: there is no such zone, or the user may not read it.
+        ApiError: the zone does not exist, or the user may not read it.
         Unreachable: the API server does not answer.
     """
     zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
@@ -102,7 +102,7 @@ def _decision(zone: Zone) -> str:
         return f"{seen}, not {zone.generation}; what follows is about the older one"
     if ready.status == "True":
         return "Ready"
-    # The first condition that does not hold has the reason; those after it only follow from it.
+    # The first condition that is not true has the cause; later conditions are consequences.
     cause = next(entry for entry in zone.conditions if entry.status != "True")
     return f"{'not Ready' if ready.status == 'False' else 'perhaps not Ready'} ({cause.reason})"
 
@@ -154,7 +154,7 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
 
 
 def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
-    """Yields lines that say which accepted zones hold the pool's reservations, and how much is left for this one."""
+    """Yields lines with the accepted zones that hold the pool's reservations, and the rest for this zone."""
     capacity = facts.pool.capacity if facts.pool is not None else None
     if capacity is None:
         return
@@ -187,7 +187,7 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 
 def _unheard(facts: Facts) -> Iterator[str]:
-    """Yields lines that say what is unknown because engines could not be asked, and why they could not."""
+    """Yields lines about facts that are unknown because engines did not answer, with the errors."""
     if not facts.zone.is_("Accepted"):
         return
     errors: dict[str, list[str]] = {}

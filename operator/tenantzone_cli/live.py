@@ -1,10 +1,10 @@
 """Reads the engines' reports, through the API server's proxy to their pods.
 
-That needs the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the plugin
-reads only what no status contains, or what the user has asked for.
+Reading needs the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the plugin
+reads reports only for facts that no status contains, or if the user has asked for live data.
 
-No API server proxies to a pod with a loopback address. Kubelet assigns none. If a process stands in for the pod, as in
-the playground, it runs on this machine, and is asked directly.
+The API server refuses to proxy to loopback addresses, which kubelet never assigns. A pod with such an address is a
+process on this machine, as in the playground, to which the plugin connects directly.
 
 Engines require the pool's token, which the plugin reads from its Secret, with the user's rights.
 """
@@ -28,12 +28,12 @@ _AT_ONCE = 16
 _UNAUTHORIZED = 401
 _REFUSED = 300
 _ANSWER_BYTES = 2**24
-"""More than any engine's answer. Each concurrent answer may take this much memory, whatever runs in the pod."""
+"""Maximum size of an answer in bytes, which limits the memory for each concurrent answer, whatever runs in the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """An engine's answer to the plugin: its report, or why there is none."""
+    """An engine's report, or the reason why no report is available."""
 
     pool: tuple[str, str]
     """The pool's namespace and name."""
@@ -73,7 +73,7 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
-    """Returns the pods that the pool selects and no older pool of its namespace does.
+    """Returns the pods that the pool selects, without pods that an older pool of its namespace selects.
 
     Raises:
         ApiError: the user may not list pods or pools.
@@ -89,7 +89,7 @@ def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
-    """Ask these engines for their reports, several at a time; the answers are in the engines' order."""
+    """Request reports from several engines concurrently, and return the answers in the engines' order."""
     tokens: dict[tuple[str, str], _Token] = {}
     for pool, _ in engines:
         if pool.key not in tokens:
@@ -99,14 +99,14 @@ def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAns
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
-    """Ask every ready engine of the pools for its report.
+    """Request the report of every ready engine of the pools.
 
     Raises:
         ApiError: the user may not list pods.
         Unreachable: the API server does not answer.
     """
     engines: dict[tuple[str, str], tuple[Pool, Pod]] = {}
-    # A pod that two pools select belongs to the older one.
+    # A pod that two pools select belongs to the older pool.
     for pool in sorted(pools, key=lambda pool: pool.age_order):
         for pod in engine_pods(api, pool):
             if pod.ready:
@@ -116,14 +116,14 @@ def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """The token of a pool's engines, or why there is none."""
+    """The token of a pool's engines, or the reason why no token is available."""
 
     text: str
     missing: str = ""
 
     @property
     def headers(self) -> dict[str, str]:
-        # The API server's proxy keeps `Authorization` for itself.
+        # The API server's proxy does not pass on `Authorization`.
         return {ADMIN_TOKEN_HEADER: self.text} if self.text else {}
 
 
@@ -211,4 +211,4 @@ def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
     try:
         return EngineAnswer(pool.key, pod.name, parse_report(answer.text), asked_at=answer.date)
     except ValueError:
-        return EngineAnswer(pool.key, pod.name, None, "what it sends is not a report that this version understands")
+        return EngineAnswer(pool.key, pod.name, None, "its answer is not a report that this version understands")

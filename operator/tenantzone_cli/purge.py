@@ -1,7 +1,7 @@
-"""``purge ZONE``: evicts all that a zone has cached in every engine of its pool, and shows each engine's counts.
+"""Implements ``purge ZONE``, which evicts a zone's cached blocks in every engine of its pool, and shows the counts.
 
-The command only sets an annotation. The operator passes it to the engines and collects their acknowledgements, whether
-the command waits for them or not.
+The command only sets an annotation. The operator passes the purge to the engines and collects their acknowledgements,
+even if the command does not wait for them.
 """
 
 import json
@@ -17,15 +17,15 @@ from tenantzone_contract.config import PURGE_ANNOTATION
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
-"""The time after which a wait reports its progress."""
+"""Seconds after which a wait shows its progress."""
 
 
 class PurgeError(Exception):
-    """The zone can't be purged, or not in time; the message says why."""
+    """The purge is impossible, or was not complete in time; the message says why."""
 
 
 def new_id(now: float) -> str:
-    """Returns a unique id for a purge: the time and a random part."""
+    """Returns a unique id for a purge, from the time and a random part."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}-{secrets.token_hex(4)}"
 
 
@@ -33,7 +33,7 @@ def ask(api: Api, namespace: str, name: str, purge: str) -> None:
     """Request a purge of an accepted zone, by its annotation.
 
     Raises:
-        ApiError: there is no such zone, or the user may not patch it.
+        ApiError: the zone does not exist, or the user may not patch it.
         Unreachable: the API server does not answer.
         PurgeError: the zone is not accepted, so no engine would get the purge.
     """
@@ -56,12 +56,12 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: 
         namespace: the zone's namespace.
         name: the zone's name.
         purge: the id of the requested purge.
-        timeout: how long to wait, in seconds.
-        show: called with the progress as text, each time that it changes, if the wait takes long.
+        timeout: the maximum wait in seconds.
+        show: called with the progress as text each time that it changes, if the wait takes long.
 
     Raises:
         ApiError: the API server refuses.
-        Unreachable: it does not answer.
+        Unreachable: the API server does not answer.
         PurgeError: the purge was not complete in time, or another purge has replaced it.
     """
     began, shown = time.monotonic(), ""
@@ -71,7 +71,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: 
         if record.get("id") == purge and "completedAt" in record:
             return dict(record)
         if zone.annotations.get(PURGE_ANNOTATION) != purge:
-            raise PurgeError(f"another purge of {namespace}/{name} has come in the place of {purge}; it purges as much")
+            raise PurgeError(f"another purge of {namespace}/{name} has replaced {purge}, with the same effect")
         passed, state = time.monotonic() - began, _state(zone, purge)
         if passed >= timeout:
             raise PurgeError(f"not complete after {timeout:g} s, and goes on: {state}")
@@ -92,11 +92,11 @@ def _cells(engine: str, counts: Body) -> tuple[str, ...]:
 
 
 def _state(zone: Zone, purge: str) -> str:
-    """How far a purge has come, in the operator's words."""
+    """Returns the progress of a purge, in the operator's words."""
     record, condition = zone.status.get("purge") or {}, zone.condition("Purged")
     if record.get("id") == purge and condition is not None:
         return condition.message
-    return f"purge {purge} is not taken up by the operator yet; if it stays so, is the operator of this release?"
+    return f"purge {purge} is not taken up by the operator yet; if this persists, is the operator of this release?"
 
 
 def _read(api: Api, namespace: str, name: str) -> Zone:

@@ -1,4 +1,4 @@
-"""The rows that ``top`` shows, from the zones' statuses or from the engines' reports. Pure."""
+"""Computes the rows of ``top`` from the zones' statuses or from the engines' reports, in pure functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +19,18 @@ class Row:
     zone: str
     pool: str
     engine: str
-    """The engine's pod; empty for all engines together."""
+    """Name of the engine's pod; empty for the total of all engines."""
     ready: str
     summary: ZoneSummary
     is_registered: bool = False
     """Whether engines registered the zone for a tenant without a TenantZone."""
     evictions_per_second: float | None = None
     tiers: tuple[TierSummary, ...] = ()
-    """The zone's amounts in each tier; a status has them only for all engines together."""
+    """Amounts of the zone in each tier; a status has them only as totals of all engines."""
 
     @property
     def zone_key(self) -> tuple[str, ...]:
-        """The key that a zone's row and its engines' rows have in common."""
+        """Key that is equal for a zone's row and the rows of its engines."""
         return self.namespace, self.zone, self.pool, "registered" if self.is_registered else ""
 
     @property
@@ -49,7 +49,7 @@ def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
-    """Yields a row for each zone, followed by its engines, from the engines' reports; then auto-registered zones."""
+    """Yields a row for each zone, followed by its engines, from engines' reports, then for auto-registered zones."""
     for zone in zones:
         found = {
             answer.pod: report
@@ -83,10 +83,10 @@ def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], d
 
 
 class Rates:
-    """Evictions per second, over the last seconds.
+    """Computes evictions per second over the last few seconds.
 
-    The operator writes a status about every other second, so a rate from one look to the next would jump between zero
-    and twice the rate.
+    The operator writes a status about every other second, so a rate between two consecutive samples would jump between
+    zero and twice the actual rate.
     """
 
     def __init__(self, window_seconds: float = 10.0) -> None:

@@ -1,4 +1,4 @@
-"""``storage``: what the KV-cache manager stores, where, and within which quotas."""
+"""Implements ``storage``, which shows the bytes and quotas of the KV-cache manager's storages and groups."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
 
 
 def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
-    """Yields tables of both kinds and of the zones that groups name; below them, why something can't be used."""
+    """Yields tables of both kinds and of the zones that groups name, followed by problems."""
     if not storages and not groups:
         yield "no KVStorage and no KVCacheGroup is declared; docs/kv-cache-manager.md says how to begin"
         return

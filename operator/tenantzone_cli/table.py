@@ -1,4 +1,4 @@
-"""Tables of text with aligned columns; pure."""
+"""Renders tables of text with aligned columns."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ _GAP = "  "
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields the lines of a table with aligned columns: numbers to the right, words to the left."""
+    """Yields the lines of a table, with numbers aligned to the right and words to the left."""
     is_number = [_are_numbers([row[column] for row in rows]) for column in range(len(headers))]
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     for row in (headers, *rows):
@@ -26,7 +26,7 @@ def shown(value: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash if they are not finite."""
+    """Format seconds like ages in kubectl, for example ``45s``, ``12m``, ``7h`` or ``3d``; a dash if not finite."""
     if not math.isfinite(seconds):
         return "-"
     seconds = max(0.0, seconds)

@@ -1,4 +1,4 @@
-"""Shows who holds a pool's reservations of a tier that has less left than a zone asks for. Pure."""
+"""Shows the zones that hold a pool's reservations in tiers into which a zone's reservation does not fit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from tenantzone_contract.tiers import TIER_NAMES
 
 
 def tier_reservations(zone: Zone, pool: Pool, others: Sequence[Zone]) -> Iterator[str]:
-    """Yields lines for each such tier; none if the zone's reservation fits.
+    """Yields lines for each tier into which the zone's reservation does not fit.
 
     Args:
         zone: a zone that is not accepted.

@@ -1,4 +1,4 @@
-"""``top``: what each zone holds, as a table. Pure except for the reading."""
+"""Implements ``top``, which shows the blocks of each zone as a table."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which zones ``top`` shows, from which source, and in which order.
+    """Selects the zones that ``top`` shows, their source and their order.
 
     Attributes:
-        namespace: the zones' namespace; None for all.
-        pool: the zones' pool; None for all.
-        engines: whether to show each zone's engines, too.
-        live: whether to ask the engines themselves.
+        namespace: the zones' namespace; None for all namespaces.
+        pool: the zones' pool; None for all pools.
+        engines: whether to also show each zone's engines.
+        live: whether to read the engines' reports instead of statuses.
         sort: one of ``names.SORTS``.
     """
 
@@ -44,7 +44,7 @@ class Selection:
 
 
 def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAnswer]]:
-    """Read the rows of all selected zones; returns them with the engines' answers, if engines were asked.
+    """Returns the rows of all selected zones, and the engines' answers if their reports were read.
 
     Raises:
         ApiError: the user may not read the objects.

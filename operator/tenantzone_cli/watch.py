@@ -12,9 +12,9 @@ _CLEAR_BELOW = "\033[J"
 
 
 def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
-    """Show a text made anew every ``interval`` seconds, until the process is interrupted.
+    """Show an updated text every ``interval`` seconds, until the process is interrupted.
 
-    On a terminal each text replaces the previous one, and is cut off at the bottom: a table that scrolls can't be read.
+    On a terminal, each text replaces the previous text, and is cut off at the bottom so that it does not scroll.
 
     Args:
         make: returns the text's lines.

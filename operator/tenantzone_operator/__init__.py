@@ -1,1 +1,1 @@
-"""The operator: reads TenantZones and ZonePools, writes one runtime config per pool and the objects' status."""
+"""The operator, which reads TenantZones and ZonePools, and writes a runtime config for each pool and all statuses."""

@@ -36,19 +36,19 @@ logger = logging.getLogger(__name__)
 _THREADS = 2
 
 STUCK_SECONDS = 3 * RESYNC_SECONDS
-"""A leader that has not reconciled everything for this long must be restarted."""
+"""Seconds without a complete reconcile after which a leader must be restarted."""
 _STALE_SECONDS = 2.5 * RESYNC_SECONDS
-"""A process is not ready if its last listing is older than this."""
+"""Age in seconds of the last listing from which a process is not ready."""
 _SILENCE_SECONDS = 10.0
-"""A process is not ready if the API server has not answered for this long."""
+"""Seconds without an answer from the API server after which a process is not ready."""
 _PAUSE_SECONDS = 1.0
 _KOPF_SECONDS = 8.0
-"""How long kopf gets to end on its own; it gives its own tasks five seconds."""
+"""Seconds that kopf has to stop on its own. kopf gives its own tasks five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """Where the Lease of the leader election is, and how long it lasts."""
+    """Namespace, name and timing of the Lease for the leader election."""
 
     namespace: str
     name: str
@@ -57,23 +57,23 @@ class LeaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options from the command line."""
+    """Options from the command line."""
 
     connection: Connection
     namespace: str | None
-    """The only namespace that is served; None for all."""
+    """The only namespace that the operator watches; None for all namespaces."""
     probes: tuple[str, int] | None
-    """Host and port of the health probes; None if they are not served."""
+    """Host and port of the health probes; None for no probes."""
     lease: LeaseOptions | None
-    """The Lease whose holder leads; None if there is no other process."""
+    """The Lease for the leader election; None to lead without an election, as the only replica."""
     own_namespace: str = DEFAULT_NAMESPACE
-    """The namespace of the Secret with the operator's key."""
+    """Namespace of the Secret with the operator's admin key."""
     metrics: tuple[str, int] | None = None
-    """Host and port of the metrics; None if they are not served."""
+    """Host and port of the metrics endpoint; None for no metrics."""
     console_port: int | None = None
-    """The console's port on the loopback address; None if there is no console."""
+    """Port of the console on the loopback address; None for no console."""
     manager: ManagerAddress | None = None
-    """The KV-cache manager that serves KVStorages and KVCacheGroups; None if those are ignored."""
+    """Address of the KV-cache manager; None to ignore KVStorages and KVCacheGroups."""
 
 
 class Operator:
@@ -119,7 +119,7 @@ class Operator:
             registry = make_registry(self._options.connection, self._store, self.leader, self._resync, end)
             await _run_kopf(registry, self._options.namespace, stop)
         except Exception as error:
-            logger.warning("watching: %s; beginning anew", explain(error))
+            logger.warning("watching: %s; starting over", explain(error))
         finally:
             await end()
         if not leading.cancelled():
@@ -158,14 +158,14 @@ async def run(options: Options) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
-        CredentialsError: the cluster can't be used as asked.
+        CredentialsError: the options contain no usable credentials for the cluster.
     """
-    # Work on thousands of zones runs in threads. Each thread uses memory of its own, and only one can run at a time.
+    # Work on thousands of zones runs in threads. More threads would only cost memory, because only one runs at a time.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="aside"))
     async with AsyncExitStack() as stack:
         leadership: Alone | Leadership = Alone()
         if options.lease is not None:
-            # Use connections of its own: a renewal must not wait behind a thousand writes.
+            # The lease has its own connections, because a renewal must not wait behind a thousand writes.
             rest = await stack.enter_async_context(Rest(options.connection.for_kopf))
             lease = LeaseObject(rest, options.lease.namespace, options.lease.name)
             leadership = Leadership(Election(lease, new_identity(), options.lease.timing))
@@ -214,13 +214,14 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
         registry=registry,
         settings=make_settings(),
         standalone=True,
-        # Without this kopf would look up the user's name, and a pod's user id may have none. The identity is not used.
+        # Without an identity, kopf would look up the user's name, and a pod's user id may have no name. Nothing uses
+        # this identity.
         identity=cast(Any, "tenantzone-operator"),
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace is not None else [],
         stop_flag=stop,
     )
-    # Replace kopf's signal handlers: it would ignore signals while it ends with an error.
+    # Replace kopf's signal handlers, because kopf ignores signals while it stops after an error.
     _stop_on_signals(stop)
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -231,15 +232,15 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
 async def end_stubborn(
     running: asyncio.Task[None], others: set[asyncio.Task[Any]], patience: float = _KOPF_SECONDS
 ) -> None:
-    """Wait until kopf has ended, after one of its root tasks ended.
+    """Wait until kopf has stopped, after one of its root tasks has ended.
 
-    kopf cancels the remaining tasks once, and then waits without end. If a watch's session was closed just then, the
-    watch wants to log in again, waits for a task that has already ended, and survives one cancellation.
+    kopf cancels the remaining tasks once, and then waits for them forever. If the session of a watch was closed at that
+    moment, the watch tries to log in again, waits for a task that has already ended, and survives the cancellation.
 
     Args:
         running: the task that runs all of kopf.
-        others: tasks from before kopf, which stay.
-        patience: seconds for kopf to end on its own. After that everything else is cancelled repeatedly.
+        others: tasks that were started before kopf and must keep running.
+        patience: seconds that kopf has to stop on its own. Afterwards, all of its tasks are cancelled repeatedly.
     """
     await asyncio.wait({running}, timeout=patience)
     while not running.done():
@@ -267,5 +268,5 @@ async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    """Round seconds to one decimal for people and for JSON; None for infinity, which JSON does not have."""
+    """Round seconds to one decimal; returns None for infinity, which JSON can't express."""
     return round(seconds, 1) if seconds is not None and seconds < float("inf") else None

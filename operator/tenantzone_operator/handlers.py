@@ -1,7 +1,7 @@
-"""The handlers that kopf calls: they store events and mark pools, and decide nothing.
+"""Defines the handlers that kopf calls, which only store events and schedule reconciles of pools.
 
-There are only ``on.event`` handlers: they leave neither finalizers nor annotations on objects. kopf sends an event
-without a type for each object of a listing, at the start and when a watch restarts.
+All of them are ``on.event`` handlers, for which kopf adds neither finalizers nor annotations to objects. kopf sends an
+event without a type for each object of a listing, at the start and when a watch restarts.
 """
 
 import itertools
@@ -26,14 +26,14 @@ _IDLE_SECONDS = 0.2
 
 
 class Backoffs:
-    """Endless delays between attempts: an API server that is away for an hour is no reason to give up."""
+    """Endless delays between attempts, so that kopf does not give up while the API server is unreachable."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0))
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """A storage for kopf that keeps no copies of objects: handlers need the current state, not the difference."""
+    """A storage for kopf that keeps no copies of objects, because handlers need the current state, not a diff."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -46,10 +46,10 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Returns kopf's settings: no Events of its own, no rights that nothing else needs, and endless attempts."""
+    """Returns kopf's settings, with which it writes no Events, needs no additional rights, and retries forever."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    # Watching CRDs and namespaces would need rights that nothing else needs.
+    # Do not watch CRDs and namespaces, which would need additional rights.
     settings.scanning.disabled = True
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = _CONNECT_SECONDS
@@ -57,9 +57,9 @@ def make_settings() -> kopf.OperatorSettings:
     # With kopf's default, 5,000 objects and as many tasks stay in memory for a while after the start.
     settings.watching.chunk_size = _OBJECTS_AT_ONCE
     settings.queueing.idle_timeout = _IDLE_SECONDS
-    # kopf would kill the process ten minutes after a watch broke in a way that it does not repair; we do repair it.
+    # kopf would kill the process ten minutes after it failed to repair a watch. The operator repairs watches itself.
     settings.process.ultimate_exiting_timeout = None
-    # Nothing of the following is written today. If a handler ever needs it, the names must be our own.
+    # kopf does not write these names today. If a future handler makes kopf write them, they must be the project's own.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
     settings.persistence.diffbase_storage = NoDiffs()
@@ -75,8 +75,8 @@ def make_registry(
         connection: how kopf logs in.
         store: receives the objects that the watches see.
         leader: receives the keys of changed pools.
-        resync: asked for a listing when a watch restarts.
-        end: called when kopf ends: ends everything that was started in the meantime.
+        resync: gets a request for a listing when a watch restarts.
+        end: called when kopf ends, to end all tasks that were started during its run.
     """
     registry = kopf.OperatorRegistry()
 
@@ -115,12 +115,12 @@ def make_registry(
             if now is None or before == now:
                 return
         leader.mark((namespace, name))
-        # Mark the other pools, too: a pod that two pools select belongs to the older one.
+        # Mark the other pools too, because the change may move pods that two pools select to the other pool.
         leader.mark_namespace(namespace)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
-        # kopf waits for all tasks that were started during its run, and ours never end on their own.
+        # kopf waits for all tasks that were started during its run, and the operator's tasks never end on their own.
         await end()
 
     return registry

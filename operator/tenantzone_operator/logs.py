@@ -1,4 +1,4 @@
-"""The operator's log lines: in kopf's format, or as JSON like the engines'."""
+"""Configures the operator's logging, in kopf's format or as JSON in the same form as the engines' logs."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from tenantzone_contract.logs import JsonFormatter
 from tenantzone_contract.text import printable
 
 SAY_AGAIN_SECONDS = 600.0
-"""The least time between two log lines with the same complaint."""
+"""Minimum number of seconds between two log lines with the same complaint."""
 
 _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
@@ -35,7 +35,7 @@ class KopfJsonFormatter(JsonFormatter):
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
-    """Make a record's message one printable line: it may quote engines, which must not forge log lines.
+    """Make a record's message one printable line, because it may quote engines, which must not forge log lines.
 
     JSON escapes the text anyway.
     """
@@ -61,11 +61,11 @@ def configure_logging(log_format: str) -> None:
 
 
 class Complaints:
-    """Warns of a recurring problem: at once, and from time to time while it stays the same.
+    """Logs warnings about a recurring problem, immediately and then periodically while it stays the same.
 
     Args:
         log: the logger to use.
-        subject: what the problem is about, in words.
+        subject: the subject of the problem, in words.
     """
 
     def __init__(self, log: logging.Logger | About, subject: str) -> None:
@@ -75,12 +75,12 @@ class Complaints:
         self._said_at = float("-inf")
 
     def say(self, complaint: str) -> None:
-        """Log a complaint, unless it equals the last one and that was logged recently."""
+        """Log a complaint, unless the same complaint was logged recently."""
         now = time.monotonic()
         if complaint != self._said or now - self._said_at >= SAY_AGAIN_SECONDS:
             self._said, self._said_at = complaint, now
             self._log.warning("%s: %s", self._subject, complaint)
 
     def forget(self) -> None:
-        """Note that the problem is solved, so that the next complaint is logged at once."""
+        """Record that the problem is solved, so that the next complaint is logged immediately."""
         self._said = ""

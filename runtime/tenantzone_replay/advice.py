@@ -17,15 +17,15 @@ from tenantzone_replay.tables import columns, percent, whole_percent
 from tenantzone_replay.tenants import NAME_RULE, can_have_zone
 
 _NAMED: Final = 10
-"""The number of tenants that a message names."""
+"""Maximum number of tenants that a message names."""
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
-    """Returns the candidate with the least memory that reaches the target for each tenant, or else the closest one.
+    """Returns the cheapest candidate that reaches the target for each tenant, or the closest if none does.
 
     Args:
-        candidates: at least one.
-        wanted: the part of its requests that each tenant must have in time.
+        candidates: at least one candidate.
+        wanted: the fraction of each tenant's requests that must be in time.
     """
     enough = [each for each in candidates if each.worst >= wanted]
     if enough:
@@ -34,13 +34,13 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
-    """Returns a table of what each larger size of memory gains, with the present zones and with stock vLLM.
+    """Returns a table of the gain from each larger size of memory, with rows for the current zones and for stock vLLM.
 
     Args:
         candidates: that were tried.
         setting: of the load.
         stock: the result of stock vLLM.
-        present: the result of the present zones; None: they are unknown.
+        present: the result of the current zones; None if unknown.
     """
     rows: list[Sequence[str]] = [
         (
@@ -78,14 +78,14 @@ def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result
 
 
 def _without_search(result: Result, setting: Setting, what: str) -> Sequence[str]:
-    """Returns the row of what the search did not choose."""
+    """Returns the row of a result that is not from the search."""
     size = f"{_gibibytes(result.blocks, setting):.1f}"
     parts = (f"{part:.1%}" for part in (result.worst, result.attainment, result.hit_rate))
     return (f"{result.blocks:,}", size, "0", *parts, "", "", "", what)
 
 
 def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
-    """Returns what the present zones do, and whether what is advised beats them.
+    """Returns a sentence with the result of the current zones, and whether the advised zones beat it.
 
     Args:
         chosen: that is advised.
@@ -103,7 +103,7 @@ def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
 
 
 def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
-    """Says whether the advised zones do better than stock vLLM with the same number of blocks.
+    """Returns a sentence on whether the advised zones beat stock vLLM with the same number of blocks.
 
     Args:
         chosen: the advised candidate.
@@ -117,12 +117,12 @@ def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
-    """Returns a table of what each further GiB gains, between neighbouring sizes with the best zones of each size.
+    """Returns a table of the gain from each additional GiB, between neighbouring sizes with the best zones of each.
 
     Args:
         candidates: that were tried.
         setting: of the load.
-        gpu_hour: the price of a GPU per hour; None: unknown.
+        gpu_hour: the price of a GPU hour; None if unknown.
     """
     best: dict[int, Candidate] = {}
     for each in candidates:
@@ -145,7 +145,7 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
 
 
 def named_as(chosen: Candidate, present: Iterable[ZoneConfig]) -> Candidate:
-    """Returns the candidate with the names of the present zones: applied, its zones take the place of those.
+    """Returns the candidate with the names of the current zones, so that applying its zones replaces them.
 
     Args:
         chosen: that is advised.
@@ -176,7 +176,7 @@ def as_yaml(
 
 
 def nobodys(tenants: Iterable[str]) -> str:
-    """Names the tenants that can't have a zone; empty if all can."""
+    """Returns a sentence that names tenants whose name is invalid for a zone; empty if all names are valid."""
     found = [repr(tenant) for tenant in tenants if not can_have_zone(tenant)]
     if not found:
         return ""
@@ -213,7 +213,7 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
 
 
 def _at_least(part: float) -> str:
-    """Formats a part rounded down, so that a result below a target does not look as if it reached it."""
+    """Formats a fraction rounded down, so that a result just below the target does not look sufficient."""
     return f"{math.floor(1000 * part + 1e-9) / 1000:.1%}"
 
 

@@ -14,17 +14,17 @@ from tenantzone_replay.tables import columns, percent, whole_percent
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result for one load that the search has not seen."""
+    """The result for one load that was not part of the search."""
 
     load: str
     advised: float
-    """The part of its requests that the worst tenant has in time with the advised zones and memory."""
+    """Fraction of in-time requests of the worst tenant with the advised zones and memory."""
     equal: float
-    """The same part with equal shares of the same memory."""
+    """Fraction of in-time requests of the worst tenant with equal shares of the same memory."""
     advised_blocks: int
-    """The smallest tried memory with which the advised zones do as well, or reach the target."""
+    """Smallest tried number of blocks with which the advised zones have the same fraction, or reach the target."""
     equal_blocks: int | None
-    """The same for equal shares; None: no tried size is enough."""
+    """Smallest tried number of blocks for equal shares to do the same; None if no tried size is enough."""
 
 
 def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
@@ -86,7 +86,7 @@ def try_on(
         return None
 
     advised = worst(zones, blocks, "advised")
-    # It must do as well as the advice, or reach the target: no more is needed.
+    # A size is enough if the result is as good as with the advice, or reaches the target.
     enough = min(advised, wanted)
     return Trial(
         load,
@@ -98,7 +98,7 @@ def try_on(
 
 
 def trials_table(trials: Sequence[Trial], wanted: float) -> str:
-    """Returns a table of what the advice is worth, for each load and for one purchase that serves all of them.
+    """Returns a table of the advice's benefit for each load, and for one memory size that is enough for all loads.
 
     Args:
         trials: one for each load.
@@ -122,7 +122,7 @@ def trials_table(trials: Sequence[Trial], wanted: float) -> str:
 
 
 def _whole(trials: Sequence[Trial]) -> Trial:
-    """Returns the worst values over all trials: what must be bought to serve all the loads."""
+    """Returns the worst values of all trials, which determine the memory for all loads."""
     needed = [each.equal_blocks for each in trials]
     known = [blocks for blocks in needed if blocks is not None]
     return Trial(

@@ -1,8 +1,8 @@
-"""How a load uses blocks, independent of any cache: the time between uses of a block, and the number of its uses.
+"""Measures the time between uses of a block in a load, and the number of its uses, independently of any cache.
 
-Only blocks whose hash is below a bound are sampled, and the bound falls when more are sampled than fit. So memory is
-bounded for any load, and every use of a sampled block is counted. (SHARDS: Waldspurger et al., *Efficient MRC
-Construction with SHARDS*, FAST'15.)
+Only blocks whose hash is below a bound are sampled, and the bound is lowered whenever there are too many samples. So
+memory is bounded for any load, and every use of a sampled block is counted. (SHARDS: Waldspurger et al., *Efficient
+MRC Construction with SHARDS*, FAST'15.)
 """
 
 import heapq
@@ -14,16 +14,16 @@ from tenantzone_replay.distribution import Distribution
 from tenantzone_replay.load import Asked, content_id
 
 _FOLLOWED: Final = 50_000
-"""The most blocks sampled at a time."""
+"""Maximum number of sampled blocks."""
 _SPACE: Final = 2**32
 _MIXING: Final = 0x9E3779B97F4A7C15
-"""2^64 over the golden ratio: maps neighbouring ids far apart."""
+"""2^64 divided by the golden ratio, a multiplier that maps neighbouring ids far apart."""
 
 
 @dataclass(slots=True)
 class _Block:
     place: int
-    """The block's hash."""
+    """Hash of the block."""
     last: float
     uses: int = 1
 
@@ -32,7 +32,7 @@ class Locality:
     """The reuse of blocks, which are distinct per tenant and as distinct as the load describes them.
 
     Args:
-        followed: the most blocks sampled at a time.
+        followed: the maximum number of sampled blocks.
     """
 
     def __init__(self, followed: int = _FOLLOWED) -> None:
@@ -42,16 +42,16 @@ class Locality:
         self._bound = _SPACE
         self._blocks: dict[tuple[str, int], _Block] = {}
         self._highest: list[tuple[int, tuple[str, int]]] = []
-        """Sampled blocks by hash, the highest first: these are dropped first."""
+        """Heap of sampled blocks with the highest hash first, which is dropped first."""
 
     @property
     def sampled(self) -> float:
-        """The part of all blocks that is sampled."""
+        """Fraction of all blocks that is sampled."""
         return self._bound / _SPACE
 
     @property
     def once(self) -> float:
-        """The part of the sampled blocks that is used once."""
+        """Fraction of the sampled blocks that is used only once."""
         return sum(block.uses == 1 for block in self._blocks.values()) / max(1, len(self._blocks))
 
     def add(self, asked: Asked) -> None:
@@ -70,7 +70,7 @@ class Locality:
         return found
 
     def concentration(self) -> list[tuple[float, float]]:
-        """Returns parts of all blocks, the most used first, each with its part of all uses."""
+        """Returns fractions of all blocks, most used first, each with its fraction of all uses."""
         counts = sorted((block.uses for block in self._blocks.values()), reverse=True)
         total, points, so_far = sum(counts), [(0.0, 0.0)], 0
         step = max(1, len(counts) // 200)

@@ -1,7 +1,7 @@
-"""Paging compared with one contiguous piece of memory per request: concurrent requests, and memory for as many.
+"""Compares paging with one contiguous piece of memory per request, by concurrent requests and by needed memory.
 
-All of the load waits from the beginning, so that as many requests run as fit. One piece per request is modelled by the
-same scheduler with blocks as long as the longest request: each request has one block, and nothing is shared.
+The whole load waits from the beginning, so that as many requests run as fit. The same scheduler models contiguous
+memory, with blocks as long as the longest request, so that each request has one block, and no blocks are shared.
 """
 
 import argparse
@@ -20,27 +20,27 @@ from tenantzone_replay.tables import columns
 
 _BLOCK_TOKENS: Final = 16
 _SEATS: Final = 4096
-"""More seats than requests fit."""
+"""Number of seats, more than the number of requests that fit."""
 _ALL: Final = 1_000_000
-"""The number of requests sent at once."""
+"""Maximum number of requests that are sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many requests ran at a time."""
+    """Number of concurrent requests with one kind of memory."""
 
     what: str
     tokens: int
-    """The memory, in tokens."""
+    """Size of the memory in tokens."""
     at_a_time: float
-    """The mean number of running requests while some waited."""
+    """Mean number of running requests while other requests waited."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the load and the engine, and the numbers of requests that fit in one piece each."""
     arguments.add_sources(parser)
     arguments.add_engine(parser)
-    # Tenants and arrival times do not matter here; memory and seats are varied.
+    # Tenants and arrival times do not matter here, because only memory and seats are varied.
     parser.set_defaults(tenants=1, rule="equal", blocks=1, block_tokens=_BLOCK_TOKENS, seats=1, in_flight=_ALL)
     parser.set_defaults(ttft=math.inf, tpot=math.inf)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Samples an engine during a replay: who holds which blocks, and what the zones did."""
+"""Samples an engine during a replay, with the blocks of each tenant and the figures of zones."""
 
 from collections import Counter
 
@@ -17,12 +17,12 @@ class Observer:
     """Samples an engine periodically, and enforces soft quotas.
 
     Args:
-        scheduler: the engine's.
-        policy: that the engine runs.
-        tenants: they know which requests have ended.
+        scheduler: the engine's scheduler.
+        policy: the policy that the engine runs.
+        tenants: the clients, which know the requests that have ended.
         result: the samples are written to it.
-        begin: the clock's seconds at the load's beginning.
-        interval: seconds between two moments that are kept.
+        begin: the clock's time at the beginning of the load, in seconds.
+        interval: seconds between two recorded samples.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Observer:
         self._name = {number + 1: tenant for number, tenant in enumerate(result.tenants)}
         self._lost_to_quota: Counter[int] = Counter()
         self._ran: Counter[str] = Counter()
-        """The running requests of each tenant at the last sample."""
+        """Number of running requests at the last sample, by tenant."""
         self._held_then: dict[str, int] = {}
-        """The blocks of each tenant at the last sample."""
+        """Number of blocks at the last sample, by tenant."""
         self._absent = TenantMeasures()
-        """The measures of zones whose tenants send nothing in the load."""
+        """Measures of zones whose tenants send no requests in the load."""
         if policy.salted:
             self._quotas = {number: (policy.quotas or {}).get(tenant, 0) for number, tenant in self._name.items()}
 
@@ -57,7 +57,7 @@ class Observer:
         if self._policy.quotas is not None and self._stock is not None and now - self._trimmed >= QUOTA_SECONDS:
             self._trimmed = now
             self._lost_to_quota.update(self._stock.evict_above(self._quotas))
-        # Sample soon after the load's beginning, too: the load may end within a second.
+        # Take the first sample soon after the beginning, because the load may end within a second.
         if self._looked > self._begin and now - self._looked < _LOOK_SECONDS:
             return
         under_way = self._tenants.under_way
@@ -70,7 +70,7 @@ class Observer:
             self._keep(now, self._held_then)
 
     def _account(self, now: float) -> None:
-        """Account the last sample for the time since the one before."""
+        """Count the last sample for the time since the sample before."""
         passed, self._looked = now - self._looked, now
         for tenant, requests in self._ran.items():
             self._of(tenant).seat_seconds += requests * passed
@@ -78,8 +78,8 @@ class Observer:
             self._of(tenant).block_seconds += blocks * passed
 
     def finish(self, now: float) -> None:
-        """End the observation, after the last answer."""
-        # No request runs any more: account the rest of the time with the last sample.
+        """End the observation after the last response."""
+        # No requests are running, so count the last sample for the rest of the time.
         self._account(now)
         if self._stock is None:
             self._scheduler.let_time_pass()

@@ -1,4 +1,4 @@
-"""The policies that are compared: ways to serve many tenants from one cache, of stock vLLM, of others, and ours."""
+"""Defines the policies that the replay compares, which are those of stock vLLM, of other projects and of tenantzone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,23 +22,23 @@ class Policy:
     name: str
     what: str
     zones: tuple[ZoneConfig, ...] | None = None
-    """The zones; None: vLLM's own scheduler."""
+    """The zones; None for vLLM's own scheduler."""
     salted: bool = True
-    """Whether tenants' prefixes are kept apart; zones always do so."""
+    """Whether tenants do not share prefixes; with zones, they never do."""
     bucket: Mapping[str, float] | None = None
-    """Tokens per second that a frontend lets through, by tenant; None: no limit."""
+    """Maximum tokens per second that a frontend lets through, by tenant; None for no limit."""
     quotas: Mapping[str, int] | None = None
-    """Blocks by tenant, above which its cache is evicted every second; None: no quota."""
+    """Number of blocks above which a tenant's cached blocks are evicted every second, by tenant; None for no quotas."""
     priorities: Mapping[str, int] | None = None
-    """vLLM's priority by tenant, the smallest first; None: first come, first served."""
+    """vLLM's priority by tenant, smallest first; None for first come, first served."""
     order: EvictionOrder = "lru"
-    """The order in which vLLM's own cached blocks are evicted."""
+    """Order in which vLLM evicts cached blocks without zones."""
     tier_blocks: int = 0
-    """Blocks of CPU memory below the engine; 0: no tier."""
+    """Number of blocks in the CPU tier; 0 for no tier."""
     watermarks: Watermarks = NO_WATERMARKS
     """The watermarks of the zones' pool."""
     infinite: bool = False
-    """Whether nothing is ever evicted."""
+    """Whether the cache is unlimited, so that no blocks are evicted."""
 
     def config(self) -> RuntimeConfig | None:
         if self.zones is None:
@@ -47,7 +47,7 @@ class Policy:
 
 
 BUCKET_SECONDS: Final = 60.0
-"""The depth of a token bucket: a tenant may use the tokens of this many quiet seconds at once."""
+"""Depth of a token bucket, as the number of seconds without requests whose tokens a tenant may use at once."""
 QUOTA_SECONDS: Final = 1.0
 """Seconds between two checks of soft quotas, as in LMCache."""
 
@@ -63,15 +63,15 @@ def policies(
     tier_blocks: int = 0,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """Returns all policies that are compared, by name, in the order of a table.
+    """Returns all policies by name, in the order of a table.
 
     Args:
         zones: one for each tenant; the other policies get the same shares.
-        blocks: of the engine.
-        tokens_per_second: of prefill on the engine, for the token bucket.
-        demand: tokens of each tenant, for priorities if the zones have none.
-        tier_blocks: of CPU memory below the engine.
-        watermarks: of the pool, for our policies.
+        blocks: the number of blocks of the engine.
+        tokens_per_second: the engine's prefill speed, for the token bucket.
+        demand: the number of tokens of each tenant, for priorities if the zones have no priorities.
+        tier_blocks: the number of blocks in the CPU tier.
+        watermarks: the pool's watermarks, for the policies with zones.
     """
     priorities = _priorities(zones, demand or {})
     parts = _shares(zones, blocks)
@@ -106,7 +106,7 @@ def policies(
 
 
 def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
-    """Returns a zone for each tenant; they reserve all blocks in equal shares."""
+    """Returns a zone for each tenant, which together reserve all blocks in equal shares."""
     return tuple(
         ZoneConfig(name=name, tenant=tenant, generation=1, reserved=blocks // len(tenants))
         for name, tenant in zip(zone_names(tenants), tenants, strict=True)
@@ -116,7 +116,7 @@ def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
 def zone_names(tenants: Sequence[str]) -> list[str]:
     """Returns a unique name for each tenant's zone that Kubernetes accepts.
 
-    A tenant whose name is valid gives it to its zone; other names are made valid and numbered.
+    A valid tenant name is also the name of the zone; other names are made valid and numbered.
     """
     plain = [_plain(tenant) for tenant in tenants]
     taken = {name for name, tenant in zip(plain, tenants, strict=True) if name == tenant}
@@ -141,7 +141,7 @@ def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
 
 
 def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[str, int]:
-    """Returns the zones' priorities; if these are all equal, tenants that ask for less go first."""
+    """Returns the zones' priorities, or priorities by ascending demand if the zones' priorities are all equal."""
     if len({zone.priority for zone in zones}) > 1:
         return {zone.tenant: -zone.priority for zone in zones}
     by_demand = sorted(zones, key=lambda zone: (demand.get(zone.tenant, 0), zone.tenant))
@@ -160,7 +160,7 @@ NAMES: Final = tuple(policies([], 0, 0.0))
 
 
 def part_of(blocks: int, part: float) -> int:
-    """Returns whole blocks: a product of floats may be slightly below the whole number."""
+    """Returns a fraction of the blocks, rounded down, but not by the error of a product slightly below an integer."""
     return int(blocks * part + 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Searches the zones that serve a load best: memory against requests in time, with Optuna.
+"""Searches with Optuna for the zones with the best trade-off between memory and requests in time for a load.
 
 (Akiba et al., *Optuna: A Next-generation Hyperparameter Optimization Framework*, KDD'19; its multi-objective TPE: Ozaki
 et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.)
@@ -19,36 +19,36 @@ from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 SIZES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-"""The sizes of memory to try, as parts of the engine's blocks."""
+"""Memory sizes to try, as fractions of the engine's blocks."""
 _WEIGHTS: Final = (1, 2, 4)
 _LIMITS: Final = (0.0, 1.5, 3.0)
-"""The limits to try, as multiples of the reservation; 0: no limit."""
+"""Limits to try, as multiples of the reservation; 0 for no limit."""
 _SEATS: Final = ("blocks", "alike")
-"""The ways to reserve seats: in proportion to the blocks, or equally by number."""
+"""Ways to reserve seats, which are in proportion to the blocks, or the same number for each zone."""
 _MOST: Final = 8
-"""The most parts of the reservation that a tenant may be given; parts are normalized to sum to 1."""
+"""Maximum number of parts of the reservation for a tenant; parts are relative to the sum of all parts."""
 _NARROWED: Final = 3
-"""The number of zones, in addition to equal ones, that are tried with less memory."""
+"""Number of candidates, in addition to equal zones, that are tried with less memory."""
 _KEPT: Final = 0.9
-"""The least part of the intended reservation that whole percentages must sum to."""
+"""Minimum fraction of the intended reservation that whole percentages must add up to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Zones that were tried, and their result."""
+    """Tried zones, and their result."""
 
     blocks: int
     zones: tuple[ZoneConfig, ...]
     lends: bool
     tier_blocks: int
-    """Blocks of CPU memory below the engine."""
+    """Number of blocks in the CPU tier."""
     cost: float
-    """The cost of its memory, in engine blocks: blocks of the tier count for less."""
+    """Cost of the memory in engine blocks, where a tier block costs less than an engine block."""
     worst: float
-    """The part of its requests that the worst tenant had in time."""
+    """Fraction of in-time requests of the tenant with the lowest fraction."""
     result: Result
     is_equal: bool
-    """Whether all zones are equal, as an operator sets them without figures."""
+    """Whether all zones are equal, which is the obvious choice without advice."""
 
 
 def search(
@@ -60,15 +60,15 @@ def search(
     tiers: Sequence[float] = (0.0,),
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try zones, equal ones first, and return all that were tried.
+    """Try zones, beginning with equal zones, and return all candidates.
 
     Args:
-        setting: its blocks are the largest size that is tried.
+        setting: the load and the engine, whose blocks are the largest tried size.
         trials: the number of trials, in addition to the equal zones.
         seed: equal seeds give equal trials.
         report: called with each candidate.
-        wanted: the part of its requests that each tenant must have in time.
-        tiers: sizes of a tier of CPU memory, as parts of the engine's blocks, in any order.
+        wanted: the fraction of each tenant's requests that must be in time.
+        tiers: sizes of the CPU tier, as fractions of the engine's blocks, in any order.
         tier_price: the price of a tier block relative to an engine block.
     """
     # Only `advise` needs it.
@@ -92,7 +92,7 @@ def search(
         return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(alike))
-    # Use what each tenant holds with the most memory, and continue from the smallest size that was enough.
+    # Start with the blocks that each tenant held with the most memory, and with the smallest sufficient size.
     used = _by_use(tried[len(SIZES) - 1].result, tenants)
     _, least = min(zip(tried, alike, strict=True), key=lambda pair: _short_of(pair[0], wanted))
     for parts in used[:trials]:
@@ -144,19 +144,19 @@ def narrowed(
 
 
 def stock(setting: Setting, blocks: int) -> Result:
-    """Replay the load with stock vLLM, with ``blocks`` blocks and no tier, and return the result."""
+    """Replay the load with unmodified vLLM, with ``blocks`` blocks and no tier, and return the result."""
     from tenantzone_replay.replay import replay
 
     return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
 
 
 def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermarks) -> Result:
-    """Replay the load with the zones that a pool has, with all of the setting's blocks and no tier.
+    """Replay the load with a pool's current zones, with all of the setting's blocks and no tier.
 
     Args:
-        setting: of the load.
-        zones: of the pool.
-        watermarks: of the pool.
+        setting: the load and the engine.
+        zones: the pool's current zones.
+        watermarks: the pool's watermarks.
     """
     from tenantzone_replay.replay import replay
 
@@ -164,7 +164,7 @@ def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermark
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Returns the Pareto front, cheapest first: no other candidate has as much in time at the same cost or less."""
+    """Returns the Pareto front of cost and in-time requests, cheapest first."""
     front: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda each: (each.cost, -each.worst)):
         if not front or candidate.worst > front[-1].worst:
@@ -216,7 +216,7 @@ def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
 
 
 def _short_of(each: Candidate, wanted: float) -> tuple[float, float]:
-    """Returns how far from the target a candidate is, and its cost."""
+    """Returns a candidate's distance from the target, and its cost."""
     return max(0.0, wanted - each.worst), each.cost
 
 
@@ -263,7 +263,7 @@ def _replayed(
     tier_price: float,
     is_equal: bool,
 ) -> Candidate:
-    # Imported late, with vLLM: help does not need it.
+    # Imported late because it imports vLLM, which --help does not need.
     from tenantzone_replay.replay import replay
 
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))

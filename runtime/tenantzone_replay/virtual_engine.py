@@ -1,4 +1,4 @@
-"""An engine core in virtual time around a real scheduler: a model of the hardware gives the duration of steps."""
+"""Runs a real scheduler in a virtual-time engine core, in which a hardware model gives the duration of steps."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from tenantzone_replay.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
-"""The longest sleep of an idle engine in seconds, or ..."""
+"""Minimum for the longest sleep of an idle engine, in seconds."""
 _LONGER = 0.01
-"""... this part of the time that it has been idle: a trace may contain a night, or a year."""
+"""Longest sleep as a fraction of the idle time so far, because a trace may contain idle nights, or an idle year."""
 _EMPTY_STEP_SECONDS = 1e-3
-"""The shortest time before an engine that could schedule nothing tries again, in seconds."""
+"""Minimum number of seconds before an engine that could not schedule any request retries."""
 
 
 class Scheduling(Protocol):
@@ -22,36 +22,36 @@ class Scheduling(Protocol):
     scheduler: Any
 
     def schedule(self) -> tuple[Any, Any]:
-        """Schedule the next step; returns what is computed, and the model's result."""
+        """Schedule the next step, and return the scheduler's output and the model's result."""
 
     def update(self, output: Any, result: Any) -> list[Any]:
-        """Finish that step; returns what is sent to clients, as vLLM's ``EngineCoreOutput``."""
+        """Finish that step, and return the outputs for clients, as vLLM's ``EngineCoreOutput``."""
 
 
 class Tenants(Protocol):
-    """The clients, which send requests and receive tokens; all times are the clock's."""
+    """The clients, which send requests and receive tokens. All times are in seconds of the clock."""
 
     def send_due(self, now: float) -> None:
         """Send all requests that have arrived by now."""
 
     def next_arrival(self) -> float | None:
-        """Returns the time of the next arrival; None: no request arrives before another event."""
+        """Returns the time of the next arrival; None if no request arrives before another event."""
 
     def receive(self, output: Any, now: float) -> None:
-        """Receive tokens or the end of an answer: an ``EngineCoreOutput`` of vLLM's."""
+        """Receive tokens or the end of a response, as an ``EngineCoreOutput`` from vLLM."""
 
 
 class VirtualEngine:
     """An engine core's loop around a real scheduler, like vLLM's ``step_with_batch_queue``.
 
-    Up to ``steps_in_flight`` steps are scheduled before the first of them ends; then the loop waits for that end, and
-    requests that arrive meanwhile are seen afterwards.
+    Up to ``steps_in_flight`` steps are scheduled before the first of them ends. Then the loop waits for that end, and
+    handles requests that arrive in the meantime afterwards.
 
     Args:
-        driver: of the scheduler.
-        clock: the active clock, which this advances.
+        driver: the scheduler.
+        clock: the active clock, which this engine advances.
         hardware: gives the duration of a step.
-        tenants: that send requests.
+        tenants: the clients.
         steps_in_flight: 1, or 2 with async scheduling.
         look: called ten times a second, with the clock's time.
         loaded_tokens: tokens whose keys and values are loaded before a step that was just scheduled.
@@ -69,11 +69,11 @@ class VirtualEngine:
         loaded_tokens: Callable[[], int] = lambda: 0,
     ) -> None:
         self.steps = 0
-        """The number of scheduled steps that were not empty."""
+        """Number of scheduled steps that were not empty."""
         self.busy_seconds = 0.0
-        """The total duration of scheduled steps that were not empty."""
+        """Total duration of scheduled steps that were not empty, in seconds."""
         self._crowded_seconds = 0.0
-        """The duration of the steps during which requests waited."""
+        """Total duration of the steps during which requests waited, in seconds."""
         self._crowded_seats = 0.0
         """Running requests times seconds in these steps."""
         self._driver = driver
@@ -85,7 +85,7 @@ class VirtualEngine:
         """For each step: its end, what was scheduled, and the result."""
         self._busy_until = 0.0
         self._stands_since: float | None = None
-        """Since when all requests have been unable to run; None: some can run, or there are none."""
+        """Time since which no request has been able to run; None if a request can run, or if there are no requests."""
         self._look = look
         self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
@@ -93,12 +93,12 @@ class VirtualEngine:
 
     @property
     def at_a_time(self) -> float:
-        """The mean number of running requests while others waited; 0.0: none ever waited."""
+        """Mean number of running requests while others waited; 0.0 if no request ever waited."""
         return self._crowded_seats / self._crowded_seconds if self._crowded_seconds else 0.0
 
     @property
     def standing_seconds(self) -> float:
-        """Returns for how long there have been requests while none could run."""
+        """Returns the seconds for which there have been requests but none could run."""
         return 0.0 if self._stands_since is None else self._clock.seconds - self._stands_since
 
     def run(self, is_over: Callable[[], bool]) -> None:
@@ -114,7 +114,7 @@ class VirtualEngine:
                 if arrival is None:
                     return
                 self._stands_since = None
-                # Time passes in parts, so that timed changes of zones happen meanwhile.
+                # Advance the time in parts, so that timed changes of zones happen in between.
                 idle = self._clock.seconds - self._busy_until
                 self._pass_time(min(arrival, self._clock.seconds + max(_IDLE_SECONDS, _LONGER * idle)))
                 continue
@@ -142,7 +142,7 @@ class VirtualEngine:
         self._in_flight.append((self._busy_until, output, result))
 
     def _empty_step(self) -> float:
-        """Returns the pause before the next attempt if nothing can be scheduled; it grows while that lasts."""
+        """Returns the backoff in seconds before the next attempt if no request can be scheduled."""
         if self._stands_since is None:
             self._stands_since = self._clock.seconds
         seconds = max(_EMPTY_STEP_SECONDS, min(_IDLE_SECONDS, _LONGER * self.standing_seconds))

@@ -1,4 +1,4 @@
-"""Reads the zones of a pool from a file: the pool's config as engines read it, or objects as kubectl prints them."""
+"""Reads the zones of a pool from a file, which contains the pool's config.json or Kubernetes objects."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,27 +17,27 @@ from tenantzone_replay.load import TraceError
 
 _GROUP: Final = "tenantzone.io/"
 _ZONE_ONLY: Final = frozenset({"pool", "tenant"})
-"""Fields of a zone's spec that this module reads."""
+"""Fields of a zone's spec that this module reads itself."""
 _POOL_ONLY: Final = frozenset({"selector", "adminPort", "blocksPerEngine", "advice"})
 """Fields of a pool's spec that are not part of its engines' config."""
 
 _Made = TypeVar("_Made")
 Place = str
-"""The place of an object in its file, for messages."""
+"""Location of an object in its file, for messages."""
 
 
 def read_zones(path: Path, blocks: int) -> RuntimeConfig:
-    """Read a pool's config.json and the parts packed with it, or TenantZones and their ZonePool in YAML or JSON.
+    """Read a pool's config.json, or TenantZones and their ZonePool in YAML or JSON.
 
-    Objects of other kinds are skipped, and status is ignored: declared zones are read, accepted or not.
+    Objects of other kinds are skipped. Statuses are ignored, so zones that the operator refused are read too.
 
     Args:
         path: the file.
-        blocks: of an engine; the zones' reservations must fit into them.
+        blocks: the number of blocks of an engine, into which the zones' reservations must fit.
 
     Raises:
         OSError: the file can't be read.
-        TraceError: it can't be used; the message names the file, the object and the field.
+        TraceError: the file is invalid; the message names the file, the object and the field.
     """
     try:
         text = path.read_text()
@@ -55,7 +55,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
 
 
 def _is_config(text: str) -> bool:
-    """Whether a text is, or was meant to be, a config: one JSON object without a kind."""
+    """Returns whether a text looks like a config, which is a JSON object without a kind."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -120,7 +120,7 @@ def _of_objects(objects: Sequence[tuple[Place, Mapping[str, Any]]], blocks: int)
 
 
 def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the namespace, empty if not given, and the name."""
+    """Returns the namespace, empty if unset, and the name."""
     metadata = found.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:

@@ -63,7 +63,7 @@ OVERLAPS = {
     "type": "SelectorOverlaps",
     "status": "True",
     "reason": "PodsSelectedTwice",
-    "message": "engine-0: selected by this pool and by ZonePool old, which is older and has them",
+    "message": "engine-0: selected by this pool and by ZonePool old, which is older and owns them",
 }
 
 NOT_SERVED = pool(
@@ -81,7 +81,7 @@ NOT_SECURED = {
     "type": "AdminPortNotSecured",
     "status": "True",
     "reason": "AdminPortOpen",
-    "message": "any client of their admin ports reads what all tenants hold: engine-0",
+    "message": "any client of their admin ports can read the usage of all tenants: engine-0",
 }
 
 
@@ -124,7 +124,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"pools": [pool(conditions=[*pool().status["conditions"], NOT_SECURED])]},
             "WARN",
             "admin port shop/demo",
-            "reads what all tenants hold: engine-0",
+            "can read the usage of all tenants: engine-0",
             id="engines with an open admin port",
         ),
         pytest.param(

@@ -120,7 +120,7 @@ def test_a_command_that_another_one_replaces_says_so(start: Start, plugin: Plugi
         _, errors = first.communicate(timeout=60)
     cached.engines[1].come_back()
     assert first.returncode == 1
-    assert "another purge of archive/acme has come in the place" in errors
+    assert "another purge of archive/acme has replaced" in errors
     eventually(lambda: "completedAt" in cached.zone("acme")["status"]["purge"])
 
 

@@ -79,7 +79,7 @@ def test_it_shows_storages_groups_and_what_zones_are_promised(browser: Browser, 
 def test_what_changes_is_seen_while_one_looks(browser: Browser, console: ServedConsole, cluster: Cluster):
     with opened(browser, f"{console.url}/storage") as page:
         expect(row(page, "storage-rows", "tape").locator(".badge")).to_have_text("unhealthy")
-        off = condition("Healthy", "True", "Disabled", "spec.enabled is false: nothing is read or written here")
+        off = condition("Healthy", "True", "Disabled", "spec.enabled is false, so nothing is read or written here")
         cluster.declare(storages=[storage("tape", health=off, held=GIB), storage("third")])
         expect(row(page, "storage-rows", "tape").locator(".badge")).to_have_text("disabled")
         expect(row(page, "storage-rows", "tape").locator(".message")).to_have_text("")

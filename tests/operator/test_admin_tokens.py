@@ -56,7 +56,7 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
         pytest.param([engine(), silent("engine-1")], "", None, "", id="closed, and the operator is admitted"),
         pytest.param([engine()], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param([], "", None, "", id="no engine"),
-        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be made: forbidden", id="no pod can mount it"),
+        pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be created: forbidden", id="no pod can mount it"),
         pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "anew: engine-1", id="refused"),
         pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
         pytest.param(
@@ -360,7 +360,9 @@ class TestInACluster:
         def reported() -> bool:
             found = conditions(world.pool())[Type.ADMIN_PORT_NOT_SECURED]
             assert found["reason"] == "TokenRefused", found
-            assert f"{MOUNT}; if it is mounted, delete it, and it is made anew: engine-0" in found["message"]
+            assert (
+                f"{MOUNT}; if it is mounted, delete it, and the operator creates it again: engine-0" in found["message"]
+            )
             return True
 
         eventually(reported)

@@ -53,9 +53,9 @@ def refusal(code: str) -> str:
 @pytest.mark.parametrize(
     ("status", "text", "words"),
     [
-        (200, "no JSON", "is not the manager's"),
-        (200, "[]", "is not the manager's"),
-        pytest.param(200, "[" * 100_000, "is not the manager's", id="lists in lists"),
+        (200, "no JSON", "is not from a KV-cache manager"),
+        (200, "[]", "is not from a KV-cache manager"),
+        pytest.param(200, "[" * 100_000, "is not from a KV-cache manager", id="lists in lists"),
         pytest.param(
             503,
             json.dumps({"error": {"code": "UNAVAILABLE", "message": "x" * 10_000}}),
@@ -87,7 +87,7 @@ async def test_an_answer_longer_than_any_of_a_manager_is_none(serve: Serve, is_p
         return web.Response(body=gzip.compress(text, 1) if is_packed else text, headers=headers)
 
     server = await serve(answer)
-    with pytest.raises(ManagerUnavailable, match="is not the manager's" if is_packed else "more than 33,554,432 bytes"):
+    with pytest.raises(ManagerUnavailable, match="not from" if is_packed else "more than 33,554,432 bytes"):
         await asked(str(server.make_url("/")))
 
 
@@ -148,7 +148,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_made_again(serve: Serve
 @pytest.mark.parametrize("text", ["", "\n", "two words"])
 async def test_a_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
-    for file, words in ((tmp_path / "token", "holds none"), (tmp_path / "none", "No such file")):
+    for file, words in ((tmp_path / "token", "is empty"), (tmp_path / "none", "No such file")):
         with pytest.raises(ManagerUnavailable, match=words):
             await asked("http://127.0.0.1:9", file)
 

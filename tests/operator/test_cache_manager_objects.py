@@ -126,7 +126,7 @@ def test_storages_that_name_one_place_say_so_both() -> None:
         reported = report(problem=problem, shares_place_with=["second"])
         found = conditions({"status": storage_status(storage(), Found(report=reported), now=NOW)})
         assert found["PlaceShared"]["reason"] == "PlaceNamedTwice"
-        assert "the same place as second" in found["PlaceShared"]["message"]
+        assert "the same location as second" in found["PlaceShared"]["message"]
         assert found["Ready"]["status"] == ("False" if problem else "True")
     alone = conditions({"status": storage_status(storage(), Found(report=report()), now=NOW)})
     assert "PlaceShared" not in alone
@@ -161,7 +161,7 @@ def test_a_place_is_shown_in_one_line(spec: dict[str, Any], place: str) -> None:
 def test_a_storage_of_a_newer_type_is_invalid() -> None:
     declared = storage(type="MemoryPool", fileSystem=None)
     status = storage_status(declared, Found(), now=NOW)
-    assert "no storage of type MemoryPool" in status["message"]
+    assert "does not support storages of type MemoryPool" in status["message"]
     assert conditions({"status": status})["Stalled"]["reason"] == "Invalid"
 
 
@@ -205,8 +205,8 @@ def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
     shared = sharing(named, [young, old, other])
     assert shared.pools == ("default/old",)
     (_, taken), missing = shared.problems
-    assert "another pool, default/old, names the service account default/vllm" in taken
-    assert missing == ("default", "ZonePool default/none is not there")
+    assert "the older pool default/old also names the service account default/vllm" in taken
+    assert missing == ("default", "ZonePool default/none does not exist")
 
 
 def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
@@ -247,14 +247,14 @@ def test_of_two_groups_that_name_one_pool_or_zone_the_older_has_it() -> None:
     shared = sharing(younger, *known, [older])
     assert (shared.pools, shared.aliases) == ((), ())
     assert shared.problems == (
-        ("default", "ZonePool default/demo is in the group older, which is older"),
-        ("default", "TenantZone default/acme is in the group older, which is older"),
+        ("default", "ZonePool default/demo belongs to the older group older"),
+        ("default", "TenantZone default/acme belongs to the older group older"),
     )
 
 
 def test_a_zone_that_is_not_there_is_named() -> None:
     shared = sharing(group(zones=[ACME]), [pool("demo", "vllm")])
-    assert shared.problems == (("default", "TenantZone default/acme is not there"),)
+    assert shared.problems == (("default", "TenantZone default/acme does not exist"),)
 
 
 def as_seen_from(namespace: str | None, named: DeclaredGroup) -> tuple[DeclaredGroup, str]:
@@ -275,8 +275,8 @@ OTHERS = {"namespace": "lab", "name": "acme"}
 
 def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
-    unserved = "no operator that serves the namespace {} has looked at what it names there".format
-    missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
+    unserved = "no operator that watches the namespace {} has resolved its pools and zones there".format
+    missing = "ZonePool lab/demo does not exist; TenantZone lab/acme does not exist"
     seen, message = as_seen_from("default", both)
     assert message == unserved("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]
@@ -306,7 +306,7 @@ def test_an_operator_for_all_namespaces_reports_zones_in_each() -> None:
 
 def test_what_was_not_checked_is_not_taken_for_well() -> None:
     _, message = as_seen_from("default", group(zones=[OTHERS]))
-    assert message == "no operator that serves the namespace lab has looked at what it names there"
+    assert message == "no operator that watches the namespace lab has resolved its pools and zones there"
 
 
 def test_a_zone_s_quotas_are_said_by_its_name_and_its_instances_are_added_up() -> None:
@@ -347,8 +347,8 @@ def test_a_zone_is_named_as_its_instances_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, and the group has 1Ki"),
-        ({"quota": {"limit": 2047}}, "zones reserve 2Ki in all"),
+        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, but the group has only 1Ki"),
+        ({"quota": {"limit": 2047}}, "zones reserve 2Ki in total"),
         ({}, ""),
     ],
 )

@@ -75,13 +75,13 @@ def test_a_pod_that_two_pools_select_belongs_to_the_older(world: World):
     eventually(lambda: conditions(world.pool("younger"))["Programmed"]["reason"] == "EnginesOfAnotherPool")
     shared = f"{engine.name}: selected by this pool and by ZonePool"
     younger = conditions(world.pool("younger"))
-    assert younger["Ready"]["message"] == f"{shared} {POOL}, which is older and has them"
+    assert younger["Ready"]["message"] == f"{shared} {POOL}, which is older and owns them"
     assert younger["SelectorOverlaps"]["reason"] == "PodsSelectedTwice"
     eventually(lambda: "SelectorOverlaps" in conditions(world.pool()))
     assert f"{shared} younger, which is younger" in conditions(world.pool())["SelectorOverlaps"]["message"]
     world.add_zone("beta", pool="younger")
     message = world.await_condition("beta", "Ready", "False", "EnginesOfAnotherPool")["message"]
-    assert message == f"ZonePool younger has no engines. {shared} {POOL}, which is older and has them"
+    assert message == f"ZonePool younger has no engines. {shared} {POOL}, which is older and owns them"
     assert [zone.name for zone in engine.report().zones] == ["acme"]
     world.kube.call("DELETE", world.pool_path)
     eventually(lambda: world.pool("younger")["status"]["enginesReady"] == 1)

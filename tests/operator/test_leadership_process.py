@@ -97,7 +97,7 @@ async def test_a_write_that_has_its_connection_is_not_sent_either_when_the_lease
         return web.Response()
 
     async with served(answer, may_write) as http:
-        with pytest.raises(aiohttp.ClientConnectionError, match="leads no longer"):
+        with pytest.raises(aiohttp.ClientConnectionError, match="is no longer the leader"):
             await _status(http, "PATCH", "/late", body="late")
         assert await _status(http, "GET", "/next") == 200
 
@@ -185,7 +185,7 @@ def test_durations_that_can_not_work_are_refused_at_once(
         main()
 
     assert ended.value.code == 2
-    assert "the lease must last longer than the renew deadline" in capsys.readouterr().err
+    assert "the lease duration must exceed the renew deadline" in capsys.readouterr().err
 
 
 def test_asked_to_end_before_it_has_found_the_api_server_it_ends_cleanly(tmp_path: Path):

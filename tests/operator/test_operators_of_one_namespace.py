@@ -191,7 +191,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     first.kube.call("DELETE", first.pool_path)
     eventually(lambda: set(reported(site, group)["pools"]) == pools_of([second]))
     missing = site.condition("KVCacheGroup", group, "PoolsResolved", "False")
-    assert missing["message"].startswith(f"ZonePool {first.namespace}/demo is not there")
+    assert missing["message"].startswith(f"ZonePool {first.namespace}/demo does not exist")
     assert set(reported(site, group)["zones"]) == {f"{second.namespace}/demo/acme"}
     # That evicted nothing of what its engines had stored.
     assert {each for each in instances if each in site.registered("ListInstances", "instance")} == set(instances)

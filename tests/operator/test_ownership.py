@@ -195,7 +195,7 @@ def test_a_zone_that_a_finalizer_holds_after_its_end_is_not_ready_any_more(ready
     kube.merge(path, {"metadata": {"finalizers": ["example.com/held"]}})
     ready.delete_zone("acme")
 
-    assert "a finalizer holds the object" in ready.await_condition("acme", "Accepted", "False", "Deleting")["message"]
+    assert "a finalizer delays the" in ready.await_condition("acme", "Accepted", "False", "Deleting")["message"]
     ready.await_condition("acme", "Ready", "False", "NotAccepted")
     assert ready.entries() == {}
     kube.merge(path, {"metadata": {"finalizers": None}})
@@ -221,7 +221,7 @@ def test_a_pool_that_a_finalizer_holds_after_its_end_says_so_and_so_do_its_zones
     }
     eventually(lambda: reasons() == gone)
     status = ready.pool()["status"]
-    assert "a finalizer holds the object" in status["message"]
+    assert "a finalizer delays the deletion" in status["message"]
     assert "enginesReady" not in status, "an old number would pass for a new one"
     ready.await_condition("acme", "Accepted", "False", "Deleting")
     ready.await_condition("staying", "Accepted", "False", "PoolNotFound")

@@ -94,7 +94,7 @@ def test_each_object_says_in_its_row_what_is_wrong(
     }
     assert {name: table.cell(name, "READY") for name in accepted} == dict.fromkeys(accepted, "False") | {"acme": "True"}
     assert table.cell("mixed", "MESSAGE").startswith("limit (1%, which is 10 blocks) must not be below reserved (900")
-    assert "which is older and has them" in table.cell("elsewhere", "MESSAGE")
+    assert "which is older and owns them" in table.cell("elsewhere", "MESSAGE")
     overlaps = {name: table.cell(name, "OVERLAPS") for name in ("demo", "second", "empty")}
     assert overlaps == {"demo": "True", "second": "True", "empty": ""}
     assert [table.cell(name, "PLACESHARED") for name in ("nfs", "nfs-again")] == ["True", "True"]

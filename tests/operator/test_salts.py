@@ -56,14 +56,14 @@ OLDER = observed(None, engine="older")
             [engine(id=ID, error="is missing")],
             "",
             Reason.SALT_KEY_REFUSED,
-            "the key in the Secret tenantzone-salt-demo is not in force: engine-0: is missing",
-            id="a file that is not in force",
+            "engines reject the key in the Secret tenantzone-salt-demo: engine-0: is missing",
+            id="a file that is not used",
         ),
         pytest.param(
             [engine(id=ID), engine("engine-1"), engine("engine-2", id=OTHER)],
             "secrets is forbidden",
             Reason.SECRET_NOT_MADE,
-            "the Secret tenantzone-salt-demo can't be made: secrets is forbidden; "
+            "the Secret tenantzone-salt-demo can't be created: secrets is forbidden; "
             "without the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1; "
             f"engines have different keys: engine-0 has {ID}, engine-2 has {OTHER}",
             id="all of it",
@@ -72,7 +72,7 @@ OLDER = observed(None, engine="older")
             [],
             "secrets is forbidden",
             Reason.SECRET_NOT_MADE,
-            "the Secret tenantzone-salt-demo can't be made: secrets is forbidden",
+            "the Secret tenantzone-salt-demo can't be created: secrets is forbidden",
             id="no right, and no engine has a key yet",
         ),
     ],
@@ -162,7 +162,7 @@ async def test_without_the_right_it_goes_on_and_says_why(clock, caplog):
         await ensure_salt_secret(secret, pool(), [])
         clock[0] += 60.0
     assert "secrets is forbidden" in secret.not_made
-    assert len([line for line in caplog.messages if "can't be made" in line]) == 1
+    assert len([line for line in caplog.messages if "can't be created" in line]) == 1
     api.status = 201
     await ensure_salt_secret(secret, pool(), [])
     assert secret.not_made == ""

@@ -118,7 +118,7 @@ def test_without_the_right_it_goes_by_kubelets_pace_and_the_pool_says_so(world: 
 
 def says_pace(world: World) -> bool:
     found = conditions(world.pool())["IdentityEnforced"]
-    return found["status"] == "True" and f"the Secret {SECRET} take kubelet's own time" in found["message"]
+    return found["status"] == "True" and f"the Secret {SECRET} take effect only at kubelet's" in found["message"]
 
 
 def mounting(*secrets: str):

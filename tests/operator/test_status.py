@@ -62,7 +62,7 @@ def test_the_message_names_the_pod_the_process_and_what_differs():
     engine = observed(NEWEST, engine="engine-3", api_servers=(enforcing(NEWEST), enforcing(OLDER, "config", "keys")))
     message = condition(status_of(ACME, [engine]), "Programmed")["message"]
     assert message.startswith(
-        f"engine-3: API server process 7 enforces config {OLDER.hash[:20]}, not {NEWEST.hash[:20]} and knows other API"
+        f"engine-3: API server process 7 enforces config {OLDER.hash[:20]}, not {NEWEST.hash[:20]} and uses API keys"
     )
 
 
@@ -77,7 +77,7 @@ def test_an_api_server_process_that_never_reported_is_named(missing, said):
     engine = observed(NEWEST, engine="engine-3", api_servers=(enforcing(NEWEST),), missing_api_servers=missing)
     found = condition(status_of(ACME, [engine]), "Programmed")
     assert (found["status"], found["reason"]) == ("False", "ApiServerDiffers")
-    assert found["message"] == f"engine-3: {said}; restart the pod if it stays so"
+    assert found["message"] == f"engine-3: {said}; restart the pod if this persists"
 
 
 def test_an_api_server_process_with_an_older_config_enforces_what_has_not_changed_since():
@@ -139,7 +139,7 @@ def test_programmed_and_ready(observations, programmed, ready):
 
 
 @pytest.mark.parametrize("untrusted", [False, True], ids=["refused", "untrusted"])
-@pytest.mark.parametrize(("applied", "kept"), [(OLDER, "keeps the one before"), (None, "reports none in force")])
+@pytest.mark.parametrize(("applied", "kept"), [(OLDER, "keeps the previous config"), (None, "has no config")])
 def test_a_refusal_says_whether_the_engine_has_a_config(applied, kept, untrusted):
     status = status_of(ACME, [observed(applied, error="no", untrusted=untrusted)])
 
@@ -436,10 +436,10 @@ def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_wh
 @pytest.mark.parametrize(
     ("later", "message"),
     [
-        pytest.param(observed(None, error="no", untrusted=True), "refuses a config and reports none", id="untrusted"),
+        pytest.param(observed(None, error="no", untrusted=True), "refuses a config and has no config", id="untrusted"),
         pytest.param(
             observed(snapshot(1, zone("other")), error="no"),
-            "the newest config and keeps the one before",
+            "the newest config and keeps the previous config",
             id="a config",
         ),
     ],

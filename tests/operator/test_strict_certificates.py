@@ -71,7 +71,7 @@ async def test_the_error_says_what_is_wrong_and_how_to_allow_it(kubeconfig: Path
 
     said = explain(refused.value)
     assert "Missing Authority Key Identifier" in said or "Missing Subject Key Identifier" in said
-    assert "renew those of the API server and its authority" in said
+    assert "renew the certificates of the API server and its CA with key identifiers" in said
     assert "--allow-missing-key-identifiers" in said
 
 

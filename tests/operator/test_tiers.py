@@ -74,7 +74,7 @@ def test_a_tier_that_gives_back_too_little_is_a_condition_with_the_ratio():
     assert conditions(None, good) == []
     (found,) = conditions(good, bad, None)
     assert (found["status"], found["reason"]) == ("True", "LittleLoaded")
-    assert "engine-1 loaded 1.6% of what the zone offered tier cpu" in found["message"]
+    assert "engine-1 loaded 1.6% of the zone's bytes offered to tier cpu" in found["message"]
     assert "engine-0" not in found["message"]
 
 
@@ -280,14 +280,14 @@ def test_engines_that_have_what_is_declared_enforce_it():
             (tier(size=GI),),
             (reported(awaited_bytes=2 * GI),),
             "TierTooSmall",
-            "b has 1Gi of tier cpu and lacks the zone's 2Gi; start it with as much",
+            "b has 1Gi of tier cpu and lacks the zone's 2Gi; start it with the size",
             id="too small",
         ),
         pytest.param(
             (tier(problem="writes fail: \x1bno space"),),
             (reported(reserved=2 * GI),),
             "TierFailing",
-            "tier cpu of b fails, and requests compute what it does not give: writes fail: \N{REPLACEMENT CHARACTER}no",
+            "tier cpu of b fails, so requests recompute its blocks: writes fail: \N{REPLACEMENT CHARACTER}no",
             id="failing",
         ),
     ],

@@ -50,7 +50,7 @@ def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_poo
     assert shown(second) == FINE | {"Degraded": "True EngineUnfit"}
     assert shown(whole) == FINE_POOL | {"Degraded": "True EngineUnfit"}
     assert message(second, "Degraded") == "small has 60 blocks and lacks the zone's 30"
-    assert message(whole, "Degraded") == "small has 60 blocks and lacks 30 of what zones reserve"
+    assert message(whole, "Degraded") == "small has 60 blocks and lacks 30 of the zones' reserved blocks"
     assert [row.get("message") for row in second["engines"]] == [None, "too small for the zone's 30 blocks"]
     assert [(row["reserved"], row["acknowledged"]) for row in second["engines"]] == [(50, True), (0, True)]
     assert whole["capacityBlocks"] == 100

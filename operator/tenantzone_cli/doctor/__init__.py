@@ -1,1 +1,1 @@
-"""``doctor``: finds what is broken, from the CRDs to the engines' clocks, and says what to do about it."""
+"""Implements ``doctor``, which finds problems from the CRDs to the engines' clocks, and gives advice."""

@@ -1,4 +1,4 @@
-"""Checks of the whole cluster: the CRDs, rights, the operator, the clock. Pure."""
+"""Checks the CRDs, rights, the operator and the clock, in pure functions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,9 +19,9 @@ from tenantzone_cli.table import duration
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
-"""The duration of a Lease that does not name one."""
+"""Assumed duration in seconds of a Lease without a duration."""
 _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
-"""A standby operator waits no longer than this, so a longer duration was edited by hand."""
+"""Maximum number of seconds that a standby operator waits, so that a longer duration was edited by hand."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
 _PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"
@@ -79,7 +79,7 @@ def _by_discovery(facts: Facts, name: str, subject: str) -> Finding:
 
 
 def check_user(facts: Facts) -> Iterator[Finding]:
-    """Check that the user may read what the plugin shows."""
+    """Check that the user may read the objects that the plugin shows."""
     denied = [right for right, may in facts.user_rights.items() if may is False]
     where = f"in namespace {facts.namespace}" if facts.namespace is not None else "in all namespaces"
     if ZONES_RIGHT in denied:
@@ -165,7 +165,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_led(facts: Facts) -> bool:
-    """Returns whether an operator holds the Lease now, provided that clocks agree."""
+    """Returns whether an operator holds the Lease now, if its clock agrees with the API server's."""
     if isinstance(facts.lease, ApiError):
         return False
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)
@@ -176,7 +176,7 @@ def _leads_without_deployment(facts: Facts) -> bool:
 
 
 def _holder(lease: Body) -> str:
-    """Returns the identity of the Lease's holder; empty if it has none."""
+    """Returns the identity of the Lease's holder; empty if the Lease has no holder."""
     return (lease["spec"].get("renewTime") and lease["spec"].get("holderIdentity")) or ""
 
 
@@ -196,7 +196,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if clock.server is None:
         yield warn("clock", "the API server does not say what time it is")
         return
-    # The server's time is in whole seconds, from a moment between the request and the answer.
+    # The server's time is in whole seconds, and from a moment between the request and the response.
     ahead = clock.before - (clock.server + 1)
     behind = clock.server - clock.after
     skew = max(ahead, behind)

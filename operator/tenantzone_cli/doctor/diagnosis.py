@@ -1,4 +1,4 @@
-"""All checks of ``doctor``, ordered so that causes come before effects; pure except `examine`."""
+"""Runs all checks of ``doctor``, in an order in which causes come before effects."""
 
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.doctor.cluster_checks import (
@@ -34,7 +34,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 
 def examine(api: Api, namespace: str | None, operator_namespace: str) -> list[Finding]:
-    """Collect all facts of the cluster, and return the findings, also if the API server does not answer."""
+    """Collect all facts of the cluster, and return the findings, even if the API server does not answer."""
     try:
         return diagnose(gather(api, namespace, operator_namespace))
     except Unreachable as error:

@@ -1,4 +1,4 @@
-"""Checks of each engine: whether it is ready, has the newest config, and has the right time. Pure."""
+"""Checks whether each engine is ready, has the newest config, and has the right time, in pure functions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from tenantzone_contract.report import EngineReport
 from tenantzone_contract.text import printable
 
 _FROZEN_SECONDS = 15.0
-"""Engines renew their reports all the time; an older report means that the engine hangs."""
+"""Age of a report in seconds from which the engine hangs, because engines renew their reports all the time."""
 
 
 def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
@@ -23,7 +23,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
     Args:
         facts: all facts of the cluster.
         pool: the engines' pool.
-        newest: the hash of the config that they should have; None if unknown.
+        newest: the hash of the config that the engines should have; None if unknown.
     """
     subject, pods = f"engines {pool.namespace}/{pool.name}", facts.pods[pool.key]
     if isinstance(pods, ApiError):
@@ -57,7 +57,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """Yields one finding for all engines with the same trouble."""
+    """Yields one finding for all engines with the same problem."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)
@@ -66,7 +66,7 @@ def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Fi
 
 
 def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
-    """Yields what is wrong with one engine, without its name: engines with the same trouble share a finding."""
+    """Yields the problems of one engine without its name, because engines with the same problem share a finding."""
     if not pod.ready or answer is None:
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return
@@ -81,8 +81,8 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
     status = answer.report.config
     if status.rejected is not None and status.rejected.untrusted:
         advice = (
-            "if it stays so, do what the message says; the operator replaces what others wrote within seconds: see who "
-            f"may write ConfigMaps in namespace {pod.namespace}"
+            "the operator undoes changes by others within seconds; if this persists, do what the message says, and see "
+            f"who may write ConfigMaps in namespace {pod.namespace}"
         )
         yield fail("", f"does not trust the config that it finds ({status.rejected.error})", advice)
     elif status.rejected is not None:
@@ -90,7 +90,9 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
         yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
     elif newest is not None and status.applied_hash != newest:
         have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"
-        yield warn("", f"has {have}, not the newest", "if it stays so, see whether its volume is a folder, no subPath")
+        yield warn(
+            "", f"has {have}, not the newest", "if this persists, see whether its volume is a folder, no subPath"
+        )
     yield from _check_api_servers(answer.report)
     if answer.asked_at is not None:
         yield from _check_clock(pod, answer.asked_at - answer.report.published_unix_time)
@@ -102,11 +104,11 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
         if process.lags:
             differs = ", ".join(map(printable, process.lags))
             text = f"API server process {process.process} does not report what the engine core enforces ({differs})"
-            yield fail("", text, "see the log of the pod; restart the pod if it stays so")
+            yield fail("", text, "see the log of the pod; restart the pod if this persists")
     if report.missing_api_servers:
         text = f"API server processes that do not report what they enforce: {report.missing_api_servers}"
         advice = (
-            "see whether vLLM runs with --middleware, and whether the processes run; restart the pod if it stays so"
+            "see whether vLLM runs with --middleware, and whether the processes run; restart the pod if this persists"
         )
         yield fail("", text, advice)
 

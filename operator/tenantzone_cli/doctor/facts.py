@@ -1,4 +1,4 @@
-"""Collects what ``doctor`` needs from the API server. Each request may be refused without stopping the others."""
+"""Collects the facts for ``doctor`` from the API server. A refused request does not stop the others."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from tenantzone_cli.names import (
 from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
 
 NOT_SERVED: Final = "PoolNotServed"
-"""The reason of Accepted if the operator has no rights for a pool."""
+"""Reason of the condition Accepted if the operator lacks rights for a pool."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -41,14 +41,14 @@ USER_RIGHTS = (ZONES_RIGHT, POOLS_RIGHT, PODS_RIGHT, REPORTS_RIGHT, CONFIG_RIGHT
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The API server's clock, and this machine's before and after the request; Unix times."""
+    """Unix times of the API server, and of this machine before and after the request."""
 
     server: float | None
-    """The server's time in whole seconds; None if it sent none."""
+    """The server's time in whole seconds; None if the response contains no time."""
     before: float
     """This machine's time before the request."""
     after: float
-    """This machine's time after the answer."""
+    """This machine's time after the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Facts:
     clock: Clock
     definitions: Mapping[str, Outcome[Body]]
     served: Outcome[Body]
-    """The kinds that the API server serves in our group."""
+    """Kinds that the API server serves in the API group of TenantZone."""
     user_rights: Mapping[Right, Outcome[bool]]
     operator_rights: Mapping[Right, Outcome[bool]]
     deployment: Outcome[Body]
@@ -75,7 +75,7 @@ class Facts:
     configs: Mapping[Key, Outcome[Body]] = field(default_factory=dict)
     """The ConfigMap of each pool."""
     pods: Mapping[Key, Outcome[Sequence[Pod]]] = field(default_factory=dict)
-    """The pods that each pool selects and no older pool of its namespace does."""
+    """Pods that each pool selects, without pods that an older pool of its namespace selects."""
     answers: Sequence[EngineAnswer] = ()
     """The answers of the ready engines."""
     storages: Outcome[Sequence[Thing]] = ()
@@ -85,16 +85,16 @@ class Facts:
 
     @property
     def now(self) -> float:
-        """The API server's time if it sends one, as in objects' timestamps; else this machine's."""
+        """Current time of the API server, by which objects' timestamps are set; this machine's time if unknown."""
         return self.clock.server if self.clock.server is not None else self.clock.after
 
 
 def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
-    """Ask the API server and the engines for all facts that the checks need.
+    """Request all facts that the checks need from the API server and the engines.
 
     Raises:
         ApiError: the API server refuses even the request for its version.
-        Unreachable: it does not answer.
+        Unreachable: the API server does not answer.
     """
     shipped = read_shipped()
     before = time.time()
@@ -133,7 +133,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
 def _own_pods(
     pools: Sequence[Pool], selected: Mapping[Key, Outcome[Sequence[Pod]]]
 ) -> Mapping[Key, Outcome[Sequence[Pod]]]:
-    """Returns the pods of each pool: those that it selects and no older pool of its namespace does."""
+    """Returns the pods that each pool selects, without pods that an older pool of its namespace selects."""
     own: dict[Key, Outcome[Sequence[Pod]]] = {}
     taken: set[Key] = set()
     for pool in sorted(pools, key=lambda pool: pool.age_order):
@@ -179,7 +179,7 @@ def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
 def needed_rights(
     rights: Iterable[Right], pools: Iterable[Pool], namespace: str | None, operator_namespace: str
 ) -> Iterator[Right]:
-    """Yields the rights that the operator needs for these pools: in their namespaces, on ConfigMaps by name.
+    """Yields the rights that the operator needs for these pools, in their namespaces and on ConfigMaps by name.
 
     Args:
         rights: the shipped rights, which are for all pools.
@@ -200,7 +200,7 @@ def needed_rights(
 
 
 def is_served(pool: Pool) -> bool:
-    """Returns whether the operator serves the pool: its status does not say PoolNotServed."""
+    """Returns whether the operator serves the pool, which means that its status does not say PoolNotServed."""
     accepted = pool.condition("Accepted")
     return accepted is None or accepted.reason != NOT_SERVED
 

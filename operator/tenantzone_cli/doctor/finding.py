@@ -1,4 +1,4 @@
-"""Findings: the results of ``doctor``'s checks, and how they are shown."""
+"""Defines findings, which are the results of ``doctor``'s checks, and renders them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     OK = "OK"
     WARN = "WARN"
-    """It works, but something is wrong, or could not be checked."""
+    """Zones are enforced, but something else is wrong, or could not be checked."""
     FAIL = "FAIL"
     """Zones are not enforced as declared, or soon will not be."""
 
@@ -23,11 +23,11 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
-    """What to do; empty if nothing."""
+    """Advice on what to do; empty if there is nothing to do."""
 
 
 def ok(subject: str, message: str) -> Finding:
-    """Returns a finding that all is well."""
+    """Returns a finding without a problem."""
     return Finding(Level.OK, subject, message)
 
 

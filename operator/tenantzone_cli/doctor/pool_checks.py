@@ -1,4 +1,4 @@
-"""Checks of each pool and its zones: the operator's decisions on them, and the config for the engines. Pure."""
+"""Checks the operator's decisions on each pool and its zones, and the config for the engines, in pure functions."""
 
 from collections.abc import Iterator
 
@@ -15,16 +15,16 @@ from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.salt import salt_secret_name
 
 _LARGEST_BYTES = 900_000
-"""The bytes of a compressed config beyond which zones are not accepted. The API server accepts a little more."""
+"""Size of a compressed config in bytes above which the operator accepts no zones; the API server accepts a bit more."""
 _NEARLY = 0.8
 _FRESH_SECONDS = 120.0
-"""The time within which the operator should have handled a new object."""
+"""Seconds within which the operator should have handled a new object."""
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:
     """Check each pool's status, the config in its ConfigMap, and its engines."""
     if isinstance(facts.pools, ApiError):
-        # Missing CRDs and missing rights are reported by other checks.
+        # Other checks report missing CRDs and missing rights.
         if not facts.pools.is_not_found and not facts.pools.is_forbidden:
             yield fail("pools", f"can't be listed: {facts.pools.message}")
         return
@@ -59,7 +59,7 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
         return say(subject, f"no operator has looked at it for {duration(age)}", "see whether the operator runs")
     if pool.observed_generation != pool.generation:
         seen = f"the operator has seen generation {pool.observed_generation} of {pool.generation}"
-        return warn(subject, seen, "if it stays so, see whether the operator runs")
+        return warn(subject, seen, "if this persists, see whether the operator runs")
     if not pool.is_("Accepted"):
         accepted = pool.condition("Accepted")
         text = accepted.message if accepted is not None else "its status has no condition Accepted"
@@ -88,7 +88,7 @@ def _check_salt(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_admin_port(pool: Pool) -> Iterator[Finding]:
-    """Yields the operator's finding on engines that refuse it at their admin ports, or that need no token."""
+    """Yields the operator's finding on engines whose admin ports refuse the operator, or require no token."""
     found = pool.condition("AdminPortNotSecured")
     if found is not None and found.status == "True":
         advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; docs/operator.md says how"
@@ -108,7 +108,7 @@ def _check_tiers(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
-    """Returns the pool's config if it can be used, and the findings on it."""
+    """Returns the pool's config if it is valid, and the findings on it."""
     subject, name = f"config {pool.namespace}/{pool.name}", config_map_name(pool.name)
     found = facts.configs[pool.key]
     if isinstance(found, ApiError):
@@ -163,7 +163,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
-    # If another operator may serve the pool, the finding on its zones is as mild as that on the pool.
+    # If another operator may serve the pool, the finding on its zones is only a warning, like the finding on the pool.
     for say, those in (
         (fail, [each for each in refused if each[1] != NOT_SERVED]),
         (warn, [each for each in refused if each[1] == NOT_SERVED]),

@@ -1,4 +1,4 @@
-"""Reads what this version ships, and compares a cluster to it; pure except for one packaged file."""
+"""Reads the CRD schemas and RBAC rights that this version ships, and compares the cluster's schemas to them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +12,11 @@ _TEXTS = ("description", "message", "messageExpression")
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A right to do something with a resource, as RBAC grants it.
+    """An RBAC permission for one verb on a resource.
 
     Attributes:
-        namespace: the right's namespace; None for those that are served.
-        name: the name of the only object; None for any.
+        namespace: the namespace of the permission; None for the namespaces that the operator watches.
+        name: the name of the only object; None for all objects.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Shipped:
     definitions: Mapping[str, Mapping[str, Any]]
     """Schemas without their texts, by the CRD's name and the version."""
     rights: Sequence[Right]
-    """The rights that the operator needs."""
+    """Rights that the operator needs."""
 
 
 def read_shipped() -> Shipped:
@@ -49,15 +49,15 @@ def read_shipped() -> Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place in which two schemas differ; ``is_missing`` if the installed one lacks a field."""
+    """A path at which the installed schema differs from the shipped schema."""
 
     path: str
     is_missing: bool
-    """Whether the cluster's schema lacks a field of this version: the API server drops what users write there."""
+    """Whether the installed schema lacks this field, so that the API server drops its value."""
 
 
 def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
-    """Yields where an installed schema differs from the shipped one, apart from descriptions and other texts."""
+    """Yields the differences between an installed schema and the shipped schema, except for descriptions."""
     if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
         fields = path.endswith(".properties")
         for key in sorted(shipped.keys() | installed.keys()):

@@ -1,4 +1,4 @@
-"""Checks of the KV-cache manager, its storages and its groups. Pure.
+"""Checks the KV-cache manager, its storages and its groups, in pure functions.
 
 A cluster without storages and groups, whose operator has no manager, gets no findings from these checks.
 """
@@ -23,7 +23,7 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
     declared = [*_listed(facts.storages), *_listed(facts.groups)]
     url = _manager_url(facts)
     if url is None:
-        # An operator without a Deployment may have the flag, too.
+        # An operator that does not run from the Deployment may also have the flag.
         if declared and not any(thing.status for thing in declared):
             text = f"{len(declared)} KVStorages and KVCacheGroups are declared, but no operator handles them"
             yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL: {_INSTALL}")
@@ -73,7 +73,7 @@ def _ready_or_not(what: str, kind: str, found: Sequence[Thing]) -> Iterator[Find
 
 
 def _manager_url(facts: Facts) -> str | None:
-    """Returns the manager's URL from the operator's Deployment; None if it has none."""
+    """Returns the manager's URL from the operator's Deployment; None if the Deployment has no such flag."""
     if isinstance(facts.deployment, ApiError):
         return None
     containers = facts.deployment["spec"].get("template", {}).get("spec", {}).get("containers", ())

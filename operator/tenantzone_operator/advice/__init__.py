@@ -1,1 +1,1 @@
-"""Recommends changes to a pool from its engines' reports, and judges whether an applied change helped; pure."""
+"""Recommends changes to a pool's settings from engines' reports, and judges whether an applied change helped."""

@@ -1,4 +1,4 @@
-"""One field whose value differs, or differed, from its spec: a row of the pool's status."""
+"""Models an adjustment in a pool's status, which is a field whose value differs, or differed, from its spec."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,39 +10,39 @@ State = Literal["Trial", "Kept", "Undone"]
 _STATES: Final[tuple[State, ...]] = get_args(State)
 
 MAX_ADJUSTMENTS: Final = 128
-"""The same limit as in the CRD."""
+"""Maximum number of adjustments in a status, as in the CRD."""
 
 
 class Field(StrEnum):
-    """The fields that can be changed, by their path in the spec."""
+    """Fields that the advisor can change, as paths in the spec."""
 
     LIMIT = "limit"
     WEIGHT = "weight"
     TTL = "retention.ttl"
     EVICTION_POLICY = "evictionPolicy"
     WATERMARK = "watermarks.high"
-    """The only field of a pool; all others belong to zones."""
+    """The only field of a pool; all other fields belong to zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """The history of one field of one zone. Values are written as in the spec; an empty value means unset."""
+    """The last change of one field of a zone or pool. Values have the form of the spec; an empty value means unset."""
 
     zone: str
-    """The zone's name; empty if the field belongs to the pool."""
+    """Name of the zone; empty if the field belongs to the pool."""
     field: Field
     spec: str
-    """The value in the spec. If the user changes it, the adjustment ends: the user's value counts."""
+    """Value in the spec. The adjustment ends if the user changes it, because the user's value takes precedence."""
     value: str
-    """The value on trial or kept; if it was undone, the value tried last."""
+    """Value that is on trial or kept, or that was undone."""
     previous: str
-    """The value in force before; empty for the spec's value."""
+    """Value in force before the change; empty if that was the spec's value."""
     state: State
     reason: str
     since: float
     """Unix time, in whole seconds."""
     undone: int = 0
-    """How many times in succession the change was undone."""
+    """Number of consecutive times that a change of this field was undone."""
     message: str = ""
 
     @property
@@ -51,7 +51,7 @@ class Adjustment:
 
     @property
     def in_force(self) -> str:
-        """The value used in place of the spec's; empty if the spec's is used."""
+        """Value that replaces the spec's value; empty if the spec's value is in force."""
         return self.previous if self.state == "Undone" else self.value
 
     def row(self) -> dict[str, Any]:

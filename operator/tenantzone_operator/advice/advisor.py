@@ -1,8 +1,8 @@
-"""Decides what to recommend to a pool and, in mode Auto, what to try, keep and undo: one change at a time.
+"""Recommends changes to a pool's settings and, in mode Auto, tries, keeps and undoes them, one change at a time.
 
-The advisor compares a window without a change to a window with it. Its decisions are stored in the pool's status and
-take effect from there (`tenantzone_operator.advice.overlay`). The figures from before a change are not stored: after a
-restart the operator reverts what was on trial, and may try it again.
+The advisor compares a window with a change to the window before it. Its decisions are stored in the pool's status and
+take effect from there (`tenantzone_operator.advice.overlay`). The figures of the earlier window are not stored, so
+after a restart the operator reverts the change that was on trial, and may try it again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,38 +34,38 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 
 REST_WINDOWS: Final = 6
-"""How many windows an undone value is not tried again, and a kept value is not reverted. Doubles with each undo."""
+"""Windows during which an undone value is not tried again and a kept value is not reverted; doubles with each undo."""
 MOST_DOUBLINGS: Final = 6
-"""How many times the rest is doubled at most."""
+"""Maximum number of times that the rest period is doubled."""
 _PATIENCE_WINDOWS: Final = 3
-"""How many windows a trial without any measurement lasts."""
+"""Number of windows after which a trial without any measurement ends."""
 _MOST_UNDONE: Final = 1_000_000
-"""An upper bound for a counter that never gets near it."""
+"""Upper bound for the count of undone trials, in case another client has written a nonsensical count."""
 _TOLD: Final = ("recommendation", "adjustments")
 _LOOKS: Final = 20
-"""Looks at the engines per window."""
+"""Number of times per window that the advisor samples the engines' reports."""
 _LEAST_LOOKS: Final = 3
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Everything that is known at one moment."""
+    """The inputs of one call of the advisor."""
 
     pool: Pool
-    """The pool as the API server has it."""
+    """The pool as the API server has it, without adjustments."""
     zones: Sequence[Zone]
-    """The zones of the pool, as the API server has them."""
+    """The pool's zones as the API server has them, without adjustments."""
     in_force: Overlaid
-    """The pool and its zones with the adjustments in force, as the engines should have them."""
+    """The pool and its zones with the current adjustments, as the engines should have them."""
     observations: Sequence[Observation]
     """One observation for each ready engine."""
     newest: RuntimeConfig | None
-    """The snapshot that was published last."""
+    """The newest published snapshot; None if the pool has no snapshot."""
     is_acknowledged: bool
-    """Whether all these engines have acknowledged that snapshot."""
+    """Whether all these engines have acknowledged the newest snapshot."""
     seconds: float
-    """The time of a monotonic clock, in seconds."""
+    """Monotonic time in seconds."""
     unix_time: float
 
 
@@ -74,7 +74,7 @@ class _Trial:
     proposal: Proposal
     before: Figures
     began: float
-    """When the trial was decided, by the monotonic clock, in seconds."""
+    """Monotonic time at which the trial was decided, in seconds."""
     is_in_force: bool = False
 
 
@@ -84,21 +84,21 @@ class Advisor:
     def __init__(self) -> None:
         self._window = Window()
         self._began: float | None = None
-        """When the window began, in seconds; None if it has yet to begin."""
+        """Monotonic time at which the window began, in seconds; None if it has not begun."""
         self._looked = float("-inf")
         self._trial: _Trial | None = None
 
     def look(self, now: Moment, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the part of the pool's status that is about advice.
+        """Returns the fields ``recommendation`` and ``adjustments`` of the pool's status.
 
         Args:
-            now: what is known.
+            now: the current inputs.
             before: the pool's status that this operator wrote last, regardless of later changes by others.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
             # Figures counted while advice is off belong to no window.
             self._trial, self._began, self._window = None, None, Window()
-            # The engines keep the config that they have if the pool is invalid.
+            # If the pool is invalid, the engines keep their config, so the advice in the status stays too.
             return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
         credible = (_credible(each, now.unix_time) for each in read_adjustments(before))
         adjustments = holding(now.pool, now.zones, credible)
@@ -113,7 +113,7 @@ class Advisor:
         return found | ({"adjustments": rows} if rows else {})
 
     def _after_a_restart(self, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Drop trials whose figures from before are lost, and forget the own trial if it has ended."""
+        """Drop trials whose earlier figures were lost in a restart, and forget this advisor's trial if it has ended."""
         on_trial = {each.key for each in adjustments if each.state == "Trial"}
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
@@ -121,7 +121,7 @@ class Advisor:
         return [each for found in adjustments if (each := _settled(found, known)) is not None]
 
     def _is_over(self, now: Moment) -> bool:
-        """Returns whether the window has ended; looks at the engines if a look is due."""
+        """Sample the engines' reports if a sample is due, and return whether the window has ended."""
         if self._began is None:
             self._began, self._looked = now.seconds, float("-inf")
             self._window.begin()
@@ -134,7 +134,7 @@ class Advisor:
     def _advise(
         self, now: Moment, adjustments: list[Adjustment], recommendation: Mapping[str, Any] | None
     ) -> tuple[list[Adjustment], Mapping[str, Any] | None]:
-        """After a window without a change: starts a trial of the best change, or recommends it."""
+        """Start a trial of the best change after a window without a change, or recommend it."""
         figures, advice = self._window.figures, now.pool.advice
         self._began = None
         if advice.mode == "Auto":
@@ -150,18 +150,18 @@ class Advisor:
         return adjustments, _recommended(now, next(wanted, None), recommendation)
 
     def _try(self, now: Moment, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Continue the trial, and end it if enough was seen."""
+        """Continue the trial, and end it if there are enough measurements."""
         trial, window_seconds = self._trial, now.pool.advice.window_seconds
         assert trial is not None, "there is one"
         if not trial.is_in_force:
             if _is_in_force(now, trial.proposal):
                 trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
-                # Figures counted until the change is in force do not belong to the window with the change.
+                # Figures from before the change is in force do not belong to the window with the change.
                 self._is_over(now)
                 return adjustments
             else:
-                return self._ended(now, adjustments, Judgement(False, "not all engines had it within a window"))
+                return self._ended(now, adjustments, Judgement(False, "not all engines applied it within a window"))
         if not self._is_over(now) or self._began is None:
             return adjustments
         judgement = judge(trial.proposal, trial.before, self._window.figures)
@@ -179,22 +179,22 @@ class Advisor:
 
 
 def pause_seconds(window_seconds: float) -> float:
-    """Returns the seconds between two looks at the engines."""
+    """Returns the seconds between two samples of the engines' reports."""
     return min(max(1.0, window_seconds / _LOOKS), _LONGEST_PAUSE_SECONDS)
 
 
 def _credible(found: Adjustment, unix_time: float) -> Adjustment:
-    """Returns a row with its time and count in valid bounds: another client or a fast clock may have written it."""
+    """Returns a row with its time and count clamped, because another client or a fast clock may have written them."""
     since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
     return replace(found, since=since, undone=undone)
 
 
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
-    """Returns a row without its trial, unless it is the known one; None if nothing remains of the row."""
+    """Returns a row with its trial reverted, unless the trial is ``known``; None if the trial was all it recorded."""
     if found.state != "Trial" or found.key == known:
         return found
     if found.undone:
-        # The row stays: it keeps the count of undone trials.
+        # The row stays because it has the count of undone trials.
         return replace(found, state="Undone", message="was undone before a trial that was cut off")
     if not found.previous:
         return None
@@ -211,7 +211,7 @@ def _judged(each: Adjustment, judgement: Judgement, unix_time: float) -> Adjustm
 
 
 def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Proposal]:
-    """Returns the changes that would help and are valid in a spec."""
+    """Returns the changes that would probably help and that are valid in a spec."""
     pool, bounds = now.in_force.pool, now.pool.advice.bounds if within_bounds else ANYTHING
     assert pool is not None, "there is one"
     zones = {zone.meta.name: zone for zone in now.in_force.zones}
@@ -226,7 +226,7 @@ def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Pr
 
 
 def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> bool:
-    """Returns whether the field was changed too recently to get this change."""
+    """Returns whether the field was changed too recently for another change."""
     known = next((each for each in adjustments if each.key == wanted.key), None)
     if known is None:
         return False
@@ -239,7 +239,7 @@ def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> 
 
 
 def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
-    """Returns whether a further change has the same direction as the previous one."""
+    """Returns whether a further change has the same direction as the previous change."""
     from_, to = amount(known.field, known.previous or known.spec), amount(known.field, known.value)
     further = amount(known.field, wanted.value)
     if known.field in (Field.LIMIT, Field.TTL):
@@ -249,7 +249,7 @@ def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
 
 
 def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list[Adjustment] | None:
-    """Returns the rows with a new trial among them; None if there is no room for it."""
+    """Returns the rows with a new trial added; None if the list is full."""
     known = next((each for each in adjustments if each.key == wanted.key), None)
     others = [each for each in adjustments if each is not known]
     if len(others) >= MAX_ADJUSTMENTS:
@@ -304,7 +304,7 @@ def _recommended(now: Moment, wanted: Proposal | None, before: Mapping[str, Any]
 
 
 def _still_true(now: Moment, recommendation: Any) -> Mapping[str, Any] | None:
-    """A recommendation, if what it would change is still as it says; else None."""
+    """Returns the recommendation if the field still has the value that it would change; else None."""
     if not isinstance(recommendation, dict):
         return None
     pool, zones = now.in_force.pool, now.in_force.zones

@@ -1,4 +1,4 @@
-"""Judges whether a change has helped: compares the figures from before it to those since."""
+"""Judges whether a change has helped, by comparing the figures from before and after the change."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,15 +7,15 @@ from tenantzone_operator.advice.rules import Proposal
 from tenantzone_operator.advice.window import MET, Figures, ZoneFigures
 
 _WORSE: Final = 1.1
-"""The factor by which a missed target must get worse to count as worse; less may be chance."""
+"""Factor by which a missed target must get worse to count as worse; smaller differences may be chance."""
 _BETTER: Final = 0.95
-"""The factor to which a miss must fall to count as better."""
+"""Factor to which the time for a missed target must fall to count as better."""
 _WORSE_HITS: Final = 0.01
-"""How far the hit rate of all zones together may fall, as a fraction."""
+"""Maximum fall of the hit rate of all zones together, as a fraction."""
 _WORSE_HITS_OF_ONE: Final = 0.05
-"""How far the hit rate of one zone may fall, as a fraction."""
+"""Maximum fall of the hit rate of one zone, as a fraction."""
 _BETTER_HITS: Final = 0.005
-"""How far the hit rate must rise to count as better, as a fraction."""
+"""Minimum rise of the hit rate that counts as better, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Judgement:
     """The outcome of a trial."""
 
     helped: bool | None
-    """None if there were too few measurements to decide."""
+    """Whether the change helped; None if there were too few measurements to decide."""
     message: str
 
 
@@ -41,7 +41,7 @@ def judge(tried: Proposal, before: Figures, after: Figures) -> Judgement:
 
 
 def _worse_target(before: Figures, after: Figures) -> str:
-    """Name a zone that newly misses a latency target or misses it by more; an empty text if there is none."""
+    """Returns a zone that newly misses a latency target, or misses it by more, in words; empty if no zone does."""
     for name in sorted(after.zones):
         was, now = _of(before, name).mean_ratio, after.zones[name].mean_ratio
         if was is not None and now is not None and now > MET and now > _WORSE * was:

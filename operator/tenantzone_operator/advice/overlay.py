@@ -1,4 +1,4 @@
-"""Overlays a pool and its zones with the adjustments that the pool's status says are in force."""
+"""Applies the adjustments in a pool's status to the pool and its zones."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tenantzone_operator.kube.resources import Pool, Zone
 
 
 def holding(pool: Pool, zones: Iterable[Zone], adjustments: Iterable[Adjustment]) -> list[Adjustment]:
-    """Returns the adjustments that still count: the zone exists, its spec is unchanged, and the mode is Auto.
+    """Returns the adjustments that still apply, which requires an existing zone, an unchanged spec and mode Auto.
 
     A value in force must also be within the bounds and valid in the spec.
     """
@@ -49,7 +49,7 @@ class Overlaid:
 class Overlay:
     """Applies the adjustments in a pool's status, and caches the result for each zone.
 
-    Planning compares thousands of objects, which is fastest if they are identical.
+    With the cache, equal objects are identical, so that planning can compare thousands of them quickly.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Overlay:
         """Returns the pool and zones with their adjustments.
 
         Args:
-            pool: None if it does not exist.
+            pool: the pool; None if it does not exist.
             zones: all zones that name the pool.
         """
         found = holding(pool, zones, read_adjustments(pool.status)) if pool is not None else []

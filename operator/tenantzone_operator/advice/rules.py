@@ -1,4 +1,4 @@
-"""The rules that propose changes from a window's figures: one per field and direction, the most urgent first."""
+"""Proposes changes from a window's figures, with one rule for each field and direction, the most urgent first."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from tenantzone_operator.kube.resources import Pool, Zone
 Reason = Literal["TargetMissed", "LimitTooLow", "KeptTooShort", "KeptInVain", "CacheTurnedOver", "EvictedEarly"]
 
 _STEP: Final = 1.25
-"""The factor by which a limit is raised or lowered."""
+"""Factor by which a limit is raised or lowered."""
 _FACTOR: Final = 2.0
-"""The factor by which a weight, time or watermark is changed."""
+"""Factor by which a weight, time or watermark is changed."""
 _MUCH: Final = 0.1
-"""The smallest fraction of an engine's blocks that is worth a change."""
+"""Minimum fraction of an engine's blocks that makes a change worthwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Proposal:
     """A proposed change of one value."""
 
     zone: str
-    """The zone's name; empty if the field belongs to the pool."""
+    """Name of the zone; empty if the field belongs to the pool."""
     field: Field
     current: str
-    """The value in force; empty if unset."""
+    """Current value; empty if unset."""
     value: str
     reason: Reason
     message: str
     for_zone: str
-    """The zone that should benefit; empty for all zones together."""
+    """Name of the zone that should benefit; empty for all zones together."""
 
     @property
     def key(self) -> tuple[str, Field]:
@@ -64,10 +64,10 @@ class _Rules:
         self._figures = figures
         self._bounds = bounds
         self._much = _MUCH * figures.capacity / max(1, figures.looks)
-        """The number of blocks that is worth a change."""
+        """Minimum number of blocks that makes a change worthwhile."""
 
     def for_targets(self) -> Iterator[Proposal]:
-        """Propose changes for zones that miss a latency target, by what their requests wait for."""
+        """Propose changes for zones that miss a latency target, depending on the reason for which requests wait."""
         for name in self._figures.missing:
             if name not in self._configs:
                 continue
@@ -115,7 +115,7 @@ class _Rules:
                 yield self._of_zone(name, Field.LIMIT, f"{value}%", reason, message, for_zone=name)
 
     def _lower_largest(self, name: str) -> Iterator[Proposal]:
-        """Lower the limit of the zone that holds most above its reservation and misses no target itself."""
+        """Lower the limit of the zone that exceeds its reservation most and misses no target itself."""
         zones, bound = self._figures.zones, self._bounds.limit
         others = [other for other in self._configs if other != name and not zones[other].misses]
         surplus = {other: self._mean(zones[other].held - zones[other].reserved) for other in others}
@@ -127,7 +127,7 @@ class _Rules:
             return
         held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
         now = self._limit(largest)
-        # A limit above what the zone holds would have no effect.
+        # A limit above the blocks that the zone holds would have no effect.
         lower = int(min(held, 100.0 if now is None else now) / _STEP)
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)
@@ -136,7 +136,7 @@ class _Rules:
             yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
 
     def _limit(self, name: str) -> int | None:
-        """The zone's limit in percent of an engine; None if it has none or counts blocks."""
+        """Returns the zone's limit in percent of an engine; None if it is unset or a number of blocks."""
         config = self._configs[name]
         return percentage(config.limit) if isinstance(config.limit, str) and not counts_blocks(config) else None
 
@@ -165,11 +165,11 @@ class _Rules:
         now = config.retention.ttl_seconds
         value = max(bound.least, min(bound.most, bound.most if now is None else now / _FACTOR))
         if now is None or value < now:
-            message = f"{name} found nothing of what it keeps cached, and others need the blocks"
+            message = f"{name} had no hits in its cached blocks, and others need the blocks"
             yield self._of_zone(name, Field.TTL, duration(value), "KeptInVain", message, for_zone="")
 
     def _other_policy(self, name: str) -> Iterator[Proposal]:
-        """Propose another eviction policy for a zone that turns its cache over and hits part of it."""
+        """Propose another eviction policy for a zone that turns over its cache and has some hits."""
         seen = self._figures.zones[name]
         if self._lost(name) < max(1.0, self._mean(seen.cached), self._much) or not seen.prefix_hit_tokens:
             return

@@ -1,4 +1,4 @@
-"""The values that can be changed: reads them from a spec, checks them against bounds, and replaces them."""
+"""Reads the values of adjustable fields, checks them against bounds, and replaces them."""
 
 from dataclasses import replace
 from math import isfinite
@@ -20,7 +20,7 @@ ANYTHING = Bounds(
     eviction_policies=("LRU", "Clock", "LFU"),
     watermarks=Range(0, 1),
 )
-"""The bounds of recommendations, whatever bounds trials have."""
+"""Bounds of recommendations, which do not depend on the bounds of trials."""
 
 
 def value_of(zone: ZoneConfig, field: Field) -> str:
@@ -57,7 +57,7 @@ def fraction(part: float) -> str:
 
 
 def within(bounds: Bounds, field: Field, value: str) -> bool:
-    """Returns whether a value is within bounds; a value that is invalid for the field is not."""
+    """Returns whether a value is within bounds; False for a value that is invalid for the field."""
     if field is Field.EVICTION_POLICY:
         return value in bounds.eviction_policies
     ranges = {
@@ -72,7 +72,7 @@ def within(bounds: Bounds, field: Field, value: str) -> bool:
 
 
 def amount(field: Field, value: str) -> float | None:
-    """Returns the number that a value stands for; None if the value is invalid for this field."""
+    """Returns a value as a number; None if the value is invalid for this field."""
     try:
         match field:
             case Field.LIMIT:
@@ -90,9 +90,9 @@ def amount(field: Field, value: str) -> float | None:
 
 
 def counts_blocks(zone: ZoneConfig) -> bool:
-    """Returns whether the zone reserves, or is limited to, a number of blocks.
+    """Returns whether the zone's reservation or limit is a number of blocks.
 
-    If so, whether a percentage is less depends on the engine.
+    In that case, a comparison with a percentage depends on the size of the engine.
     """
     return any(isinstance(share, int) and share > 0 for share in (zone.reserved, zone.limit))
 
@@ -122,7 +122,7 @@ def _changed(config: ZoneConfig, field: Field, value: str) -> ZoneConfig:
             fields["retention"] = Retention(ttl_seconds=parse_duration(value), no_store=config.retention.no_store)
         case Field.EVICTION_POLICY:
             fields["eviction_policy"] = value
-    # Validate the whole config again: a limit may contradict a reservation, and a ttl may contradict that of a tier.
+    # Validate the whole config again, because a limit may contradict a reservation, and a ttl the ttl of a tier.
     return ZoneConfig(**fields)
 
 

@@ -1,4 +1,4 @@
-"""Sums the engines' reports over a window: the growth of counters, and latency targets as reported."""
+"""Accumulates the engines' reports over a window, with the growth of counters, and samples of latency targets."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from tenantzone_operator.engines.reports import TargetReport
 from tenantzone_operator.engines.views import ZoneView
 
 MET: float = 1.15
-"""The ratio of a time to its latency target up to which the target counts as met, as in the engines."""
+"""Ratio of a time to its latency target up to which the target counts as met, as in the engines."""
 _MOST = 1e6
 _REASONS: Final[frozenset[str]] = frozenset(get_args(LatencyReason))
 _OTHER_REASON: Final = "another"
-"""Stands for reasons of newer engines, so that an engine cannot make the operator store thousands of them."""
+"""Placeholder for unknown reasons, so that an engine can't make the operator store thousands of reasons."""
 
 _COUNTERS = (
     "prefix_query_tokens",
@@ -29,7 +29,7 @@ _COUNTERS = (
 
 @dataclass(slots=True)
 class ZoneFigures:
-    """The figures of one zone over all engines; in blocks unless stated otherwise."""
+    """The figures of one zone over all engines, in blocks unless stated otherwise."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -38,21 +38,21 @@ class ZoneFigures:
     evicted_by_watermark: int = 0
     evicted_for_room: int = 0
     held: float = 0.0
-    """Summed over the looks, like the fields that follow."""
+    """Blocks that the zone holds, summed over the samples, like the following fields."""
     cached: float = 0.0
     reserved: float = 0.0
     reported: int = 0
-    """Looks at which at least one engine reported a latency target."""
+    """Number of samples in which at least one engine reported a latency target."""
     ratio: float = 0.0
-    """The sum over the looks of the worst ratio of a time to its target."""
+    """Worst ratio of a time to its target, summed over the samples."""
     missed: Counter[str] = field(default_factory=Counter)
-    """Looks at which a target was missed, by the reason of the worst miss."""
+    """Number of samples in which a target was missed, by the reason of the worst miss."""
     waited_at_limit: int = 0
-    """Looks at which a request waited for the zone's own limit."""
+    """Number of samples in which a request waited for the zone's own limit."""
 
     @property
     def hit_rate(self) -> float | None:
-        """The fraction of the looked-up prompt tokens that were cached; None if none were looked up."""
+        """Fraction of the looked-up prompt tokens that were cached; None if no tokens were looked up."""
         return self.prefix_hit_tokens / self.prefix_query_tokens if self.prefix_query_tokens else None
 
     @property
@@ -61,7 +61,7 @@ class ZoneFigures:
 
     @property
     def misses(self) -> bool:
-        """Whether a latency target was missed at half of the looks or more."""
+        """Whether a latency target was missed in at least half of the samples."""
         return bool(self.reported) and 2 * self.missed.total() >= self.reported
 
 
@@ -71,7 +71,7 @@ class Figures:
 
     looks: int = 0
     capacity: float = 0.0
-    """Blocks of all engines, summed over the looks."""
+    """Blocks of all engines, summed over the samples."""
     zones: dict[str, ZoneFigures] = field(default_factory=dict)
     """The figures of each zone, by name."""
 
@@ -82,26 +82,26 @@ class Figures:
 
     @property
     def missing(self) -> list[str]:
-        """The zones that miss a latency target, the worst first."""
+        """Names of the zones that miss a latency target, worst first."""
         missing = [(name, each.mean_ratio or 0.0) for name, each in self.zones.items() if each.misses]
         return [name for name, _ in sorted(missing, key=lambda each: (-each[1], each[0]))]
 
 
 class Window:
-    """Sums observations, look by look."""
+    """Accumulates samples of observations."""
 
     def __init__(self) -> None:
         self.figures = Figures()
         self._counted: dict[tuple[str, str], tuple[int, ...]] = {}
 
     def begin(self) -> None:
-        """Begin a new window; counters continue from their current values."""
+        """Begin a new window, in which the growth of counters starts from their current values."""
         self.figures = Figures()
 
     def look(self, observations: Sequence[Observation], names: Collection[str]) -> None:
         """Add the engines' current observations of the zones with these names.
 
-        An engine that is seen for the first time counts from now on.
+        For a new engine, the growth of counters starts with this sample.
         """
         figures = self.figures
         counted: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -110,7 +110,7 @@ class Window:
         at_limit: set[str] = set()
         for seen in observations:
             if seen.report is None:
-                # The engine may answer again, and its counters have gone on.
+                # Keep the engine's counters, because it may answer again with counters that have grown.
                 counted |= {key: found for key, found in self._counted.items() if key[0] == seen.pod}
                 continue
             figures.capacity += seen.report.capacity_blocks
@@ -119,7 +119,7 @@ class Window:
                     continue
                 before = self._counted.get((seen.pod, name))
                 now = tuple(getattr(zone, counter) for counter in _COUNTERS)
-                # Share one tuple while the counters do not change: most of thousands of zones are idle.
+                # Share one tuple while the counters do not change, because most of thousands of zones are idle.
                 counted[seen.pod, name] = now = before if before == now else now
                 if before is now and name not in figures.zones and _is_empty(zone):
                     continue

@@ -1,7 +1,7 @@
-"""Validates the KV-cache manager's answers; pure.
+"""Validates the KV-cache manager's answers.
 
-The rest of this package uses answers unchanged, to compare them with the declared objects. So these types contain only
-the fields that are read: a newer manager may add others.
+The rest of this package uses the answers as they are, to compare them with the declared objects. So these types only
+validate, and only the fields that the operator reads; a newer manager may send additional fields.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 LONGEST_MESSAGE: Final = 1000
-"""The longest message of the manager, in characters; the rest is cut off."""
+"""Maximum length of a message from the manager, in characters; longer messages are truncated."""
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""A byte count that fits in a status."""
+"""Number of bytes that is valid in a status."""
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -89,14 +89,14 @@ _TYPES: Final[Mapping[str, type[Struct]]] = {
     "ListInstances": _Instances,
     "ListServiceAccounts": _Accounts,
 }
-"""By call; the operator reads nothing from the answers to other calls."""
+"""Type of the answer, by call. The operator reads nothing from the answers to other calls."""
 
 
 def check_answer(call: str, answer: Mapping[str, Any]) -> None:
-    """Refuse an answer that the manager cannot have given to this call.
+    """Check that an answer is valid for a call.
 
     Raises:
-        ValueError: the answer is invalid; the message says where.
+        ValueError: the answer is invalid; the message contains the path of the invalid field.
     """
     if call in _TYPES:
         msgspec.convert(answer, _TYPES[call])

@@ -18,17 +18,17 @@ from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_ans
 TIMEOUT_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
 MAX_ANSWER_BYTES: Final = 32 * 2**20
-"""The longest answer that is accepted. Instances are the longest list, at about 400 bytes each."""
+"""Maximum size of an answer in bytes. The list of instances is the longest answer, at about 400 bytes per instance."""
 _NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
-"""Error codes that are not about the request itself: the same request may succeed later."""
+"""Error codes that are not about the request itself, so that the same request may succeed later."""
 
 
 class ManagerUnavailable(Exception):
-    """The manager does not answer, or serves no caller now; its state is unchanged."""
+    """The manager does not answer, or can't handle any requests now."""
 
 
 class ManagerRefused(Exception):
-    """The manager refuses a request; the message says what to change."""
+    """The manager has refused a request; the message says what to change."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class ManagerAddress:
 
     url: str
     token_file: Path | None
-    """Read for each request, because a projected token is replaced after some time; None to send no token."""
+    """File with the token, read for each request because kubelet rotates projected tokens; None to send no token."""
     tls: TlsFiles = DEFAULT_TLS
     """The trusted CAs and the client certificate, if the URL begins with https."""
 
@@ -56,7 +56,7 @@ class ManagerClient:
 
     Args:
         address: the manager's address.
-        trace_configs: called before each request is sent; they may stop it by an exception.
+        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
     """
 
     def __init__(self, address: ManagerAddress, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -70,7 +70,7 @@ class ManagerClient:
         self._session = aiohttp.ClientSession(
             timeout=timeout,
             trace_configs=self._trace_configs,
-            # A few compressed bytes could expand without limit.
+            # Refuse compression, because a few compressed bytes could expand without limit.
             headers={"Accept-Encoding": "identity"},
             auto_decompress=False,
         )
@@ -92,7 +92,7 @@ class ManagerClient:
             try:
                 status, body = await self._post(name, fields, headers, tls)
             except aiohttp.ServerDisconnectedError:
-                # The manager closed an idle connection, for example by a restart; all calls are idempotent.
+                # The manager has closed an idle connection, for example in a restart. Retry: calls are idempotent.
                 status, body = await self._post(name, fields, headers, tls)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
@@ -100,7 +100,7 @@ class ManagerClient:
             try:
                 check_answer(name, body)
             except ValueError as error:
-                message = f"{self.address.url} answers, and not as a KV-cache manager does: {name}: {error}"
+                message = f"{self.address.url} does not answer like a KV-cache manager: {name}: {error}"
                 raise ManagerUnavailable(message) from error
             return body
         refusal = body.get("error")
@@ -115,18 +115,18 @@ class ManagerClient:
     ) -> tuple[int, dict[str, Any]]:
         assert self._session is not None, "it is not entered"
         url = f"{self.address.url.rstrip('/')}/v1/{name}"
-        # A redirect could lead the token elsewhere.
+        # Following a redirect could send the token to another server.
         async with self._session.post(url, json=fields, headers=headers, ssl=tls, allow_redirects=False) as response:
             return response.status, await _read(response)
 
     async def _context(self) -> ssl.SSLContext | bool:
-        """Returns the TLS context of the next connection; True for the default without own files."""
+        """Returns the TLS context of the next connection; True for the default if no TLS files are given."""
         if not self.address.tls.paths:
             return True
         try:
             return await asyncio.to_thread(self._tls.newest)
         except TlsError as error:
-            raise ManagerUnavailable(f"{self.address.url} can't be asked: {error}") from error
+            raise ManagerUnavailable(f"no TLS connection to {self.address.url}: {error}") from error
 
     async def _headers(self) -> dict[str, str]:
         if self.address.token_file is None:
@@ -134,9 +134,9 @@ class ManagerClient:
         try:
             token = await asyncio.to_thread(self.address.token_file.read_text)
         except (OSError, UnicodeDecodeError) as error:
-            raise ManagerUnavailable(f"no token to show the manager: {error}") from error
+            raise ManagerUnavailable(f"no token for the KV-cache manager: {error}") from error
         if not token.strip() or len(token.split()) > 1:
-            raise ManagerUnavailable(f"no token to show the manager: {self.address.token_file} holds none")
+            raise ManagerUnavailable(f"no token for the KV-cache manager: {self.address.token_file} is empty")
         return {"Authorization": f"Bearer {token.strip()}"}
 
 
@@ -151,5 +151,5 @@ async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not the manager's")
+        raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not from a KV-cache manager")
     return body

@@ -1,4 +1,4 @@
-"""Translates KVStorages and KVCacheGroups to the terms of the manager's API; pure."""
+"""Translates KVStorages and KVCacheGroups to objects of the manager's API, in pure functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ NO_END: Final = 2**63
 """A number of bytes that no storage reaches."""
 
 FINALIZER: Final = "tenantzone.io/kv-cache-manager"
-"""Keeps a deleted object until the manager has freed its blocks: only the object says where they are."""
+"""Finalizer that keeps a deleted object until the manager has freed its blocks, as only the object locates them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Declared:
     meta: Meta
     finalizers: tuple[str, ...]
     wanted: Body
-    """The object in the terms of the manager's API, without fields at their default, as the manager lists it."""
+    """The object of the manager's API, without fields at their default, as the manager lists it."""
     invalid: str
     """Why the object can't be used; empty if it can."""
     status: Body
@@ -40,16 +40,16 @@ class DeclaredStorage(Declared):
     """A KVStorage."""
 
     place: str
-    """The location in one line."""
+    """Location of the storage, as a path or URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneQuotas:
-    """A TenantZone that a group names, with its reservations and limits there."""
+    """A TenantZone that a group names, with the zone's reservations and limits in this group."""
 
     zone: Key
     types: Mapping[str, Body]
-    """By storage type: ``reserved`` and ``limit`` as in the manager's API, where they are set."""
+    """The fields ``reserved`` and ``limit`` of the manager's API, as far as they are set, by storage type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class DeclaredGroup(Declared):
         return tuple(sorted({namespace for namespace, _ in (*self.pools, *(each.zone for each in self.zones))}))
 
     def within(self, namespace: str | None) -> "DeclaredGroup":
-        """Returns the group without pools and zones in other namespaces; None keeps all."""
+        """Returns the group without its pools and zones in other namespaces; the whole group if None."""
         if namespace is None:
             return self
         return replace(
@@ -77,14 +77,14 @@ class DeclaredGroup(Declared):
 
 
 def read_storage(body: Body) -> DeclaredStorage:
-    """Read a KVStorage from its JSON in the API."""
+    """Parse a KVStorage from its JSON in the Kubernetes API."""
     meta, spec = read_meta(body), body.get("spec", {})
     wanted, invalid = _build(lambda: _storage(meta.name, spec))
     return DeclaredStorage(meta, _finalizers(body), wanted, invalid, body.get("status", {}), _place(spec))
 
 
 def read_group(body: Body) -> DeclaredGroup:
-    """Read a KVCacheGroup from its JSON in the API."""
+    """Parse a KVCacheGroup from its JSON in the Kubernetes API."""
     meta, spec = read_meta(body), body.get("spec", {})
     zones: list[ZoneQuotas] = []
     wanted, invalid = _build(lambda: _group(meta.name, spec, zones))
@@ -100,7 +100,7 @@ def emptied_storage(storage: Body) -> Body:
 
 
 def emptied_group(group: Body) -> Body:
-    """Returns a group with limit 0 and no other setting, in which no instance can register."""
+    """Returns a group with limit 0 and no other setting, in which instances can't register."""
     return {"name": group["name"], "storages": group["storages"], "total": {"limit": 0, "watermark": 1.0}}
 
 
@@ -120,7 +120,7 @@ def _storage(name: str, spec: Body) -> Body:
     elif pool is not None:
         options = {"master": pool["master"], **_given(prefix=pool.get("prefix"), http=pool.get("http"))}
     else:
-        raise ValueError(f"this operator knows no storage of type {spec.get('type')}")
+        raise ValueError(f"this operator does not support storages of type {spec.get('type')}")
     options |= _given(takeover=spec.get("takeOver"))
     wanted = {"name": name, "type": spec["type"], "options": options}
     if not spec.get("enabled", True):
@@ -168,7 +168,7 @@ def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limi
     """Refuse reservations that can't all be met at the same time.
 
     Raises:
-        ValueError: says what is reserved, and what the group has.
+        ValueError: the zones reserve more than the group has.
     """
     promised: dict[str, int] = {}
     for zone in zones:
@@ -176,10 +176,10 @@ def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limi
             promised[kind] = promised.get(kind, 0) + quota.get("reserved", 0)
     for what, size, room in (
         *((f"of {kind}", size, types.get(kind, {}).get("limit")) for kind, size in promised.items()),
-        ("in all", sum(promised.values()), _bytes("quota.limit", limit) if limit is not None else None),
+        ("in total", sum(promised.values()), _bytes("quota.limit", limit) if limit is not None else None),
     ):
         if room is not None and size > room:
-            raise ValueError(f"zones reserve {shown_bytes(size)} {what}, and the group has {shown_bytes(room)}")
+            raise ValueError(f"zones reserve {shown_bytes(size)} {what}, but the group has only {shown_bytes(room)}")
 
 
 def _key(spec: Body) -> Key:
@@ -216,7 +216,7 @@ def _moves(moves: Body | None) -> Body:
 
 
 def _place(spec: Body) -> str:
-    """Returns the location as a user would write it: a path or a URL, with the server's URL if it is not AWS."""
+    """Returns the location as a path or URL, followed by the endpoint of an S3 server that is not AWS."""
     if (files := spec.get("fileSystem")) is not None:
         return str(files["path"])
     if (pool := spec.get("mooncake")) is not None:
@@ -227,7 +227,7 @@ def _place(spec: Body) -> str:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Returns the fields that are set: the manager lists none of the others."""
+    """Returns only the fields that are set, because the manager does not list the others."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""Decides which pools and zones belong to which group, and which service accounts their engines use; pure."""
+"""Decides which pools and zones belong to which group, and which service account belongs to which pool."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key
 
-TAKEN: Final = "another pool, {other}, names the service account {account} before it; give its engines one of their own"
-MISSING: Final = "it does not name the service account of its engines in spec.tiers.manager"
+TAKEN: Final = "the older pool {other} also names the service account {account}; give its engines their own account"
+MISSING: Final = "spec.tiers.manager does not name the service account of its engines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,20 @@ class Members:
     """The members of a group."""
 
     pools: tuple[str, ...]
-    """The pools whose engines may register instances in the group, as NAMESPACE/POOL."""
+    """Pools whose engines may register instances in the group, as NAMESPACE/POOL."""
     aliases: tuple[str, ...]
-    """The names that engines use for the group: those of its pools and zones."""
+    """Names by which engines address the group, derived from its pools and zones."""
     zones: Mapping[Key, Zone]
-    """The TenantZones that the group names and that exist."""
+    """Existing TenantZones that the group names, by key."""
     problems: tuple[tuple[str, str], ...]
-    """The named objects that are not members: the namespace of each, and why."""
+    """Named objects that are not members, each as its namespace and a message with its name and the reason."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
-    """Returns each service account's pool, both as NAMESPACE/NAME, and why other pools have no account.
+    """Returns each service account's pool, both as NAMESPACE/NAME, and the reasons why other pools have no account.
 
-    If two pools name one service account, it belongs to the older pool: otherwise each could access the other's blocks.
+    A service account that two pools name belongs only to the older pool, so that the pools can't access each other's
+    blocks.
     """
     owners: dict[str, str] = {}
     problems: dict[Key, str] = {}
@@ -60,14 +61,14 @@ def members(
 ) -> dict[str, Members]:
     """Returns the members of each group, by the group's uid.
 
-    If two groups name one pool or zone, it belongs to the older group.
+    A pool or zone that two groups name belongs to the older group.
 
     Args:
         groups: all groups.
-        pools: all pools in the namespaces that are served.
-        zones: all zones in the namespaces that are served.
-        problems: why pools have no service account.
-        namespace: the only namespace that is served; None for all. Objects that groups name elsewhere are ignored.
+        pools: all pools in the watched namespaces.
+        zones: all zones in the watched namespaces.
+        problems: the reasons why pools have no service account, by pool.
+        namespace: the only watched namespace; None for all. Pools and zones in other namespaces are ignored.
     """
     known_pools = {(pool.meta.namespace, pool.meta.name) for pool in pools if not pool.meta.deleting}
     known_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones if not zone.meta.deleting}
@@ -81,7 +82,7 @@ def members(
 
 
 def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
-    """Returns a group in the terms of the manager's API, with its members and the quotas of its zones."""
+    """Returns a group of the manager's API, with its members and the quotas of its zones."""
     made = {**group.wanted}
     if quotas := _zone_quotas(group, shared):
         made["zones"] = quotas
@@ -97,7 +98,7 @@ def zone_rows(
 ) -> list[dict[str, Any]]:
     """Returns the bytes that each zone of a group stores and reserves in each storage type.
 
-    If only one namespace is served, zones of other namespaces keep their rows from the current status.
+    If the operator watches only one namespace, zones in other namespaces keep their rows from the current status.
     """
     rows = []
     for quotas in group.zones:
@@ -119,9 +120,9 @@ def zone_rows(
 
 
 def namespace_rows(group: DeclaredGroup, shared: Members, namespace: str | None = None) -> list[dict[str, str]]:
-    """Returns one row for each namespace that a group names, with a message if something named there is not a member.
+    """Returns one row for each namespace that a group names, with a message if a named object is not a member.
 
-    If only one namespace is served, other namespaces keep their rows from the current status.
+    If the operator watches only one namespace, other namespaces keep their rows from the current status.
     """
     known = {row["namespace"]: row for row in group.status.get("namespaces", ())}
     rows = []
@@ -147,13 +148,13 @@ def _members(
     lines: list[tuple[str, str]] = []
 
     def join(what: str, pool: Key, alias: str) -> bool:
-        why = problems.get(pool) if pool in known_pools else "is not there"
+        why = problems.get(pool) if pool in known_pools else "does not exist"
         if why is not None:
             line = f"ZonePool {'/'.join(pool)}{':' if pool in known_pools else ''} {why}"
             lines.append((pool[0], line))
             return False
         if taken.setdefault(alias, group.meta.name) != group.meta.name:
-            lines.append((pool[0], f"{what} is in the group {taken[alias]}, which is older"))
+            lines.append((pool[0], f"{what} belongs to the older group {taken[alias]}"))
             return False
         pools.add("/".join(pool))
         aliases[alias] = None
@@ -165,14 +166,14 @@ def _members(
         what = f"TenantZone {'/'.join(quotas.zone)}"
         zone = known_zones.get(quotas.zone)
         if zone is None:
-            lines.append((quotas.zone[0], f"{what} is not there"))
+            lines.append((quotas.zone[0], f"{what} does not exist"))
         elif join(what, (zone.meta.namespace, zone.pool), zone_group(zone.meta.namespace, zone.pool, zone.tenant)):
             zones[quotas.zone] = zone
     return Members(tuple(sorted(pools)), tuple(aliases), zones, tuple(dict.fromkeys(lines)))
 
 
 def _zone_quotas(group: DeclaredGroup, shared: Members) -> dict[str, dict[str, dict[str, int]]]:
-    """Returns quotas by the manager's name of the zone and by storage type, without default values."""
+    """Returns the quotas, without default values, by the zone's name in the manager and by storage type."""
     quotas: dict[str, dict[str, dict[str, int]]] = {}
     for declared in group.zones:
         zone = shared.zones.get(declared.zone)

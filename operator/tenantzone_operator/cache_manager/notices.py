@@ -1,4 +1,4 @@
-"""The Events for status changes of KVStorages and KVCacheGroups, each change reported once; pure."""
+"""Derives Events from status changes of KVStorages and KVCacheGroups, one Event for each change."""
 
 from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.conditions import Reason, Type
@@ -8,7 +8,7 @@ _REFUSALS = (Reason.INVALID, Reason.MANAGER_REFUSED, Reason.STORAGE_NOT_FOUND)
 
 
 def manager_notices(before: Body, after: Body) -> list[Notice]:
-    """Returns the Events to record about an object of the manager whose status has changed."""
+    """Returns the Events to record about a KVStorage or KVCacheGroup whose status has changed."""
     notices = []
     was, now = _condition(before, Type.REGISTERED), _condition(after, Type.REGISTERED)
     if now.get("reason") in _REFUSALS and now.get("message") != was.get("message"):

@@ -1,4 +1,4 @@
-"""KVStorages and KVCacheGroups at the API server: lists them, writes to them, and waits for changes."""
+"""Lists, updates and watches KVStorages and KVCacheGroups at the API server."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ STORAGES: Final = "kvstorages"
 GROUPS: Final = "kvcachegroups"
 KINDS: Final = {STORAGES: "KVStorage", GROUPS: "KVCacheGroup"}
 OUTDATED: Final = (404, 409)
-"""The statuses of a write to an object that changed or disappeared since the listing; the next round sees it."""
+"""HTTP statuses of a write to an object that has changed or was deleted since the listing; the next round retries."""
 _OURS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _GRACE_SECONDS: Final = 5.0
@@ -35,7 +35,7 @@ class Objects:
         self._api = api
         self._versions: dict[str, str] = {}
         self._written: dict[str, set[str]] = {plural: set() for plural in KINDS}
-        """The versions that this process wrote since it listed the kind."""
+        """Resource versions that this process has written since the last listing, by kind."""
 
     async def list_all(self, plural: str, read: Callable[[Body], T]) -> list[T]:
         """Returns all objects of a kind, each converted by ``read``.
@@ -56,7 +56,7 @@ class Objects:
             params = {"limit": str(_PAGE), "continue": token}
 
     async def await_change(self, seconds: float) -> bool:
-        """Returns True once another client has changed an object since the listing; False after ``seconds``."""
+        """Wait until another client changes an object; returns False if none does within ``seconds``."""
         watches = [asyncio.create_task(self._watch(plural, seconds)) for plural in KINDS]
         try:
             done, _ = await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +92,7 @@ class Objects:
         await self._write(plural, path, body, "application/apply-patch+yaml", applied)
 
     async def _set_finalizers(self, plural: str, declared: Declared, finalizers: Iterable[str]) -> None:
-        # The version keeps the write from removing a finalizer that another client has added since.
+        # With the resource version, the write can't remove a finalizer that another client has added in the meantime.
         metadata = {
             "uid": declared.meta.uid,
             "resourceVersion": str(declared.meta.version),
@@ -110,7 +110,7 @@ class Objects:
             self._written[plural].add(version)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return at the first event of a kind that another client caused; sleep past ``seconds`` without events."""
+        """Return at the first event of this kind from another client; without one, sleep longer than ``seconds``."""
         params = {"resourceVersion": self._versions.get(plural, "0"), "timeoutSeconds": str(int(seconds) + 1)}
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
             async for event in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
@@ -120,5 +120,5 @@ class Objects:
 
 
 def _version(body: Body) -> str:
-    """Returns an object's version; empty if it has none, like an error."""
+    """Returns an object's resource version; empty if it has none, for example if it is an error."""
     return str(body.get("metadata", {}).get("resourceVersion", ""))

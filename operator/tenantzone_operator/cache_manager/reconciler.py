@@ -1,8 +1,8 @@
-"""Keeps the KV-cache manager in line with the declared objects; each round looks at everything.
+"""Reconciles the KV-cache manager with the declared objects; each round compares everything.
 
-The manager is the only record of what was registered. Each round compares its state to the declared objects, so this
-process stores nothing, and a new leader continues where the previous one stopped. The operator leaves alone what no
-object declares: a missing object is no command. A finalizer holds a deleted object until its blocks are gone.
+Only the manager stores its registrations. This process stores nothing, so a new leader continues where the previous
+leader stopped. The operator does not touch registrations without a declared object, because a missing object does not
+mean that it was deleted. A finalizer delays the deletion of an object until its blocks are gone.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from tenantzone_operator.writing.refusals import Refusals
 logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 5.0
-"""The seconds between two rounds while nothing changes: the greatest age of the manager's figures here."""
+"""Seconds between two rounds while nothing changes, and so the maximum age of the manager's figures in statuses."""
 LONGEST_SECONDS: Final = 20.0
-"""The longest time between two rounds, after several rounds in which a server did not answer."""
+"""Maximum backoff in seconds, after several rounds in which the manager or the API server did not answer."""
 GAUGES_SECONDS: Final = 5.0
-"""The least time between two writes of one status in which only amounts have changed, in seconds."""
+"""Minimum number of seconds between two writes of one status in which only amounts have changed."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""The most such writes per second over all objects; with many objects, each is written less often."""
+"""Maximum number of such writes per second for all objects. With more objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
-"""The least time between two rounds: changes that arrive together are handled together."""
+"""Minimum number of seconds between two rounds, so that one round handles all changes that arrive together."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
 
 
@@ -49,8 +49,8 @@ class ManagerReconciler:
     Args:
         api: a client of the API server.
         client: a client of the manager.
-        store: has the pools and zones.
-        namespace: the only namespace that is served; None for all.
+        store: contains the pools and zones.
+        namespace: the only namespace that the operator watches; None for all namespaces.
     """
 
     def __init__(self, api: Api, client: ManagerClient, store: Store, namespace: str | None) -> None:
@@ -60,15 +60,15 @@ class ManagerReconciler:
         self._store = store
         self._namespace = namespace
         self.answers: bool | None = None
-        """Whether the manager answered the last call; None if it was not called in this term as leader."""
+        """Whether the manager answered the last call; None if there was no call since this process became leader."""
         self._complaint = ""
         self._refused_accounts = Refusals()
         self._refused_statuses = Refusals()
-        """Refused statuses, so that a refusal that repeats in each round is logged once."""
+        """Refused status writes, so that a refusal that repeats in each round is logged only once."""
         self._count = 0
-        """The number of objects."""
+        """Number of objects in the last round."""
         self._told_at: dict[str, float] = {}
-        """When each object's status was last written, by uid, in monotonic seconds."""
+        """Monotonic time in seconds at which each object's status was last written, by uid."""
 
     async def run(self) -> None:
         """Run rounds until cancelled."""
@@ -84,16 +84,16 @@ class ManagerReconciler:
                     is_without_kinds = isinstance(error, RestError) and error.status == 404
                     complaint = NEEDS_CRDS if is_without_kinds else explain(error)
                 except Exception:
-                    logger.exception("a round for the KV-cache manager failed; there will be another")
+                    logger.exception("reconciling the KV-cache manager failed; retrying")
                     complaint = self._complaint
                 if complaint and complaint != self._complaint:
-                    logger.warning("the KV-cache manager: %s; trying again", complaint)
+                    logger.warning("the KV-cache manager: %s; retrying", complaint)
                 elif self._complaint and not complaint:
                     logger.info("the KV-cache manager answers again")
                 self._complaint = complaint
                 await asyncio.sleep(_PAUSE_SECONDS)
                 has_changed = await self._objects.await_change(wait)
-                # Changes in the meantime are no reason to ask an unreachable manager more often.
+                # Changes must not shorten the backoff while the manager is unreachable.
                 if not complaint:
                     wait = ROUND_SECONDS
                 elif not has_changed:
@@ -104,10 +104,10 @@ class ManagerReconciler:
             await asyncio.gather(recording, return_exceptions=True)
 
     async def _round(self, recorder: Recorder) -> str:
-        """Run one round; returns why the manager does not answer, empty if it does.
+        """Run one round, and return why the manager does not answer; empty if it does.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble.
+            RestError, aiohttp.ClientError, TimeoutError: a request to the API server failed.
         """
         storages = await self._objects.list_all(STORAGES, read_storage)
         groups = await self._objects.list_all(GROUPS, read_group)
@@ -117,7 +117,7 @@ class ManagerReconciler:
         try:
             await turn.look()
             await turn.keep_storages()
-            # First, because others may be about to use the names of the groups that go.
+            # Remove deleted groups first, because other groups may be about to take over their aliases.
             await turn.let_groups_go()
             await turn.keep_groups()
             await turn.keep_service_accounts(owners)
@@ -125,7 +125,7 @@ class ManagerReconciler:
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
         except ManagerRefused as error:
-            # A refusal of a call that is about no particular object, such as a listing.
+            # The manager has refused a call that is not about a particular object, such as a listing.
             turn.unreachable = f"{self._client.address.url}: {error}"
         self.answers = not turn.unreachable
         self._count = len(storages) + len(groups)
@@ -144,14 +144,14 @@ class ManagerReconciler:
         return turn.unreachable
 
     def _pause(self, status: Body, *, is_news: bool) -> float:
-        """Returns the least time between two writes of one object's status, in seconds."""
+        """Returns the minimum number of seconds between two writes of one object's status."""
         if self._namespace is not None and (not self.answers or is_refused(status)):
-            # The operator of another namespace may write the opposite each time.
+            # An operator of another namespace may write a different status to the same group in each of its rounds.
             return LONGEST_SECONDS
         return 0.0 if is_news else max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
 
     async def _tell(self, recorder: Recorder, plural: str, declared: Declared, status: Body) -> None:
-        """Write a status if it differs from the current one; less often if only amounts differ."""
+        """Write a status if it differs from the current status, but less often if only amounts differ."""
         before, uid, now = declared.status, declared.meta.uid, time.monotonic()
         if status == before:
             self._refused_statuses.done(uid)
@@ -164,7 +164,7 @@ class ManagerReconciler:
             await self._objects.apply_status(plural, declared, status)
         except RestError as error:
             if error.is_lasting:
-                # For example a webhook refuses it. Other objects' statuses must still be written.
+                # For example, a webhook has refused the write. The statuses of other objects must still be written.
                 if self._refused_statuses.note(uid, str(error), now):
                     logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
             elif error.status not in OUTDATED:

@@ -1,4 +1,4 @@
-"""Computes the statuses of KVStorages and KVCacheGroups from the manager's reports; pure."""
+"""Computes the statuses of KVStorages and KVCacheGroups from the manager's reports, in pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, 
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
 
 GAUGES: Final = ("held", "summary", "types", "zones", "instances", "evictedBlocks", "evictedBytes")
-"""The fields that change all the time; they are written less often."""
+"""Names of status fields that change all the time and are therefore written less often."""
 _STALLING: Final = (Reason.INVALID, Reason.MANAGER_REFUSED)
 
 
@@ -23,11 +23,11 @@ class Found:
     unreachable: str = ""
     """Why the manager does not answer; empty if it does."""
     refused: str = ""
-    """Why the manager refuses the object; empty if it accepts it or was not asked."""
+    """Why the manager refuses the object; empty if there was no call or no refusal."""
     reason: Reason = Reason.MANAGER_REFUSED
     """The condition's reason for a refusal."""
     leaving: str = ""
-    """What a deleted object waits for."""
+    """Event that a deleted object waits for, as the end of a sentence; empty if it does not wait."""
     report: Body | None = None
     """The manager's report on the object; None if the manager does not have it."""
 
@@ -38,7 +38,7 @@ def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
     healthy = _healthy(found)
     ready = _first_problem([registered, healthy])
     if ready is None and storage.wanted.get("enabled") is False:
-        message = "spec.enabled is false: nothing is read or written here"
+        message = "spec.enabled is false, so nothing is read or written here"
         ready = Condition(Type.READY, "False", Reason.DISABLED, message)
     figures: dict[str, Any] = {"place": storage.place}
     if found.report is not None:
@@ -63,9 +63,10 @@ def group_status(
     Args:
         group: the declared group.
         found: the result of the last calls to the manager.
-        namespaces: one row for each namespace that was looked at, with why objects named there can't use the group.
-        usable: the number of its storages that can be used now.
-        zones: what the zones that it names store.
+        namespaces: one row for each inspected namespace; its message, if any, says why pools or zones there can't use
+            the group.
+        usable: the number of the group's storages that can be used now.
+        zones: one row for each zone that the group names, with the bytes that it stores.
         now: the time as RFC 3339.
     """
     registered = _registered(group, found)
@@ -74,7 +75,7 @@ def group_status(
     if ready is None and found.unreachable:
         ready = Condition(Type.READY, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     elif ready is None and not usable:
-        message = f"none of its storages can be used: {name_some(group.storages)}; their conditions say why"
+        message = f"none of its storages can be used: {name_some(group.storages)}; see their conditions"
         ready = Condition(Type.READY, "False", Reason.NO_STORAGE, message)
     figures = _group_figures(group, found.report, zones) if found.report is not None else _kept(group)
     looked_at = {"namespaces": [dict(row) for row in namespaces]} if namespaces else {}
@@ -117,19 +118,19 @@ def _group_figures(group: DeclaredGroup, report: Body, zones: Sequence[Mapping[s
 def _registered(declared: Declared, found: Found) -> Condition:
     kind = Type.REGISTERED
     if declared.meta.deleting:
-        what = f"it goes when {found.leaving}" if found.leaving else found.unreachable
+        what = f"waiting until {found.leaving}" if found.leaving else found.unreachable
         return Condition(kind, "False", Reason.DELETING, f"it is being deleted; {what}")
     if declared.invalid:
         return Condition(kind, "False", Reason.INVALID, declared.invalid)
     if found.unreachable:
         before = _before(declared, kind)
         if before is not None and before.get("observedGeneration") == declared.meta.generation:
-            # The manager still has what was registered before it became unreachable.
+            # The manager still has the registrations from before it became unreachable.
             return Condition(kind, before["status"], Reason(before["reason"]), before["message"])
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.refused:
         return Condition(kind, "False", found.reason, found.refused)
-    return Condition(kind, "True", Reason.REGISTERED, "the KV-cache manager has it as the spec says")
+    return Condition(kind, "True", Reason.REGISTERED, "the KV-cache manager has registered the current spec")
 
 
 def _healthy(found: Found) -> Condition:
@@ -138,21 +139,21 @@ def _healthy(found: Found) -> Condition:
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.report is None:
         return Condition(
-            kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager does not know it, so never tried"
+            kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager has not registered it, so never tried it"
         )
     if problem := found.report.get("problem"):
         return Condition(kind, "False", Reason.UNHEALTHY, printable(problem, LONGEST_MESSAGE))
-    return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager could use it when it last tried")
+    return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager's last attempt to use it succeeded")
 
 
 def _place_shared(found: Found) -> list[Condition]:
-    """Returns the condition of a storage whose place another storage names, too; empty if there is none."""
+    """Returns the condition of a storage whose location another storage also names; empty if no other storage does."""
     others = found.report.get("shares_place_with", ()) if found.report is not None else ()
     if not others:
         return []
     message = (
-        f"it names the same place as {name_some(list(others))}; only the one that had it first can be used. Give each "
-        "a place of its own, or delete the others"
+        f"it names the same location as {name_some(list(others))}; only the first of them can be used. Give each its "
+        "own location, or delete the others"
     )
     return [Condition(Type.PLACE_SHARED, "True", Reason.PLACE_NAMED_TWICE, printable(message, LONGEST_MESSAGE))]
 
@@ -160,17 +161,17 @@ def _place_shared(found: Found) -> list[Condition]:
 def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> Condition:
     kind = Type.POOLS_RESOLVED
     said = {row["namespace"]: row.get("message", "") for row in namespaces}
-    unseen = "no operator that serves the namespace {} has looked at what it names there"
+    unseen = "no operator that watches the namespace {} has resolved its pools and zones there"
     unresolved = [line for each in group.namespaces if (line := said.get(each, unseen.format(each)))]
     if unresolved:
         return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
     if not group.pools and not group.zones:
-        return Condition(kind, "True", Reason.NO_POOLS, "it names no pool and no zone, so nothing is stored in it")
-    return Condition(kind, "True", Reason.RESOLVED, "all its pools and zones are there, and their engines are known")
+        return Condition(kind, "True", Reason.NO_POOLS, "it names no pools or zones, so nothing is stored in it")
+    return Condition(kind, "True", Reason.RESOLVED, "all its pools and zones exist, and their engines are known")
 
 
 def _first_problem(conditions: Sequence[Condition]) -> Condition | None:
-    """Returns the first reason why an object is not ready; None if it is ready."""
+    """Returns the first condition that is not true, as a Ready condition; None if all are true."""
     for each in sorted(conditions, key=lambda one: one.status == "Unknown"):
         if each.status != "True":
             return replace(each, type=Type.READY)
@@ -194,7 +195,7 @@ def _status(
 
 
 def _kept(declared: Declared) -> dict[str, Any]:
-    """Returns the figures of the last status: an unreachable manager has lost nothing."""
+    """Returns the figures of the last status, because an unreachable manager still has its blocks."""
     return {name: declared.status[name] for name in GAUGES if name in declared.status}
 
 

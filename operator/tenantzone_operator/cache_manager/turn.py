@@ -1,4 +1,4 @@
-"""One round of calls to the KV-cache manager, object by object: a refusal of one delays no other."""
+"""Reconciles storages and groups at the KV-cache manager, one by one, so that one refusal does not delay the others."""
 
 import logging
 import time
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Turn:
-    """The calls and results of one round at the manager."""
+    """One reconcile of all objects at the manager, with its calls and results."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Turn:
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
-        """All instances of the manager, listed only if zones have quotas of their own."""
+        """All instances of the manager; empty unless a group has quotas for zones."""
         self._shared = shared
         self._refused_accounts = refused_accounts
         self._namespace = namespace
-        """The only namespace that is served; None for all."""
+        """The only namespace that the operator watches; None for all namespaces."""
         self._of = {} if namespace is None else {"namespace": namespace}
         self._client = client
         self._objects = objects
@@ -56,10 +56,10 @@ class Turn:
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
         self._passed_over: set[str] = set()
-        """The uids of objects that were released or have changed: their status is not written in this round."""
+        """Uids of objects that were released or have changed, so that this round does not write their status."""
 
     async def look(self) -> None:
-        """Ask the manager for its storages and groups.
+        """List the manager's storages and groups.
 
         Raises:
             ManagerUnavailable: the manager does not answer.
@@ -83,12 +83,12 @@ class Turn:
 
     async def keep_groups(self) -> None:
         """Register each group as it is declared, if all its storages are registered."""
-        # A group can only get an alias after the group that had it has lost it, so groups that lose aliases go first.
+        # An alias must be removed from its old group before a new group can get it, so update such old groups first.
         for group in sorted(_present(self._groups), key=self._loses_no_alias):
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
             if missing:
-                why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or fix KVStorages"
+                why = f"the KV-cache manager lacks these storages: {name_some(missing)}; create or fix their KVStorages"
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
             wanted = with_members(group, self._shared[group.meta.uid])
@@ -99,7 +99,11 @@ class Turn:
         return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str]) -> None:
-        """Register exactly the owners' service accounts, within the namespace that is served."""
+        """Register the owners' service accounts, and remove all others in the watched namespaces.
+
+        Args:
+            owners: the pool, by the name of its service account.
+        """
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
         for name, pool in owners.items():
@@ -119,7 +123,7 @@ class Turn:
 
     @contextmanager
     def _logged_if_refused(self, account: str, what: str) -> Iterator[None]:
-        """Continue after a refusal of one account, and log it once: no status reports it."""
+        """Continue after a refusal of one account, and log it once, because no status reports it."""
         try:
             yield
         except ManagerRefused as error:
@@ -135,7 +139,7 @@ class Turn:
                 await self._let_go(GROUPS, group)
 
     async def let_storages_go(self) -> None:
-        """Empty and unregister the storages that were deleted, once no group uses them."""
+        """Empty and unregister each deleted storage once no group uses it."""
         for storage in _leaving(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
@@ -143,12 +147,12 @@ class Turn:
             if known is None:
                 await self._let_go(STORAGES, storage)
             elif users:
-                self._wait(storage, f"the groups {name_some(sorted(users))} do not name it any more", known)
+                self._wait(storage, f"the groups {name_some(sorted(users))} no longer name it", known)
             else:
                 await self._empty_storage(storage, known)
 
     def found(self, declared: Declared) -> Found:
-        """Returns the result for an object."""
+        """Returns the result of this round for an object."""
         found = self._found.get(declared.meta.uid)
         if found is not None and (not self.unreachable or declared.meta.deleting):
             return found
@@ -159,18 +163,28 @@ class Turn:
         return sum(self._known_storages.get(name, {}).get("available", False) for name in group.storages)
 
     def left(self, declared: Sequence[Any]) -> list[Any]:
-        """Returns the objects whose status is to be written."""
+        """Returns the objects whose status must be written in this round."""
         return [each for each in declared if each.meta.uid not in self._passed_over]
 
     async def _keep(
         self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str, **more: str
     ) -> None:
-        """Register an object as it is declared, after adding its finalizer; ``more`` is added to the call."""
+        """Register an object as it is declared, after adding its finalizer.
+
+        Args:
+            plural: the object's kind.
+            declared: the declared object.
+            wanted: the object in the terms of the manager's API.
+            known: the manager's current report on the object; None if the manager does not have it.
+            field: the object's field in calls and reports.
+            call: the name of the call.
+            more: further fields of the call.
+        """
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
-        # An object without a finalizer, or unknown to the manager, may just have been released by another operator.
-        # Adding the finalizer fails if the object has changed since the listing.
+        # Another operator may just have removed the finalizer of an object that has none, or that the manager does not
+        # have. Adding the finalizer fails if the object has changed since the listing.
         if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:
@@ -194,7 +208,7 @@ class Turn:
             if error.status in OUTDATED:
                 self._passed_over.add(declared.meta.uid)
             elif error.is_lasting:
-                why = f"it can't be held until its blocks are gone: {_shown(error)}"
+                why = f"its finalizer, which delays deletion until its blocks are gone, can't be added: {_shown(error)}"
                 self._found[declared.meta.uid] = Found(refused=why, reason=Reason.NOT_HELD, report=known)
             else:
                 raise
@@ -216,7 +230,7 @@ class Turn:
                     await self._remove("UnregisterInstance", instance_id=instance["instance"]["name"])
             await self._remove("RemoveInstanceGroup", group=name)
         except ManagerRefused:
-            self._wait(group, "its instances have no blocks any more", known)
+            self._wait(group, "its instances have no more blocks", known)
             return False
         del self._known_groups[name]
         return True
@@ -229,7 +243,7 @@ class Turn:
             await self._remove("UnRegisterStorage", name=storage.meta.name)
         except ManagerRefused:
             problem = printable(known.get("problem", ""), LONGEST_MESSAGE)
-            waits = "no blocks lie there any more" + (f", and it can be used again: {problem}" if problem else "")
+            waits = "it contains no more blocks" + (f", and can be used again: {problem}" if problem else "")
             self._wait(storage, waits, known)
             return
         await self._let_go(STORAGES, storage)
@@ -243,19 +257,19 @@ class Turn:
                 await self._objects.let_go(plural, declared)
             except RestError as error:
                 if error.is_lasting:
-                    self._wait(declared, f"the API server takes it, which says: {_shown(error)}")
+                    self._wait(declared, f"the API server accepts the removal of its finalizer: {_shown(error)}")
                     return
                 if error.status not in OUTDATED:
                     raise
             else:
-                logger.info("%s %s is gone from the KV-cache manager", KINDS[plural], declared.meta.name)
+                logger.info("%s %s was removed from the KV-cache manager", KINDS[plural], declared.meta.name)
         self._passed_over.add(declared.meta.uid)
 
     async def _ask(self, call: str, /, **fields: Any) -> dict[str, Any]:
         return await self._client.call(call, **fields)
 
     async def _remove(self, call: str, /, **fields: Any) -> None:
-        """Make a call that removes something; succeeds also if the thing does not exist."""
+        """Make a call that removes an object. It succeeds even if the object does not exist."""
         try:
             await self._ask(call, **fields)
         except ManagerRefused as error:

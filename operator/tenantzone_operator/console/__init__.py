@@ -1,4 +1,5 @@
 """The console: a read-only page with pools, zones and block maps, for users who may forward a port to the pod.
 
-It needs no leader: each replica has the store from its own watches, and asks the engines itself while a page is open.
+Any replica can serve it, because each replica fills its store from its own watches, and polls the engines itself while
+a page is open.
 """

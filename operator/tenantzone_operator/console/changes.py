@@ -1,6 +1,6 @@
-"""The changes since this process began to watch: zones and pools that were added, deleted or got another status.
+"""Lists the zones and pools that were added, deleted or got another status since this process began to watch.
 
-They are derived from the store, so replicas that do not lead have them too, and no user needs the right to read Events.
+The changes are derived from the store, so standby replicas have them too, and users need no right to read Events.
 """
 
 import time
@@ -17,7 +17,7 @@ from tenantzone_operator.status.notices import Notice, pool_notices, zone_notice
 
 MAX_CHANGES = 500
 _LOOK_BACK = 20
-"""A change that repeats within this many changes is counted instead of listed again."""
+"""Number of recent changes within which a repeated change is counted instead of listed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Change:
 
 
 class Changes:
-    """The newest changes of all zones and pools, from comparing each look at the store to the previous one.
+    """The newest changes of all zones and pools, found by comparing each sample of the store to the previous one.
 
     Args:
         now: returns the Unix time in seconds.
@@ -52,7 +52,7 @@ class Changes:
         return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
-        """Compare zones and pools to the last look, and keep the changes; the first look finds none."""
+        """Compare zones and pools to the previous call, and record the changes; the first call records none."""
         now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
         now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
         if self._zones is not None and self._pools is not None:
@@ -109,7 +109,7 @@ class Changes:
 
 
 def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
-    """Returns the change of readiness between two statuses, as type, reason and note; empty if there is none."""
+    """Returns the change of readiness between two statuses as type, reason and note; empty without a change."""
     was, is_now = condition_of(before, Type.READY), condition_of(after, Type.READY)
     if not is_now or was.get("status") == is_now["status"]:
         return []
@@ -119,5 +119,5 @@ def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warni
 
 
 def condition_of(status: Body, kind: Type) -> Body:
-    """Returns the condition of a kind in a status; empty if there is none."""
+    """Returns the condition of a type in a status; empty if the status has no such condition."""
     return next((found for found in status.get("conditions", []) if found["type"] == kind), {})

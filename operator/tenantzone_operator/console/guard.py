@@ -1,11 +1,11 @@
-"""Restricts access to the console: users who can forward a port to the pod, but no other web page in their browser."""
+"""Restricts the console to users who can forward a port to the pod, and excludes other web pages in their browsers."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 ADDRESS = "127.0.0.1"
-"""Only the pod's own containers and the API server's port-forward can reach this address."""
+"""Loopback address, which only the pod's own containers and port-forwards can reach."""
 
 _HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = ("GET", "HEAD")
@@ -38,7 +38,7 @@ _HEADERS = {
 async def guarded(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Middleware that refuses all but this page's own requests, and sets the security headers on each answer."""
+    """Middleware that refuses all requests that are not from this page, and sets the security headers."""
     response = _refusal(request)
     if response is None:
         try:
@@ -46,7 +46,7 @@ async def guarded(
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.reason}\n")
     response.headers.update(_HEADERS)
-    # At its end, kopf waits for everything that was started during its run.
+    # Close the connection, because kopf waits at its end for all tasks that were started during its run.
     response.force_close()
     return response
 
@@ -55,7 +55,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
     if request.method not in _METHODS:
         return web.Response(status=405, headers={"Allow": ", ".join(_METHODS)}, text="this page is read-only\n")
     if not is_own_host(request.headers.get("Host", "")):
-        # A foreign name that points here (DNS rebinding), or a forward that others can reach.
+        # Either another domain resolves to this address (DNS rebinding), or other users can reach the port-forward.
         return web.Response(status=403, text="open it as http://localhost:PORT, by way of kubectl port-forward\n")
     if not _is_from_here(request):
         return web.Response(status=403, text="not for other sites\n")
@@ -63,7 +63,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
 
 
 def is_own_host(host: str) -> bool:
-    """Returns whether a Host header names this machine; any port is accepted, because the forward chooses it."""
+    """Returns whether a Host header names this machine, with any port, because the user chooses the forwarded port."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, "0"
@@ -71,6 +71,6 @@ def is_own_host(host: str) -> bool:
 
 
 def _is_from_here(request: web.Request) -> bool:
-    """Returns whether a user or this page sent the request. Browsers say so; other clients need not."""
+    """Returns whether a user or this page sent the request, from headers that browsers send and other clients omit."""
     asked_by = request.headers.get("Sec-Fetch-Site", "none")
     return asked_by in ("none", "same-origin") or request.headers.get("Sec-Fetch-Mode") == "navigate"

@@ -1,4 +1,4 @@
-"""What each zone held in the last minutes; memory use depends on the number of zones alone; pure."""
+"""Stores the blocks that each zone held in the last minutes, with a fixed amount of memory for each zone."""
 
 import time
 from array import array
@@ -9,7 +9,7 @@ from tenantzone_operator.kube.store import Key
 
 SAMPLE_SECONDS = 2.0
 SAMPLES = 150
-"""Five minutes. Four bytes per sample: 3 MB for 5,000 zones."""
+"""Number of samples for five minutes. At four bytes per sample, 5,000 zones take 3 MB."""
 _UNKNOWN = -1
 _MOST = 2**31 - 1
 
@@ -31,20 +31,20 @@ class History:
 
     @property
     def times(self) -> list[float]:
-        """The Unix times of the samples, the oldest first."""
+        """Unix times of the samples, oldest first."""
         return list(self._times)
 
     def add(self, held: Mapping[Key, int | None]) -> None:
         """Add a sample of all zones.
 
         Args:
-            held: the number of blocks of each existing zone, by namespace and name; None if unknown.
+            held: the number of blocks that each existing zone holds, by namespace and name; None if unknown.
         """
         self._times.append(self._now())
         self._newest = (self._newest + 1) % self._samples
         self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
         for key, blocks in held.items():
-            # The sum over many engines with large claims may exceed four bytes.
+            # The sum over many engines that report large numbers may exceed four bytes.
             self._rings[key][self._newest] = _UNKNOWN if blocks is None else min(blocks, _MOST)
 
     def of(self, key: Key) -> list[int | None]:

@@ -1,4 +1,4 @@
-"""The engines' current reports, for the console: engines are only asked while a page is open."""
+"""Polls engines for their current reports for the console, but only while a page is open."""
 
 import asyncio
 import time
@@ -21,25 +21,25 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
-"""The least time between two requests to an engine, however many pages are open."""
+"""Minimum number of seconds between two requests to an engine, however many pages are open."""
 _AT_ONCE = 16
-"""The number of engines that are asked at a time."""
+"""Maximum number of engines that are polled concurrently."""
 CURRENT_SECONDS = 3.0
-"""The age from which an answer no longer counts as current."""
+"""Age in seconds from which an answer is no longer current."""
 _PICTURE_SECONDS = 5.0
-"""How long to wait for a block map: half a million blocks take an engine some time."""
+"""Timeout for a block map in seconds; an engine needs a while for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
 _LONGEST_REFUSAL = 1000
 _MAX_POOLS = 4
-"""The number of pools that are watched at a time; the pool that was viewed longest ago is dropped."""
+"""Maximum number of pools in the cache; the least recently viewed pool is dropped first."""
 
 TRANSIENT = (OSError, ValueError)
-"""The errors that asking an engine may raise."""
+"""Exceptions that a request to an engine may raise."""
 
 
 class NotThereError(Exception):
-    """There is no such pool or engine; the message says which."""
+    """The requested pool or engine does not exist; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class LiveZone:
     running_requests: int
     wait_reason: str | None
     reserved_seats: int
-    """The number of requests that can run at once regardless of other zones."""
+    """Number of requests that can run at once regardless of other zones."""
     computed_tokens: int
-    """The tokens computed in steps since the engine's start."""
+    """Number of tokens computed in steps since the engine's start."""
     amounts: ZoneView
 
 
@@ -77,15 +77,15 @@ class LiveReport:
 
 @dataclass(slots=True, weakref_slot=True)
 class LiveEngine:
-    """One ready engine, with its last report or why there is none."""
+    """One ready engine, with its last report or the error that prevented one."""
 
     pod: Pod
     live_report: LiveReport | None = None
     error: str = ""
-    """Why there is no report."""
+    """Why no report is available; empty if one is."""
     answered_at: float = float("-inf")
     published: float = 0.0
-    """The report's time by the engine's clock; only compared to itself."""
+    """Time of the last report by the engine's clock; only compared with the time of the next report."""
     renewed_at: float = 0.0
 
     def hear(self, report: EngineReport, now: float) -> None:
@@ -98,7 +98,7 @@ class LiveEngine:
             self.live_report, self.error = _live_report(report), ""
 
     def miss(self, error: Exception, now: float) -> None:
-        """Note that the engine did not answer; a single late answer is tolerated."""
+        """Record that the engine did not answer; a single late answer is tolerated."""
         if now - self.answered_at > SILENCE_SECONDS:
             self.live_report, self.error = None, reason(error)
 
@@ -106,7 +106,7 @@ class LiveEngine:
 @dataclass(slots=True)
 class _PoolLook:
     pods: list[Pod] = field(default_factory=list)
-    """The pods that the pool's selector matches, if this replica does not watch them."""
+    """Pods that the pool's selector matches, if this replica does not watch them."""
     engines: dict[tuple[str, str], LiveEngine] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
@@ -115,11 +115,11 @@ class _PoolLook:
 
 
 class LiveEngines:
-    """Asks the engines of the pools whose pages are open.
+    """Polls the engines of the pools whose pages are open.
 
     Args:
-        store: has the pools and engines.
-        list_pods: lists the pods that a pool selects; a standby replica watches none.
+        store: contains the pools and engines.
+        list_pods: lists the pods that a pool selects, because a standby replica watches no pods.
         read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
         clock: returns monotonic seconds.
     """
@@ -138,15 +138,15 @@ class LiveEngines:
         self._pools: dict[Key, _PoolLook] = {}
 
     def view(self, key: Key) -> View:
-        """Returns the pool's objects from the store; unwatched pods are those of the last poll of its engines."""
+        """Returns the pool's objects from the store; pods that are not watched come from the last poll of the pool."""
         view, look = self._store.view(key), self._pools.get(key)
         if view.pool is None or look is None or key in self._store.pods:
             return view
         return replace(view, pods=self._store.own_pods(view.pool, look.pods))
 
     async def engines(self, key: Key) -> list[LiveEngine]:
-        """Returns the pool's ready engines, by name; asked now, or a moment ago for another page."""
-        # The dictionary is ordered by the last view, the newest at the end.
+        """Returns the pool's ready engines by name, polled now, or a moment ago for another page."""
+        # The dictionary is an LRU cache, with the most recently viewed pool at the end.
         look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
         while len(self._pools) > _MAX_POOLS:
             del self._pools[next(iter(self._pools))]
@@ -156,11 +156,11 @@ class LiveEngines:
         return list(look.engines.values())
 
     async def block_map(self, key: Key, pod_name: str, cells: int, tier: str = "") -> BlockMap:
-        """Ask an engine for a map of its blocks, or of a tier's chunks.
+        """Request a map of an engine's blocks, or of a tier's chunks.
 
         Raises:
             NotThereError: the pool has no such engine.
-            ValueError, OSError: the engine does not answer, or not correctly.
+            ValueError, OSError: the engine does not answer, or its answer is invalid.
         """
         view = self.view(key)
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
@@ -181,7 +181,7 @@ class LiveEngines:
     def held(self, key: Key) -> dict[str, int] | None:
         """Returns the blocks held by each declared zone of a pool.
 
-        None if no page of the pool is open, or if not all its engines answer.
+        Returns None if no page of the pool is open, or if one of its engines does not answer.
         """
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
@@ -239,12 +239,12 @@ class LiveEngines:
 
 
 def declared(live_reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
-    """Returns the zones in these reports that a TenantZone declares."""
+    """Returns the zones in these reports that TenantZones declare."""
     return (zone for live_report in live_reports for zone in live_report.zones if not zone.is_registered)
 
 
 def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
-    """Returns the reports of several engines grouped by zone name."""
+    """Returns zones from several engines' reports, grouped by zone name."""
     found: dict[str, list[LiveZone]] = {}
     for zone in zones:
         found.setdefault(zone.name, []).append(zone)
@@ -252,7 +252,7 @@ def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
 
 
 def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
-    """Returns the sum of the reports of a zone."""
+    """Returns the totals of a zone over several engines' reports."""
     return ZoneSummary.of(zone.amounts for zone in zones)
 
 

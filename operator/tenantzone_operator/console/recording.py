@@ -11,12 +11,12 @@ from tenantzone_operator.kube.store import Key, Store
 
 
 class Recording:
-    """Records what zones hold and which objects have changed.
+    """Records the blocks that zones hold, and changes of objects.
 
     Args:
         store: filled by the watches.
-        live: has newer numbers of zones while a page is open.
-        has_listed: returns whether the store is filled yet.
+        live: has newer numbers than the store while a page is open.
+        has_listed: returns whether the store has been filled.
     """
 
     def __init__(self, store: Store, live: LiveEngines, has_listed: Callable[[], bool]) -> None:
@@ -42,7 +42,7 @@ class Recording:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Take samples for as long as the block runs."""
+        """Take samples while the block runs."""
         running = asyncio.create_task(self._run(), name="console")
         try:
             yield

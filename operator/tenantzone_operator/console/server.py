@@ -37,9 +37,9 @@ class ReplicaState:
 
     is_leading: bool
     is_ready: bool
-    """Whether its data is up to date."""
+    """Whether the replica's data is up to date."""
     has_listed: bool
-    """Whether it has any data yet."""
+    """Whether the replica has any data yet."""
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def console_served(
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
-    """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
+    """Serve the console while the block runs, only on this machine's loopback address.
 
     Yields the port that it listens on.
 
@@ -63,7 +63,7 @@ async def console_served(
         read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
         replica_state: returns the state of this replica.
         list_stored: lists KVStorages and KVCacheGroups; None if this operator has no KV-cache manager.
-        bounds: limits for slow clients; the default ones if None.
+        bounds: limits for slow clients; the default limits if None.
     """
     live = LiveEngines(store, list_pods, read_tokens)
     storages = None if list_stored is None else LiveStorages(list_stored)
@@ -147,7 +147,7 @@ class Console:
         return web.json_response(whole)
 
     def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns the history of the declared zones among these; only of the largest if there are many."""
+        """Returns the history of the declared zones among these, or of the largest if there are many."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
         names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])

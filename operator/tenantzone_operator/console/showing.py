@@ -1,4 +1,4 @@
-"""Converts the console's data to JSON, with amounts in blocks unless the name says otherwise; pure."""
+"""Converts the console's data to JSON, with amounts in blocks unless the name says otherwise."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
 MAX_ZONES = 100
-"""The number of zones shown at once; a filter finds the others."""
+"""Maximum number of zones on the page; users find other zones with a filter."""
 _MAX_NAMES = 1000
-"""The number of zones that get a colour and mark of their own, in the order of names."""
+"""Maximum number of zones with their own colour and mark, in the order of names."""
 _POOL_FIGURES = (
     "capacityBlocks",
     "reservedBlocks",
@@ -131,7 +131,7 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
 
 
 def _reported(zone: Zone) -> dict[str, Any]:
-    """Returns a zone's fields from its status, which is written less often."""
+    """Returns a zone's fields from its status, which is updated less often than engines' reports."""
     in_tiers = [TierSummary.read(row).fields() for row in zone.status.get("tiers") or ()]
     return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
 
@@ -162,7 +162,7 @@ def _engine(engine: LiveEngine) -> dict[str, Any]:
 
 
 def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
-    """Yields the tiers below an engine's blocks, in bytes."""
+    """Yields an engine's KV-cache tiers, in bytes."""
     for tier in engine.live_report.tiers if engine.live_report is not None else ():
         yield {
             "pod": engine.pod.meta.name,
@@ -197,13 +197,13 @@ def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
 
 
 def shown_condition(status: Any, kind: Type) -> dict[str, Any]:
-    """Returns a condition of a status; empty if there is none."""
+    """Returns a condition in a status as JSON; empty if the status has no such condition."""
     found = condition_of(status, kind)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
 
 
 def show_blocks(found: BlockMap) -> dict[str, Any]:
-    """Returns an engine's block map, and the sum per owner: zones first, then blocks without a zone, then free ones."""
+    """Returns an engine's block map, and the totals of zones, of blocks without a zone, and of free blocks."""
     owners: dict[tuple[bool, str | None], list[BlockKind]] = {}
     for kind in found.kinds:
         is_free = kind.use == "free"

@@ -1,4 +1,4 @@
-"""Converts KVStorages and KVCacheGroups to the console's JSON, with amounts in bytes; pure."""
+"""Converts KVStorages and KVCacheGroups to the console's JSON, with amounts in bytes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.conditions import Type
 
 MAX_ROWS = 300
-"""The most rows of a table; `kubectl tenantzone storage` has all."""
+"""Maximum number of rows of a table; `kubectl tenantzone storage` shows all rows."""
 
 
 def show_storages(stored: Stored) -> dict[str, Any]:
-    """Returns all storages and groups, and what each zone stores in the groups that name it."""
+    """Returns all storages and groups, and the bytes of each zone in the groups that name it."""
     rows: Mapping[str, Sequence[Any]] = {
         "storages": list(map(_storage, stored.storages)),
         "groups": list(map(_group, stored.groups)),
@@ -55,7 +55,7 @@ def _group(group: DeclaredGroup) -> dict[str, Any]:
 
 
 def _types(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
-    """Yields what a group stores in each storage type, for types with a limit or any content."""
+    """Yields a group's bytes in each storage type that has a limit or any content."""
     limits: Mapping[str, Mapping[str, Any]] = group.wanted.get("types") or {}
     held = {row["type"]: row.get("held") for row in group.status.get("types") or ()}
     for kind in sorted(held.keys() | limits.keys()):
@@ -63,7 +63,7 @@ def _types(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
 
 
 def _zones(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
-    """Yields what each zone of a group stores in each storage type, with its reservation and limit."""
+    """Yields the bytes, reservation and limit of each zone of a group in each storage type."""
     held = {(row["namespace"], row["name"], row["type"]): row.get("held") for row in group.status.get("zones") or ()}
     declared = {(*quotas.zone, kind): bounds for quotas in group.zones for kind, bounds in quotas.types.items()}
     for key in sorted(held.keys() | declared.keys()):

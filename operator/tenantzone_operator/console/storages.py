@@ -1,6 +1,6 @@
 """Lists KVStorages and KVCacheGroups for the console, only while a page is open.
 
-The API server is asked once, however many pages are open. Otherwise only the leader lists these objects.
+All open pages share one listing. Apart from this, only the leader lists these objects.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
 
 FRESH_SECONDS = 2.0
-"""The least time between two listings, in seconds."""
+"""Minimum number of seconds between two listings."""
 _PATIENCE_SECONDS = 5.0
 
 
@@ -29,7 +29,7 @@ class Stored:
 
 
 async def list_stored(api: Api) -> Stored:
-    """Returns the objects that the API server has.
+    """Returns all KVStorages and KVCacheGroups at the API server.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -43,10 +43,10 @@ async def list_stored(api: Api) -> Stored:
 
 
 class LiveStorages:
-    """The last successful listing, and the error of the newest one.
+    """The last successful listing, and the error of the newest listing.
 
     Args:
-        list_all: lists the objects; raises as :func:`list_stored` does.
+        list_all: lists the objects, and raises the same errors as :func:`list_stored`.
         now: returns monotonic seconds.
     """
 
@@ -60,7 +60,7 @@ class LiveStorages:
         """Why the newest listing failed; empty if it succeeded."""
 
     async def look(self) -> None:
-        """List the objects again, unless that was just done."""
+        """List the objects again, unless the last listing is recent."""
         async with self._turn:
             if self._now() - self._listed_at < FRESH_SECONDS:
                 return

@@ -1,1 +1,1 @@
-"""Reads the engines' reports, and trusts them no more than necessary."""
+"""Reads engines' reports, which any pod may have sent, and trusts them as little as possible."""

@@ -1,4 +1,4 @@
-"""The operator's key, from which the tokens for engines' admin ports are derived."""
+"""The operator's admin key, from which it derives the tokens for engines' admin ports."""
 
 import asyncio
 import logging
@@ -22,22 +22,23 @@ from tenantzone_operator.kube.rest import RestError
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0
-"""The least time between two reads of the Secret, however many engines refuse its tokens."""
+"""Minimum number of seconds between two reads of the Secret, however many engines refuse the tokens."""
 LOOK_SECONDS = 60.0
-"""The time between two reads of the Secret while no engine refuses: if it was deleted, the operator restores it."""
+"""Seconds between two reads of the Secret while no engine refuses the tokens, to restore a deleted Secret."""
 _MAX_KEYS = 3
-"""As many signatures fit into a config."""
+"""Maximum number of keys, which is the maximum number of signatures of a config."""
 _CONFLICT = 409
 
 
 class AdminKey:
-    """The key from its Secret in the operator's own namespace; created if missing, never overwritten.
+    """The admin key from its Secret in the operator's own namespace, which is created if missing, never overwritten.
 
-    If the Secret is deleted, the operator creates it again with the known keys. During a key change that includes the
-    previous key.
+    If the Secret is deleted, the operator creates it again with all known keys, including the previous key during a
+    key rotation.
 
-    If the key in the Secret is replaced, the operator also uses the replaced one until its process ends: engines that
-    have its tokens still answer, and trust the config. No Secret gets that key.
+    If the key in the Secret is replaced, the operator also uses the replaced key until its process ends, so that
+    engines with tokens of the replaced key still answer and trust the config. The operator never writes the replaced
+    key to a Secret.
 
     Args:
         api: a client to read and create the Secret.
@@ -48,20 +49,20 @@ class AdminKey:
         self._api = api
         self._namespace = namespace
         self._keys: tuple[bytes, ...] = ()
-        """Those in the Secret."""
+        """Keys in the Secret."""
         self._replaced: tuple[bytes, ...] = ()
-        """Keys that the Secret had before its present ones, without those; at most three keys in all."""
+        """Keys that were in the Secret before, without the current keys; at most three keys together with these."""
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""
-        """Why there is no key; empty if there is one, or if it was not needed yet."""
+        """Why there is no key; empty if there is a key, or if no key was needed yet."""
 
     def tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Returns the tokens that engines of a pool should accept, the newest first; empty without a key."""
+        """Returns the tokens that engines of a pool should accept, newest first; empty without a key."""
         return tuple(admin_token(key, namespace, pool) for key in self._keys)
 
     def known_tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Returns the tokens that engines of a pool may have, the newest first; empty without a key."""
+        """Returns the tokens that engines of a pool may have, newest first; empty without a key."""
         return tuple(admin_token(key, namespace, pool) for key in (*self._keys, *self._replaced))
 
     async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class AdminKey:
             again: also check whether the key has changed.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: there is no key, because the API server is in trouble for now.
+            RestError, aiohttp.ClientError, TimeoutError: there is no key, because a request to the API server failed.
         """
         async with self._looking:
             pause = AGAIN_SECONDS if again or not self._keys else LOOK_SECONDS
@@ -92,7 +93,7 @@ class AdminKey:
                     self._complain(explain(error))
                 elif not self._keys:
                     raise
-                # Otherwise the known key is good enough until the next read: no pool has to wait.
+                # Otherwise continue with the known key until the next read, so that no pool has to wait.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:
@@ -100,9 +101,9 @@ class AdminKey:
             self._looked_at = time.monotonic()
 
     async def keep_learning(self) -> None:
-        """Read the Secret repeatedly, until cancelled, without ever creating it.
+        """Read the Secret repeatedly until cancelled, without ever creating it.
 
-        So a replica that becomes the leader knows the key, even if the Secret was deleted in the meantime.
+        A standby therefore knows the key when it becomes the leader, even if the Secret was deleted in the meantime.
         """
         while True:
             await self._learn()
@@ -120,8 +121,8 @@ class AdminKey:
         if self._keys and self._keys[0] not in keys:
             self._replaced = self._keys
             logger.warning(
-                "the key in the Secret %s/%s was replaced, and is not kept there as %s: this process also uses the "
-                "former one; after a restart, engines that have tokens of the former key refuse the operator",
+                "the key in the Secret %s/%s was replaced without keeping the former key there as %s: this process "
+                "also uses the former key; after a restart, engines with tokens of the former key refuse the operator",
                 self._namespace,
                 ADMIN_KEY_SECRET,
                 PREVIOUS_KEY_FILE,
@@ -130,7 +131,7 @@ class AdminKey:
         self._keys = keys
 
     async def _read_or_make(self) -> dict[str, str]:
-        """Returns the data of the Secret; a deleted Secret is created again with the keys that engines know."""
+        """Returns the data of the Secret, and creates a deleted Secret again with the keys that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
             keys, what = (self._keys, "the known key again") if self._keys else ((new_admin_key(),), "a new key")

@@ -26,11 +26,11 @@ class _Answer(Protocol):
 async def read_report(
     pod: Pod, port: int, max_bytes: int, quota: ReadingQuota, tokens: Sequence[str] = ()
 ) -> EngineReport:
-    """Read an engine's report from its admin port, with the first token that is accepted; see also `read_answer`.
+    """Read an engine's report from its admin port, with the first accepted token; see also `read_answer`.
 
     Raises:
-        ValueError: it is not a report, another engine's report, or too long.
-        OSError: the engine does not answer, or not in time.
+        ValueError: the answer is not a report, is from another engine, or is too large.
+        OSError: the engine does not answer in time.
     """
     report = await read_answer(
         pod,
@@ -65,15 +65,15 @@ async def read_answer(
         port: the engine's admin port.
         path: the path with its query.
         parse: parses the body; raises ValueError if it is invalid.
-        max_bytes: the most bytes that the body may have.
+        max_bytes: the maximum size of the body in bytes.
         quota: charged for the answer.
         patience: seconds to wait for each token.
-        tokens: the tokens of the engine's pool, the newest first; if one is refused, the next is tried.
+        tokens: the tokens of the engine's pool, newest first; if the engine refuses a token, the next token is used.
 
     Raises:
         TokenRefusedError: the engine refuses all tokens.
-        ValueError: the answer is invalid, another engine's, or too long.
-        OSError: the engine does not answer, or not in time.
+        ValueError: the answer is invalid, is from another engine, or is too large.
+        OSError: the engine does not answer in time.
     """
     ask = partial(fetch, pod.ip, port, path, max_bytes=max_bytes, quota=quota, patience=patience)
     body = await _first_let_in(ask, tokens)
@@ -81,7 +81,7 @@ async def read_answer(
         answer = await parse(body)
     except ValueError:
         what = path.partition("?")[0].removeprefix("/")
-        raise UnbelievableError(f"what it sends is not a {what} that this version understands") from None
+        raise UnbelievableError(f"its answer is not a {what} that this version understands") from None
     if answer.pod == pod.meta.name:
         return answer
     if answer.pod:
@@ -95,7 +95,7 @@ async def read_answer(
 
 
 async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[str]) -> bytes:
-    """Returns the answer to the first token that is not refused; sends no token if there are none."""
+    """Returns the answer to the first token that the engine accepts; sends one request without a token if empty."""
     *others, last = tokens or ("",)
     for token in others:
         with suppress(TokenRefusedError):
@@ -104,7 +104,7 @@ async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[s
 
 
 def reason(error: Exception) -> str:
-    """Returns why an engine did not answer, without details that differ between attempts, such as local ports."""
+    """Returns why an engine did not answer, without details that differ between attempts, for example local ports."""
     match error:
         case TimeoutError():
             return "it does not answer in time"

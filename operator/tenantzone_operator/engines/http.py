@@ -1,8 +1,7 @@
-"""Requests an engine's admin port over HTTP, and accepts one form of answer: a head and a body of known length.
+"""Sends HTTP requests to engines' admin ports, and only accepts responses with a Content-Length.
 
-An HTTP library would accept everything that HTTP allows: endless interim answers, chunks of one byte, each with an
-extension, and trailers. Any pod can send those. They would cost the event loop time without a body that could be
-counted.
+Any pod may send the response. An HTTP library would also accept endless interim responses, one-byte chunks with
+extensions, and trailers. They cost CPU time in the event loop, but have no body whose bytes could be charged.
 """
 
 import asyncio
@@ -17,46 +16,47 @@ _END_OF_HEAD = b"\r\n\r\n"
 _READ_BYTES = 2**16
 
 PIECES = 64
-"""The number of pieces in which an answer of any length may arrive."""
+"""Number of pieces in which a response of any length may arrive."""
 PIECE_BYTES = 512
-"""The number of bytes for which one more piece is allowed: networks split larger ones."""
+"""Number of bytes for which one additional piece is allowed; networks split a response into larger pieces."""
 PIECE_COSTS_BYTES = 2 * 2**10
-"""The least that a piece costs of the quota: receiving it takes about as long as reading a report of this length."""
+"""Minimum charge for a piece in bytes, because receiving a piece takes about as long as parsing this number."""
 
 
 class UnbelievableError(ValueError):
-    """An answer that no engine of ours gives; reading another one like it would cost as much."""
+    """The response can't be from an engine of this project, so requests to its sender should back off."""
 
 
 class TokenRefusedError(ValueError):
-    """An engine of ours answers, and refuses the token."""
+    """The engine refuses the token."""
 
 
 class SlowError(TimeoutError):
-    """The connection to an engine was accepted, but the answer did not arrive in time."""
+    """The engine accepted the connection, but the response did not arrive in time."""
 
 
 async def fetch(
     host: str, port: int, path: str, *, max_bytes: int, quota: ReadingQuota, patience: float, token: str = ""
 ) -> bytes:
-    """Get the content at a path of an engine's admin port.
+    """Send a GET request to an engine's admin port, and return the body.
 
-    Decompresses nothing, follows no redirect, uses no proxy, and always closes the connection.
+    The request accepts no compression, follows no redirects, uses no proxy, and closes the connection.
 
     Args:
         host: an IP address.
         port: the engine's admin port.
         path: the path with its query.
-        max_bytes: the most bytes that the body may have.
+        max_bytes: the maximum size of the body in bytes.
         quota: charged for all bytes that arrive.
-        patience: seconds for the whole request.
-        token: the token to send; empty for none.
+        patience: timeout of the whole request in seconds.
+        token: the token to send; empty for no token.
 
     Raises:
-        UnbelievableError, TokenRefusedError: see there.
+        UnbelievableError: the response can't be from an engine.
+        TokenRefusedError: the engine refuses the token.
         ValueError: the status is not 200, or the host is not an IP address.
-        SlowError, TimeoutError: the answer did not arrive in time.
-        OSError: there is no connection, or it broke.
+        SlowError, TimeoutError: the response did not arrive in time.
+        OSError: the connection could not be opened, or broke.
     """
     address = ip_address(host)
     is_connected = False
@@ -86,7 +86,7 @@ class _Answer:
         self._pieces = 0
 
     async def read(self, what: str, max_bytes: int) -> bytes:
-        """Returns the body of the answer, after reading its head."""
+        """Read the head and the body of the response, and return the body."""
         while (end := self._came.find(_END_OF_HEAD)) < 0:
             if len(self._came) >= MAX_HEAD_BYTES:
                 raise UnbelievableError(f"{what} answers with a head of more than {MAX_HEAD_BYTES:,} bytes")
@@ -100,7 +100,7 @@ class _Answer:
         return bytes(memoryview(self._came)[begin : begin + length])
 
     async def _receive(self, until: int) -> None:
-        """Receive one more piece, up to ``until`` bytes in all."""
+        """Receive one more piece, up to ``until`` bytes in total."""
         count = min(until - len(self._came), _READ_BYTES)
         piece = await asyncio.get_running_loop().sock_recv(self._connection, count)
         if not piece:
@@ -113,12 +113,12 @@ class _Answer:
 
 
 def _read_head(head: bytes, what: str) -> int:
-    """Returns the length of the body, as the answer's head announces it."""
+    """Returns the Content-Length in the head of a response."""
     first, *lines = head.split(b"\r\n")
     version, _, rest = first.partition(b" ")
     status = rest[:3]
     if version not in (b"HTTP/1.0", b"HTTP/1.1") or not status.isdigit() or status < b"200":
-        raise UnbelievableError(f"{what} answers with what is not HTTP, or not at once")
+        raise UnbelievableError(f"{what} does not answer with an HTTP/1 response, or sends an interim response first")
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     if status == b"401" and f'realm="{ADMIN_REALM}"'.encode() in dict(headers).get(b"www-authenticate", b""):
         raise TokenRefusedError("its admin port refuses the token")
@@ -126,5 +126,5 @@ def _read_head(head: bytes, what: str) -> int:
         raise ValueError(f"{what} answers with status {int(status)}")
     lengths = [value for name, value in headers if name == b"content-length"]
     if len(lengths) != 1 or not lengths[0].isdigit() or len(lengths[0]) > 12 or b"transfer-encoding" in dict(headers):
-        raise UnbelievableError(f"{what} answers without saying how long its body is")
+        raise UnbelievableError(f"{what} answers without a valid Content-Length")
     return int(lengths[0])

@@ -1,4 +1,4 @@
-"""The current knowledge about one engine; pure."""
+"""The operator's current observation of one engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from tenantzone_operator.engines.views import EngineView, TierView, ZoneView
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The newest report of one ready engine, or why there is none."""
+    """The newest report of one ready engine, or the reason why no report is available."""
 
     pod: str
     report: EngineView | None
     error: str = ""
-    """Why there is no report."""
+    """Why no report is available; empty if one is."""
     refuses: bool = False
-    """Whether there is no report because the engine refuses the operator's tokens."""
+    """Whether no report is available because the engine refuses the operator's tokens."""
     blocks: int | None = None
-    """The engine's number of blocks, also while it does not answer; None if it never reported it."""
+    """The last number of blocks that the engine reported; None if it has never reported a number."""
 
     @property
     def zones(self) -> Mapping[str, ZoneView]:
-        """The declared zones that the engine reports, by name; empty if there is no report."""
+        """Declared zones that the engine reports, by name; empty without a report."""
         return self.report.zones if self.report is not None else {}
 
     @property
     def tiers(self) -> Mapping[str, TierView]:
-        """The tiers that the engine reports, by name; empty if it has none, or if there is no report."""
+        """Tiers that the engine reports, by name; empty if it has no tiers, or without a report."""
         return self.report.tiers if self.report is not None else {}
 
     @property
@@ -36,7 +36,7 @@ class Observation:
 
     @property
     def nack(self) -> str:
-        """Why the engine refuses the newest config, in its own words; empty if it does not."""
+        """Why the engine refuses the newest config, in the engine's words; empty if it does not refuse."""
         return self.report.nack if self.report is not None else ""
 
     @property
@@ -46,7 +46,7 @@ class Observation:
 
     @property
     def newest_generation(self) -> int:
-        """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
+        """Generation of the newest signed config if the engine refuses a config because it is older; 0 otherwise."""
         return self.report.newest_generation if self.report is not None else 0
 
     @property

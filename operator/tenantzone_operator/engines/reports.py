@@ -1,8 +1,8 @@
-"""An engine's report as the operator reads it. Any pod that matches a pool's labels may have sent it.
+"""Models of an engine's report as the operator reads it. Any pod that matches a pool's labels may have sent it.
 
-The contract's own model is for those who write reports. This model accepts no value that a status could not show:
-numbers are bounded. It keeps only the fields that are used, so that a report takes about as much memory as its text. It
-ignores unknown fields, since an engine may be newer.
+The contract package has its own models, for engines that write reports. The models here bound all numbers, so that any
+accepted report can be shown in a status. They contain only the fields that the operator uses, so that a report takes
+about as much memory as its text, and they ignore unknown fields, because an engine may be newer than the operator.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tenantzone_contract.report import (
 
 MAX_BLOCKS = 2**31 - 1
 MAX_API_SERVERS = 1024
-"""The most processes of one engine."""
+"""Maximum number of API server processes of one engine."""
 MAX_LAGS = 16
-"""The most differences between one process and its engine core."""
+"""Maximum number of differences between one API server process and its engine core."""
 
 _BASE_BYTES = 64 * 2**10
 _ZONE_BYTES = 4 * 2**10
-"""The bytes for one zone: several times what a zone and its loans take."""
+"""Bytes for one zone in a report, several times the size of a zone and its loans."""
 _REGISTERED_ZONES = 4096
-"""The number of unknown tenants' zones that fit in the report of an engine that may register any."""
+"""Number of automatically registered zones that a report may contain in mode AutoRegister."""
 
 Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
@@ -41,11 +41,11 @@ UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 _IN_THREAD_BYTES = 64 * 2**10
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="reports")
-"""Parses long reports, so that the event loop is not blocked."""
+"""Thread pool that parses long reports, so that they do not block the event loop."""
 
 
 class PurgeReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The last purge of a zone that the engine has carried out, in blocks."""
+    """The last purge of a zone that the engine has carried out, with its effect in blocks."""
 
     id: Name
     evicted: Count = 0
@@ -56,7 +56,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 
 
 class TargetReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """One latency target of a zone, and the time that its requests get."""
+    """One latency target of a zone, and the actual time of its requests."""
 
     target_seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
     actual_seconds: Seconds | None = None
@@ -71,7 +71,7 @@ class LatencyReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class TierEffectReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """How a zone used a tier in the last window."""
+    """How much a zone used a tier in the last window."""
 
     offered_bytes: Count
     loaded_bytes: Count
@@ -134,7 +134,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def waiting_for(self) -> str | None:
-        """Why the zone's next request waits, in the field of either release."""
+        """Why the zone's next request waits, from the current field or the field of older releases."""
         return self.waits_for or self.wait_reason
 
     purge: PurgeReport | None = None
@@ -144,14 +144,14 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def evicted(self) -> Mapping[str, int]:
-        """The evicted blocks by reason, with older reasons renamed to the newer ones."""
+        """Number of evicted blocks by reason, with the reasons of older releases renamed to the current reasons."""
         if self.evictions is not None:
             return self.evictions
         return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): count for reason, count in self.evicted_blocks.items()}
 
 
 class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """A config that the engine refused, and why."""
+    """A config that the engine refused, and the error."""
 
     error: str
     generation: Count | None = None
@@ -160,7 +160,7 @@ class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Which config the engine has applied, and which it refused."""
+    """The config that the engine has applied, and the newer config that it refused, if any."""
 
     applied_generation: Count | None = None
     applied_hash: Name | None = None
@@ -168,14 +168,14 @@ class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class SaltKeyStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The salt key that the engine uses, and what is wrong with its key file."""
+    """The salt key that the engine uses, and the error in its key file, if any."""
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,64}$")] = ""
     error: str = ""
 
 
 class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """One loan between two zones on an engine, named by their tenants."""
+    """One loan between two zones on an engine; the lender and the borrower are tenants' names."""
 
     lender: Name
     borrower: Name
@@ -185,14 +185,14 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The identity declaration that the engine's frontend applies, and why it serves no tenant."""
+    """The identity declaration that the engine's frontend applies, and why it serves no tenant, if it serves none."""
 
     digest: Name
     problem: str = ""
 
 
 class AdminPortStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Who may read the engine's admin port, and what is wrong with its token file."""
+    """Whether anybody may read the engine's admin port, and the error in its token file, if any."""
 
     open: bool = False
     error: str = ""
@@ -234,7 +234,7 @@ _DECODER = msgspec.json.Decoder(EngineReport)
 
 
 def max_report_bytes(declared: int, *, may_register: bool) -> int:
-    """Returns the most bytes that an engine's report can have.
+    """Returns the maximum size of an engine's report in bytes.
 
     Args:
         declared: the number of zones that name the pool.
@@ -247,7 +247,7 @@ def read_report_text(text: bytes) -> EngineReport:
     """Parse the text of an engine's report.
 
     Raises:
-        ValueError: it is not a report, its version is unknown, or a number in it is out of bounds.
+        ValueError: the text is not a report, its version is unknown, or a number is out of bounds.
     """
     try:
         return _DECODER.decode(text)
@@ -256,7 +256,7 @@ def read_report_text(text: bytes) -> EngineReport:
 
 
 async def read_report_text_aside(text: bytes) -> EngineReport:
-    """Parse a report like `read_report_text`, in a thread if it is long, so that the event loop is not blocked.
+    """Parse a report like `read_report_text`, but in a thread if it is long, so that it does not block the event loop.
 
     Raises:
         ValueError: see `read_report_text`.

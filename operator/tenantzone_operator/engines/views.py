@@ -1,4 +1,4 @@
-"""Reduces an engine's report to what the operator shows and decides on: thousands are in memory at a time."""
+"""Reduces engines' reports to the fields that the operator uses, because it keeps thousands of them in memory."""
 
 import asyncio
 import sys
@@ -21,14 +21,14 @@ _LONGEST_ERROR = 1000
 _HASH_CHARACTERS = 20
 _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
-"""The reasons of evictions of blocks that a zone had borrowed."""
+"""Reasons for evicting blocks that a zone had borrowed."""
 _FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
-"""The reasons of evictions that a request caused, other than its own zone's limit."""
+"""Reasons for evictions on behalf of a request, without evictions by the limit of the request's zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneView:
-    """A declared zone in one engine, with the report's numbers and the sums of its evictions."""
+    """A declared zone in one engine, with the numbers in the report and totals of its evictions."""
 
     generation: int
     state: ZoneState
@@ -44,27 +44,27 @@ class ZoneView:
     recomputed_tokens: int
     blocks_evicted: int
     taken_back: int
-    """The evicted blocks that the zone had borrowed."""
+    """Number of evicted blocks that the zone had borrowed."""
     awaited_seats: int
-    """The seats that the zone reserves explicitly and that the engine lacks."""
+    """Number of seats that the zone reserves explicitly but the engine lacks."""
     waiting_for: str | None = None
     """Why the zone's next request waits; None if no request waits."""
     evicted_by_limit: int = 0
-    """The blocks evicted because the zone was at its own limit."""
+    """Number of blocks that were evicted because the zone was at its own limit."""
     evicted_by_ttl: int = 0
-    """The blocks evicted because they were unused for the zone's ttl."""
+    """Number of blocks that were evicted because they were unused for the zone's ttl."""
     evicted_by_watermark: int = 0
-    """The blocks evicted by the watermarks, before any zone needed them."""
+    """Number of blocks that the watermarks evicted before any zone needed them."""
     evicted_for_room: int = 0
-    """The blocks evicted for requests of this or other zones."""
+    """Number of blocks that were evicted for requests of this or other zones."""
     purge: PurgeReport | None = None
-    """The last purge that the engine has carried out; None if there was none or the engine is too old."""
+    """The last purge that the engine has carried out; None if it never did, or is too old to report purges."""
     unscrubbed: int = 0
-    """The free blocks that hold data of the zone until another tenant gets them."""
+    """Number of free blocks that contain data of the zone until another tenant gets them."""
     latency: LatencyReport | None = None
-    """The state of the zone's latency targets; None if it has none or the engine is too old."""
+    """State of the zone's latency targets; None if the zone has no targets, or the engine is too old to report them."""
     tiers: tuple[ZoneTierReport, ...] = ()
-    """The zone's share of each tier of the engine; empty if there are no tiers or the engine is too old."""
+    """The zone in each tier of the engine; empty if the engine has no tiers, or is too old to report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,51 +72,51 @@ class TierView:
     """A tier of an engine, without the numbers that change with each request."""
 
     capacity_bytes: int
-    """The capacity in whole chunks."""
+    """Capacity in bytes, rounded down to whole chunks."""
     chunk_bytes: int
     problem: str
-    """Why the tier can't store or load, in the engine's words; empty if it can."""
+    """Why the tier can't store or load, in the engine's words; empty if it can do both."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """An engine's report, reduced to what statuses and plans need."""
+    """An engine's report, reduced to the fields that statuses and plans need."""
 
     capacity_blocks: int
     seats: int
-    """The number of requests that can run at once; 0 if the engine does not report it."""
+    """Maximum number of requests that run at once; 0 if the engine does not report it."""
     applied_generation: int | None
     applied_hash: str | None
     nack: str
-    """Why the engine refuses the newest config, in its own words; empty if it does not."""
+    """Why the engine refuses the newest config, in the engine's words; empty if it does not refuse."""
     is_untrusted: bool
     """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
     identity: str
-    """The digest of the identity declaration that the frontend applies."""
+    """Digest of the identity declaration that the frontend applies."""
     identity_problem: str
-    """Why the frontend serves no tenant, in its own words; empty if it does."""
+    """Why the frontend serves no tenant, in the engine's words; empty if it serves tenants."""
     zones: Mapping[str, ZoneView]
-    """The declared zones, by name."""
+    """Declared zones, by name."""
     salt_key_id: str | None
-    """The id of the salt key; empty if the engine uses a key of its own, None if it does not report it."""
+    """Id of the salt key; empty if the engine has generated its own key, None if the engine does not report it."""
     salt_key_error: str
-    """Why the pool's key file is not in force, in the engine's words; empty if it is, or if there is none."""
+    """Why the engine does not use the pool's key file, in the engine's words; empty if it does, or has no such file."""
     admin_is_open: bool
-    """Whether the admin port answers without a token; engines of the previous release know no tokens."""
+    """Whether the admin port answers without a token, as engines of the previous release do."""
     admin_error: str
-    """Why the current token file is not in force, in the engine's words; empty if it is."""
+    """Why the engine does not use the current token file, in the engine's words; empty if it does."""
     tiers: Mapping[str, TierView]
-    """The tiers below the engine's blocks, by name."""
+    """KV-cache tiers of the engine, by name."""
     api_servers: tuple[tuple[int | None, str | None], ...] = ()
     """Generation and hash of the config that each API server process enforces; empty if not reported."""
     newest_generation: int = 0
-    """The generation of the newest signed config if the engine refuses one for being older; 0 otherwise."""
+    """Generation of the newest signed config if the engine refuses a config because it is older; 0 otherwise."""
     lag: str = ""
-    """How an API server process has differed from the engine core for long, with the process; empty if in nothing."""
+    """How an API server process persistently differs from the engine core, in words; empty if none differs."""
 
     @property
     def enforced(self) -> tuple[tuple[int | None, str | None], ...]:
-        """Generation and hash of the config that each of its processes enforces, its engine core first."""
+        """Generation and hash of the config that each process of the engine enforces, starting with the engine core."""
         return ((self.applied_generation, self.applied_hash), *self.api_servers)
 
 
@@ -131,7 +131,7 @@ def view(report: EngineReport) -> EngineView:
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
         newest_generation=(config.rejected.newest_generation or 0) if config.rejected is not None else 0,
-        # An engine of the previous release knows API keys only.
+        # An engine of the previous release supports only API keys.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
@@ -156,9 +156,9 @@ def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
     """Returns how an API server process differs from its engine core, in words."""
     words = {
         "config": f"enforces config {_short(process.config_hash)}, not {_short(applied_hash)}",
-        "keys": "knows other API keys than its key files have",
+        "keys": "uses API keys that differ from its key files",
         "salt_key": "uses another salt key than the engine core",
-        "silent": "does not report what it enforces",
+        "silent": "does not report the config that it enforces",
     }
     found = [words.get(lag, f"differs in {printable(lag, _LONGEST_ERROR)}") for lag in process.lags]
     return f"API server process {process.process} {' and '.join(found)}"
@@ -209,7 +209,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         evicted_by_watermark=evicted.get("watermark", 0),
         evicted_for_room=sum(evicted.get(reason, 0) for reason in _FOR_ROOM),
         purge=report.purge,
-        # The number changes with each block, and is shown only with a purge.
+        # The number changes with each block, so it is set only with a purge, which is the only reason to show it.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
         latency=report.latency,
         tiers=report.tiers,

@@ -1,4 +1,4 @@
-"""Polls the engines' reports; validates what an engine sends, and guesses nothing that is missing."""
+"""Polls the engines' reports and validates them, without guessing missing values."""
 
 import asyncio
 import logging
@@ -20,58 +20,58 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 QUICK_POLL_SECONDS = 0.1
-"""The poll interval while a published config is not acknowledged yet, in seconds."""
+"""Poll interval in seconds while engines have not acknowledged a published config."""
 QUICK_FOR_SECONDS = 30.0
-"""How long the quick interval lasts at most."""
+"""Maximum number of seconds of quick polling."""
 
 _AT_ONCE = 16
-"""The number of engines of one pool that are asked at a time, and so of answers in memory."""
+"""Maximum number of engines of one pool that are polled concurrently, and so of answers in memory."""
 
 MAX_BACKOFF_SECONDS = 30.0
-"""The longest backoff of an engine that sends an invalid answer. The delay doubles with each such answer.
+"""Maximum backoff in seconds for an engine that sends invalid answers. The backoff doubles with each of them.
 
-An engine that accepts connections and does not answer in time is treated alike once it is unreachable: a busy engine
-may be late.
+It also applies to an unreachable engine that accepts connections but does not answer in time. Late answers alone cause
+no backoff, because a busy engine may be late.
 """
 
 SILENCE_SECONDS = 3.0
-"""An engine that has not answered for this long is unreachable. One late answer must not change a status."""
+"""Seconds without an answer after which an engine is unreachable, so that one late answer does not change a status."""
 FROZEN_SECONDS = 15.0
-"""An engine whose report was not renewed for this long hangs; engines renew it all the time."""
+"""Seconds after which an engine with an unchanged report hangs, because engines renew their report all the time."""
 
 SAY_AGAIN_SECONDS = 60.0
-"""An engine whose errors keep changing gets at most one log line per this many seconds."""
-HANGS = "its report is not renewed any more; the engine hangs"
+"""Minimum number of seconds between two log lines about an engine whose errors keep changing."""
+HANGS = "its report is no longer renewed; the engine hangs"
 
 
 @dataclass(slots=True)
 class _Engine:
-    """One watched pod. Times are of this machine's monotonic clock, since the engine's clock may differ."""
+    """One watched pod. Times are from this machine's monotonic clock, because the engine's clock may differ."""
 
     pod: Pod
     report: EngineView | None = None
     error: str = ""
-    """Why there is no report, as statuses show it: the same words whatever answers at the port.
+    """Why no report is available, as shown in statuses, with the same words whatever answers at the port.
 
-    The pool's author chooses the port, and a pod's status contains the address. The words must not reveal who answers
-    there.
+    The pool's author chooses the port, and the author of a pod's status chooses the address, so the words must not
+    reveal anything about the server at this address and port.
     """
     refuses: bool = False
-    """Whether the reason is that it refuses the pool's tokens."""
+    """Whether no report is available because the engine refuses the pool's tokens."""
     said: str = ""
-    """The reason that was logged last."""
+    """The reason in the last log line."""
     said_at: float = float("-inf")
     answered_at: float = 0.0
     published: float = 0.0
-    """The time of its newest report by the engine's clock; only compared to itself."""
+    """Time of the newest report by the engine's clock; only compared with the time of the next report."""
     renewed_at: float = 0.0
     blocks: int | None = None
     asking: asyncio.Task[bool] | None = None
-    """The running request, if there is one."""
+    """Task of the request in flight, if any."""
     is_prompt: bool = True
-    """Whether the last answer came in time. If so, a round waits for its next answer."""
+    """Whether the last answer came in time, so that a poll of all engines waits for the next answer."""
     backoff: float = 0.0
-    """The current backoff in seconds, after an invalid or missing answer."""
+    """Current backoff in seconds, after an invalid or missing answer."""
     ask_after: float = 0.0
 
     def forget(self) -> None:
@@ -90,7 +90,7 @@ class EngineWatch:
         changed: called when an observation differs from the previous one.
         quota: the reading quota of the pool's namespace.
         log: logs whether engines answer.
-        tokens: returns the current tokens for their admin ports, the newest first.
+        tokens: returns the current tokens for the engines' admin ports, newest first.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class EngineWatch:
         self._wake = asyncio.Event()
 
     async def look_at(self, pods: Sequence[Pod], port: int, max_bytes: int) -> list[Observation]:
-        """Watch these pods from now on, and return the observations in the order of their names.
+        """Watch exactly these pods from now on, and return their observations, ordered by pod name.
 
-        A new pod is asked first, so that no decision is made before it was heard.
+        New pods are polled before this returns, so that decisions take their reports into account.
 
         Args:
             pods: the ready pods.
-            port: the port of their admin servers.
-            max_bytes: the most bytes of a report.
+            port: the port of the pods' admin servers.
+            max_bytes: the maximum size of a report in bytes.
         """
         known, self._port, self._max_bytes = self._engines, port, max_bytes
         self._engines = {}
@@ -132,18 +132,18 @@ class EngineWatch:
             began = time.monotonic()
             await asyncio.gather(*(self._ask(engine) for engine in new))
             if any(engine.report is None for engine in new):
-                # Wait as long as if no server were there: otherwise the time would reveal what the error does not.
+                # Wait as long as for an address without a server, because the time would reveal whether there is one.
                 await asyncio.sleep(ANSWER_SECONDS - (time.monotonic() - began))
             self._wake.set()
         return [engine.observation() for engine in self._engines.values()]
 
     def hurry(self) -> None:
-        """Poll faster for a while: a config was published, so an acknowledgement is expected soon."""
+        """Poll faster for a while, because a config was published, and acknowledgements are expected soon."""
         self._quick_until = time.monotonic() + QUICK_FOR_SECONDS
         self._wake.set()
 
     def relax(self) -> None:
-        """Poll at the usual interval again: everything is acknowledged."""
+        """Poll at the usual interval again, because all engines have acknowledged the newest config."""
         self._quick_until = 0.0
 
     def stop(self) -> None:
@@ -154,7 +154,7 @@ class EngineWatch:
     async def run(self) -> None:
         """Poll all engines until cancelled."""
         while True:
-            # Reports of thousands of zones take long to read; polling must not use all the time.
+            # Parsing reports of thousands of zones takes long, and polling must not use all of the CPU time.
             quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())
             is_quick = time.monotonic() < self._quick_until
             try:
@@ -168,9 +168,9 @@ class EngineWatch:
             await self.ask_all()
 
     async def ask_all(self) -> None:
-        """Ask each engine once, except those that have not answered yet and those in backoff.
+        """Poll each engine once, except for engines with a request in flight and engines in backoff.
 
-        Waits for engines that answered promptly the last time; the others are handled when they answer.
+        Wait for the engines whose last answer was prompt; other answers are handled when they arrive.
         """
         now, prompt = time.monotonic(), []
         for engine in self._engines.values():
@@ -191,7 +191,7 @@ class EngineWatch:
             self._changed()
 
     async def _ask(self, engine: _Engine) -> bool:
-        """Ask one engine. Returns whether its observation has changed."""
+        """Poll one engine, and return whether its observation has changed."""
         before, why, unexpected = (engine.report, engine.error), "", None
         async with self._slots:
             now = time.monotonic()
@@ -199,7 +199,7 @@ class EngineWatch:
                 report = await read_report(engine.pod, self._port, self._max_bytes, self._quota, self._tokens())
                 seen = await view_aside(report)
             except Exception as error:
-                # An unexpected error affects only this engine, too; the log has the details.
+                # An unexpected error must not affect other engines either; the log has the details.
                 unexpected = None if isinstance(error, (OSError, ValueError)) else error
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
@@ -236,7 +236,7 @@ class EngineWatch:
 
 
 def _no_report(pod: Pod, port: int) -> str:
-    """Returns the error of an engine without a report. It depends on the pod only, not on what answers at the port."""
+    """Returns the error for an engine without a report. It depends on the pod only, not on the port's answer."""
     if pod.host_network:
         return (
             f"no report that names this pod from its admin port {port} on the host network (set POD_NAME to "

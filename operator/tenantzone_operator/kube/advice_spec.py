@@ -1,4 +1,4 @@
-"""``spec.advice`` of a ZonePool: whether changes are recommended or applied, and within which bounds."""
+"""Parses ``spec.advice`` of a ZonePool, with the advisor's mode and the bounds of its changes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +14,7 @@ _DEFAULT_WINDOW = "10m"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range with both ends included; in percent, seconds or fractions, depending on the field."""
+    """A range that includes both ends, in percent, seconds or fractions, depending on the field."""
 
     least: float
     most: float
@@ -25,16 +25,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far fields may be changed; None or empty if not at all."""
+    """Ranges within which the advisor may change fields; None or empty for fields that it must not change."""
 
     limit: Range | None = None
-    """The range in percent of an engine's blocks."""
+    """Range in percent of an engine's blocks."""
     weight: Range | None = None
     ttl: Range | None = None
-    """The range in seconds."""
+    """Range in seconds."""
     eviction_policies: tuple[str, ...] = ()
     watermarks: Range | None = None
-    """The range in fractions of an engine's blocks."""
+    """Range in fractions of an engine's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class AdviceSpec:
     mode: Mode = "Recommend"
     window_seconds: float = 600.0
     bounds: Bounds = Bounds()
-    """The bounds of changes in mode Auto."""
+    """Bounds of changes in mode Auto."""
 
 
 def read_advice(spec: Body) -> AdviceSpec:
-    """Read ``spec.advice``; without it, changes are recommended.
+    """Parse ``spec.advice``, whose default mode is to recommend changes.
 
     Raises:
         ValueError: a value is invalid; the message names the field.

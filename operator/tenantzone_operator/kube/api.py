@@ -1,6 +1,6 @@
-"""The operator's calls to the API server: full listings, and a few writes.
+"""The operator's calls to the API server: full listings, watches and a few writes.
 
-Each write is a server-side apply or a merge patch of only our fields, so that fields set by others survive.
+Updates are server-side applies or merge patches of the operator's own fields, so that fields set by others survive.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tenantzone_operator.kube.rest import Rest, RestError
 T = TypeVar("T")
 
 _PAGE = 100
-"""Objects per page: one page is in memory at a time."""
+"""Number of objects per page; only one page of raw objects is in memory at a time."""
 _GRACE_SECONDS = 5.0
-"""The time for the API server to end a watch that is over."""
+"""Seconds that the API server has to close a watch after its timeout."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -37,7 +37,7 @@ _EVENTS = "/apis/events.k8s.io/v1"
 
 
 class Api:
-    """The API server, with the calls that the operator makes.
+    """A client of the API server with the calls that the operator makes.
 
     Args:
         rest: a connected client.
@@ -48,25 +48,25 @@ class Api:
         self.rest = rest
         self._namespace = namespace
         self.turn = asyncio.Lock()
-        """Held during writes that no user waits for, so that the API server's capacity is left for the others."""
+        """Lock for background writes, so that only one of them at a time uses the API server's capacity."""
         self.writes = 0
-        """The number of writes since the start."""
+        """Number of writes since the start."""
 
     async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns all TenantZones, each converted by ``read``, and the version of the listing."""
+        """Returns all TenantZones, each converted by ``read``, and the listing's resource version."""
         return await self._list(_OURS, ZONES, read)
 
     async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         return await self._list(_OURS, POOLS, read)
 
     async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns the pods of a namespace that a ``labelSelector`` selects, and the version of the listing."""
+        """Returns the pods of a namespace that match the label selector, and the listing's resource version."""
         return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
 
     def watch_pods(
         self, namespace: str, query: str, version: int, seconds: int
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Watch pods from the version of a listing on, as events, for ``seconds``.
+        """Yields the events of pods for ``seconds``, starting at the resource version of a listing.
 
         A pod whose labels stop matching is reported as deleted.
 
@@ -77,9 +77,10 @@ class Api:
         return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
 
     async def secret_version(self, namespace: str, name: str) -> tuple[str, int]:
-        """Returns a Secret's uid and version, empty if it does not exist, and the version of the listing.
+        """Returns a Secret's uid and resource version, and the listing's resource version.
 
-        It reads the Secret without its content, and by its name, so that a right to that one is enough.
+        The first is empty if the Secret does not exist. The call reads only metadata, and selects the Secret by name,
+        so that an RBAC rule with this resource name is enough.
         """
         params = {"fieldSelector": f"metadata.name={name}"}
         found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets"), params=params, headers=_ONLY_LIST)
@@ -87,9 +88,9 @@ class Api:
         return (versions[0] if versions else ""), int(found["metadata"]["resourceVersion"])
 
     async def watch_secret(self, namespace: str, name: str, version: int, seconds: int) -> AsyncGenerator[str, None]:
-        """Watch a Secret from the version of a listing on, for ``seconds``.
+        """Watch a Secret for ``seconds``, starting at the resource version of a listing.
 
-        Yields its uid and version, empty if it was deleted.
+        Yields the Secret's uid and resource version after each change, or an empty text if it was deleted.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
@@ -104,12 +105,12 @@ class Api:
                 yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
-        """Returns the ConfigMap of the pool's runtime config, even if another client made it; None if there is none."""
+        """Returns the ConfigMap of the pool's runtime config, even if another client created it; None if it does not exist."""
         found = await self._read_config(namespace, pool, {})
         return None if found is None else read_config_map(found)
 
     async def config_version(self, namespace: str, pool: str) -> str | None:
-        """Returns the version of the pool's ConfigMap, without its content; None if there is none."""
+        """Returns the resource version of the pool's ConfigMap; None if it does not exist."""
         found = await self._read_config(namespace, pool, _ONLY_METADATA)
         return None if found is None else str(found["metadata"]["resourceVersion"])
 
@@ -128,13 +129,13 @@ class Api:
         Args:
             pool: the pool of the config.
             files: the whole config.
-            found: the ConfigMap to replace; None if there is none.
+            found: the ConfigMap to replace; None to create it.
 
         Returns:
             The ConfigMap as written.
 
         Raises:
-            RestError: with status 409, the ConfigMap has changed, or exists already.
+            RestError: the request failed; with status 409, the ConfigMap has changed, or exists already.
         """
         name = config_map_name(pool.meta.name)
         body: dict[str, Any] = {
@@ -148,16 +149,17 @@ class Api:
             **data_to_write(files, found),
         }
         if found is None:
-            # An apply would take over a ConfigMap that another client creates at this moment.
+            # A server-side apply would take over a ConfigMap that another client has just created.
             path = _path("/api/v1", pool.meta.namespace, "configmaps")
             return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
-        # A merge replaces all owners: an apply would keep the owners of an earlier pool of this name.
+        # A merge patch replaces all owner references. A server-side apply would keep those to an earlier pool of this
+        # name.
         body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
         path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
     async def read_secret(self, namespace: str, name: str) -> dict[str, str] | None:
-        """Returns the content of a Secret, in base64; None if there is none."""
+        """Returns the data of a Secret, in base64; None if the Secret does not exist."""
         try:
             found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets", name))
         except RestError as error:
@@ -172,7 +174,7 @@ class Api:
         """Create a Secret.
 
         Raises:
-            RestError: with status 409, it exists already.
+            RestError: the request failed; with status 409, the Secret exists already.
         """
         body = {
             "apiVersion": "v1",
@@ -187,7 +189,7 @@ class Api:
         """Create a Secret that is deleted together with the pool.
 
         Raises:
-            RestError: with status 409, it exists already.
+            RestError: the request failed; with status 409, the Secret exists already.
         """
         metadata = {"labels": config_map_labels(pool.meta.name), "ownerReferences": [_owner(pool.meta)]}
         await self.create_secret(pool.meta.namespace, name, data, metadata)
@@ -217,7 +219,7 @@ class Api:
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": kind,
-            # With the uid, a status is never written to another object of the same name.
+            # The uid ensures that the status is not written to a new object of the same name.
             "metadata": {"name": meta.name, "uid": meta.uid},
             "status": status,
         }
@@ -238,11 +240,11 @@ class Api:
         params = {**query, "limit": str(_PAGE)}
         while True:
             page = await self.rest.call("GET", path, params=params)
-            # Convert each page at once: all objects together as plain JSON would need many times the memory.
+            # Convert each page immediately, because all objects as plain JSON would need many times the memory.
             found += map(read, page["items"])
             token = page["metadata"].get("continue")
             if not token:
-                # All pages show the state at the first one.
+                # All pages are from the same snapshot, so the last page's resource version applies to all of them.
                 return found, int(page["metadata"]["resourceVersion"])
             params = {**query, "limit": str(_PAGE), "continue": token}
 
@@ -251,25 +253,25 @@ class Api:
 async def connected(
     connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> AsyncIterator[Api]:
-    """Yields the API server, with sessions that are closed when the block ends."""
+    """Yields a client of the API server whose sessions are closed when the block ends."""
     async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
         yield Api(rest, namespace)
 
 
 def is_gone(error: RestError) -> bool:
-    """Returns whether a write failed because the object was deleted; an event reports the deletion."""
+    """Returns whether a write failed because the object was deleted. A watch event will report the deletion."""
     return error.status == 404
 
 
 def explain(error: Exception) -> str:
-    """Returns a request's error as one line for the log."""
+    """Returns a request's error as one line for the log, with advice if there is any."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
     advice = ""
     if isinstance(error, aiohttp.ClientConnectorCertificateError) and "Key Identifier" in str(error):
         advice = (
-            "; Python 3.13 and newer refuse certificates without key identifiers: renew those of the API server and its"
-            " authority with both of them, or start the operator with --allow-missing-key-identifiers"
+            "; Python 3.13 and newer refuse certificates without key identifiers: renew the certificates of the API"
+            " server and its CA with key identifiers, or start the operator with --allow-missing-key-identifiers"
         )
     return f"{type(error).__name__}: {error}{advice}"
 

@@ -1,4 +1,4 @@
-"""Conditions in Kubernetes' usual form, and all reasons that the operator gives."""
+"""Defines the types and reasons of conditions, and renders conditions as Kubernetes does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Type(StrEnum):
-    """The types of conditions that the operator writes."""
+    """Types of conditions that the operator writes."""
 
     ACCEPTED = "Accepted"
     """The spec is valid, and its reservation fits into the pool."""
     PROGRAMMED = "Programmed"
     """Every ready engine reports the zone at this generation, with the amounts that its spec asks for."""
     READY = "Ready"
-    """Accepted and Programmed: the guarantee holds now."""
+    """The object is accepted and programmed, so the engines enforce it now."""
     IDENTITY_ENFORCED = "IdentityEnforced"
     """Every ready engine identifies tenants as the pool declares. Only on a ZonePool."""
     STALLED = "Stalled"
-    """Nothing will happen until a user changes something. Present only then, as kstatus expects."""
+    """The operator waits for a user to change something. Present only in that case, as kstatus expects."""
     DEGRADED = "Degraded"
-    """An engine is too small for what is accepted; the other engines are not affected. Present only then."""
+    """An engine is too small for the accepted reservations. Other engines are not affected. Present only if so."""
     SELECTOR_OVERLAPS = "SelectorOverlaps"
-    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only then."""
+    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only if so."""
     SALT_NOT_SHARED = "SaltNotShared"
-    """Some engines lack the pool's salt key, so hashes of prefixes differ. Present only then."""
+    """Some engines lack the pool's salt key, so prefix hashes differ between engines. Present only if so."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
-    """An engine refuses the operator at its admin port, or answers there without a token. Present only then."""
+    """An engine's admin port refuses the operator, or answers without a token. Present only if so."""
     PURGED = "Purged"
     """Every ready engine has carried out the requested purge. Only on a TenantZone whose purge was requested."""
     LATENCY_TARGET_MET = "LatencyTargetMet"
@@ -36,26 +36,26 @@ class Type(StrEnum):
     TIERS_ENFORCED = "TiersEnforced"
     """Every ready engine has the tiers that the spec declares. Present only if the spec declares tiers."""
     TIER_INEFFECTIVE = "TierIneffective"
-    """A zone loads too little of what it stores in a tier. Only on a TenantZone, and present only then."""
+    """The zone loads too few of the blocks that it stores in a tier. Only on a TenantZone, and present only if so."""
     NOT_ENFORCED = "NotEnforced"
-    """A field is set that this version does not enforce. Present only then."""
+    """A field is set that this version does not enforce. Present only if so."""
     REGISTERED = "Registered"
-    """The KV-cache manager has the object as the spec declares it. Only on a KVStorage or KVCacheGroup."""
+    """The KV-cache manager has registered the current spec. Only on a KVStorage or KVCacheGroup."""
     HEALTHY = "Healthy"
-    """The KV-cache manager could use the storage when it last tried. Only on a KVStorage."""
+    """The KV-cache manager's last attempt to use the storage succeeded. Only on a KVStorage."""
     PLACE_SHARED = "PlaceShared"
-    """Another KVStorage names the same place. Only on a KVStorage, and present only then."""
+    """Another KVStorage names the same location. Only on a KVStorage, and present only if so."""
     POOLS_RESOLVED = "PoolsResolved"
     """Each named pool exists, and its engines' service account is known. Only on a KVCacheGroup."""
 
 
 class Reason(StrEnum):
-    """The reasons of conditions that the operator gives."""
+    """Reasons of conditions that the operator writes."""
 
     # Accepted
     ACCEPTED = "Accepted"
     ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
-    """Whether the zone fits is decided when the first engine reports its size."""
+    """The operator decides whether the zone fits once the first engine reports its size."""
     INVALID = "Invalid"
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"
@@ -89,7 +89,7 @@ class Reason(StrEnum):
     SALT_KEY_REFUSED = "SaltKeyRefused"
     NO_SALT_KEY = "NoSaltKey"
     SALT_KEYS_DIFFER = "SaltKeysDiffer"
-    # AdminPortNotSecured, and SecretNotMade
+    # AdminPortNotSecured, which also uses SecretNotMade
     TOKEN_REFUSED = "TokenRefused"
     TOKENS_BROKEN = "TokensBroken"
     ADMIN_PORT_OPEN = "AdminPortOpen"
@@ -100,7 +100,7 @@ class Reason(StrEnum):
     PURGED = "Purged"
     PURGE_PENDING = "PurgePending"
     PURGE_INVALID = "PurgeInvalid"
-    # LatencyTargetMet, and NoEngines and Pending
+    # LatencyTargetMet, which also uses NoEngines and Pending
     MET = "Met"
     NO_TRAFFIC = "NoTraffic"
     WARMING = "Warming"
@@ -111,8 +111,8 @@ class Reason(StrEnum):
     BLOCKS = "Blocks"
     SEATS = "Seats"
     MISSED = "Missed"
-    """For a reason that only newer engines know."""
-    # TiersEnforced, and Enforced, NoEngines, Pending and NotAccepted
+    """The target is missed for a reason that this version of the operator does not know."""
+    # TiersEnforced, which also uses Enforced, NoEngines, Pending and NotAccepted
     TIER_MISSING = "TierMissing"
     TIER_TOO_SMALL = "TierTooSmall"
     TIER_FAILING = "TierFailing"
@@ -120,7 +120,7 @@ class Reason(StrEnum):
     LITTLE_LOADED = "LittleLoaded"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
-    # Registered, and Invalid and Deleting
+    # Registered, which also uses Invalid and Deleting
     REGISTERED = "Registered"
     MANAGER_REFUSED = "ManagerRefused"
     MANAGER_UNREACHABLE = "ManagerUnreachable"
@@ -145,13 +145,13 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of a TenantZone or ZonePool, without the times that `render` adds."""
+    """A condition without the times that `render` adds."""
 
     type: Type
     status: Status
     reason: Reason
     message: str
-    """A text without anything that changes over time, such as an age: each change is a write."""
+    """Text for people, without values that change over time, such as ages, because each change causes a write."""
 
 
 _NAMED = 3
@@ -169,17 +169,17 @@ _STALLING = frozenset(
 
 
 def stalled(accepted: Condition) -> list[Condition]:
-    """Returns the condition at which kstatus stops waiting; empty if waiting may help."""
+    """Returns the condition that makes kstatus stop waiting; empty if waiting may help."""
     if accepted.reason not in _STALLING:
         return []
     return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
 
 
 def degraded(unfit: Sequence[str]) -> list[Condition]:
-    """Returns the condition that names engines which are too small; empty if there are none.
+    """Returns the condition that names engines that are too small; empty if no engine is too small.
 
     Args:
-        unfit: what each such engine lacks.
+        unfit: for each such engine its name and the blocks that it lacks, in words.
     """
     if not unfit:
         return []
@@ -187,13 +187,13 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
 
 
 def name_some(items: Sequence[str], separator: str = ", ") -> str:
-    """Returns the first few items as text, and the number of the others."""
+    """Returns the first few items and the number of the remaining items, as a text."""
     more = [f"and {len(items) - _NAMED} more"] if len(items) > _NAMED else []
     return separator.join([*items[:_NAMED], *more])
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:
-    """Returns the condition that names fields which are not enforced; empty if there are none."""
+    """Returns the condition that names fields that are not enforced; empty if there are none."""
     if not fields:
         return []
     names = " and ".join([", ".join(fields[:-1]), fields[-1]] if len(fields) > 1 else fields)
@@ -204,12 +204,12 @@ def not_enforced(fields: Sequence[str]) -> list[Condition]:
 def render(
     conditions: Sequence[Condition], previous: Sequence[Mapping[str, Any]], *, generation: int, now: str
 ) -> list[dict[str, Any]]:
-    """Returns all conditions in the form of a status.
+    """Returns the conditions as JSON for a status.
 
     Args:
         conditions: the current conditions.
-        previous: the conditions in the status until now; a condition that keeps its status keeps its transition time.
-        generation: the object's generation that the conditions are about.
+        previous: the conditions in the current status; a condition that keeps its status keeps its transition time.
+        generation: the observed generation of the object.
         now: the time as RFC 3339.
     """
     before = {condition["type"]: condition for condition in previous}

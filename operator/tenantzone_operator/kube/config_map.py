@@ -1,4 +1,4 @@
-"""The ConfigMap that carries a pool's runtime config, and its ownership; pure."""
+"""Converts the ConfigMap that contains a pool's runtime config, and checks its ownership, in pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class ConfigMap:
     version: str
     labels: Mapping[str, str]
     owners: tuple[str, ...]
-    """The uids of the owners: the ConfigMap is deleted together with them."""
+    """Uids of the owners, together with which the ConfigMap is deleted."""
     keys: Mapping[str, frozenset[str]]
-    """The keys in ``data`` and ``binaryData``."""
+    """Keys in ``data`` and ``binaryData``, by the name of the field."""
     files: ConfigFiles
-    """The config; its text is empty if there is none."""
+    """Files of the config, with an empty text if the ConfigMap has no config."""
 
     def belongs_to(self, pool: Pool) -> bool:
-        """Returns whether the operator made the ConfigMap for a pool of this name, possibly an earlier pool."""
+        """Returns whether the operator created the ConfigMap for a pool of this name, possibly for an earlier pool."""
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Returns whether labels and owner are the pool's, and the content is only the config and its signature."""
+        """Returns whether the labels and owner match the pool, and it contains only a config and its signature."""
         is_config_alone = self.keys == config_map_keys(self.files)
         return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 
@@ -38,12 +38,12 @@ class ConfigMap:
 
 
 def config_map_labels(pool: str) -> dict[str, str]:
-    """Returns the labels that mark a ConfigMap as the operator's, for this pool."""
+    """Returns the labels that mark a ConfigMap as managed by the operator for this pool."""
     return {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool}
 
 
 def read_config_map(body: Body) -> ConfigMap:
-    """Read a ConfigMap from its JSON in the API."""
+    """Parse a ConfigMap from its JSON in the Kubernetes API."""
     metadata = body["metadata"]
     return ConfigMap(
         uid=metadata["uid"],
@@ -56,7 +56,7 @@ def read_config_map(body: Body) -> ConfigMap:
 
 
 def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
-    """Returns ``data`` and ``binaryData`` for a merge into the found ConfigMap, with null for keys to remove."""
+    """Returns ``data`` and ``binaryData`` for a merge patch of the found ConfigMap, with null for keys to remove."""
     wanted = config_map_data(files)
     if found is None:
         return {**wanted}

@@ -1,4 +1,4 @@
-"""The names that the operator uses in the API."""
+"""Names that the operator uses in the Kubernetes API."""
 
 GROUP = "tenantzone.io"
 VERSION = "v1alpha1"

@@ -1,4 +1,4 @@
-"""Fields that the API accepts before any code enforces them, so that the status can report them."""
+"""Finds fields that the API accepts but this version does not enforce, so that the status can report them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ def pool_fields(spec: Mapping[str, Any], has_manager: bool) -> tuple[str, ...]:
         has_manager: whether the operator has a KV-cache manager.
     """
     keys = spec.get("identity", {}).get("apiKeys", {})
-    # The pods' mounts decide which Secrets hold the keys.
+    # The keys come from the Secrets that the pods mount, so the selector has no effect.
     fields = ["identity.apiKeys.secretSelector"] if keys.get("secretSelector") else []
     if spec.get("tiers", {}).get("manager") and not has_manager:
         fields.append("tiers.manager (the operator is started without --manager-url)")

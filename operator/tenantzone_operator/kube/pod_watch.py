@@ -1,4 +1,4 @@
-"""Lists and watches the pods that one pool selects, and keeps no other pods in memory."""
+"""Lists and watches the pods that one pool selects, so that no other pods are in memory."""
 
 import asyncio
 import random
@@ -17,22 +17,22 @@ from tenantzone_operator.kube.store import InformerCache, Key, Store
 from tenantzone_operator.logs import About
 
 WATCH_SECONDS = (45, 60)
-"""The range of the time after which all pods are listed again, which repairs what the watch has missed."""
+"""Range of the seconds after which all pods are listed again, in case the watch has missed events."""
 FIRST_PAUSE_SECONDS = 0.1
-"""The first pause between a broken watch or failed listing and the next listing, in seconds."""
+"""Initial backoff in seconds after a broken watch or failed listing."""
 LAST_PAUSE_SECONDS = 5.0
-"""The longest pause, after repeated failures."""
+"""Maximum backoff in seconds."""
 LONGEST_ASKED_SECONDS = 30.0
-"""The longest wait that the API server may request (``Retry-After``)."""
+"""Maximum number of seconds that a ``Retry-After`` header of the API server may request."""
 STALE_SECONDS = 150.0
-"""Pods whose last listing is older than this are not used without a warning."""
+"""Age of the last listing in seconds from which the pods are stale."""
 
 _FORBIDDEN = 403
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 async def list_selected(api: Api, pool: Pool) -> list[Pod]:
-    """Returns the pods that a pool selects now; an older pool may select them, too.
+    """Returns the pods that a pool's selector matches now, including pods that belong to an older pool.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -45,7 +45,7 @@ async def list_selected(api: Api, pool: Pool) -> list[Pod]:
 
 
 class PodsUnknownError(Exception):
-    """The pool's pods could not be listed, which will be retried; the message says why."""
+    """The pool's pods could not be listed; the operator retries. The message says why."""
 
 
 class PodsForbiddenError(PodsUnknownError):
@@ -57,7 +57,7 @@ class PodWatch:
 
     Args:
         key: the pool's key.
-        store: holds the pods as long as they are watched.
+        store: receives the pods, and contains them as long as they are watched.
         api: lists and watches pods.
         changed: called when the pods have changed.
         log: logs that the pods can't be watched.
@@ -72,21 +72,21 @@ class PodWatch:
         self._selector: Body | None = None
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
-        """Whether a listing has succeeded or failed."""
+        """Set once a listing has succeeded or failed."""
         self._complaint = ""
         """Why the last listing failed."""
         self._is_forbidden = False
         """Whether the last listing failed because the operator may not list pods."""
         self._said = ""
-        """The error that was logged last; reset by a watch that lasts for a while."""
+        """The last logged error; empty again after a watch that lasts for a while."""
         self._is_listed = False
         self._listed_at = 0.0
 
     async def follow(self, pool: Pool | None) -> None:
-        """Watch the pods of this pool from now on, if it exists, and wait until they are listed.
+        """Watch the pods of this pool from now on, and wait until they are listed; None stops the watch.
 
         Raises:
-            PodsUnknownError: they can't be listed.
+            PodsUnknownError: the pods can't be listed.
         """
         selector = pool.selector if pool is not None else None
         if selector != self._selector:
@@ -100,25 +100,25 @@ class PodWatch:
                 raise error(f"its pods can't be listed: {self._complaint}")
 
     def knows_pods_of(self, pool: Pool | None) -> bool:
-        """Returns whether the store has the pods that the pool selects now."""
+        """Returns whether the store has the pods that the pool's current selector matches."""
         selector = pool.selector if pool is not None else None
         return selector == self._selector and (selector is None or self._is_listed)
 
     @property
     def is_followed(self) -> bool:
-        """Whether there is a pool whose pods are watched, or will be."""
+        """Whether the pool exists, so that its pods are watched or soon will be."""
         return self._selector is not None
 
     @property
     def is_stale(self) -> bool:
-        """Whether the pods have not been listed for long."""
+        """Whether the last listing of the pods is too old."""
         return self._task is not None and time.monotonic() - self._listed_at > STALE_SECONDS
 
     def check_age(self) -> None:
         """Check that the pods were listed recently enough.
 
         Raises:
-            PodsUnknownError: they have not been listed for long.
+            PodsUnknownError: the last listing is too old.
         """
         if self.is_stale:
             raise PodsUnknownError(f"its pods have not been listed for {STALE_SECONDS:.0f} s: {self._complaint}")
@@ -153,17 +153,17 @@ class PodWatch:
                 self._complain(explain(error), isinstance(error, RestError) and error.status == _FORBIDDEN)
                 asked = (isinstance(error, RestError) and error.retry_after) or 0.0
             except Exception as error:
-                # If the watch ended for good, its pool would silently become outdated.
+                # Keep watching, because otherwise the pool's pods would silently become outdated.
                 self._log.exception("pods of %s/%s", *self._key)
                 self._complain(explain(error))
             if time.monotonic() - began >= WATCH_SECONDS[0] / 2:
-                # The watch lasted long enough, however it ended.
+                # Reset the backoff, because the watch has lasted long enough, however it ended.
                 pause, self._said = FIRST_PAUSE_SECONDS, ""
             await asyncio.sleep(max(pause, min(asked, LONGEST_ASKED_SECONDS)))
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
 
     async def _list(self, wanted: str, cache: InformerCache[Pod]) -> int:
-        """List the pods into the store, and return the version of the listing."""
+        """List the pods into the store, and return the listing's resource version."""
         before = {pod.meta.uid: pod for pod in cache}
         while True:
             found, version = await self._api.list_pods(self._key[0], wanted, cache.read_listed)
@@ -177,7 +177,7 @@ class PodWatch:
         return version
 
     async def _watch(self, wanted: str, cache: InformerCache[Pod], version: int) -> None:
-        """Follow the events of one watch until it ends, which is no error."""
+        """Apply the events of one watch to the store until the API server ends the watch as usual."""
         seconds = random.randint(*WATCH_SECONDS)
         async with aclosing(self._api.watch_pods(self._key[0], wanted, version, seconds)) as events:
             async for event in events:
@@ -190,12 +190,12 @@ class PodWatch:
                         if cache.remove(event["object"]) is not None:
                             self._changed()
                     case "ERROR":
-                        # The watch can't continue from this version: usually status 410.
+                        # The watch can't continue from this resource version, usually with status 410.
                         return
 
     def _complain(self, complaint: str, is_forbidden: bool = False) -> None:
         if complaint != self._said:
-            self._log.warning("pods of %s/%s: %s; trying again", *self._key, complaint)
+            self._log.warning("pods of %s/%s: %s; retrying", *self._key, complaint)
         self._complaint = self._said = complaint
         self._is_forbidden = is_forbidden
         self._tried.set()

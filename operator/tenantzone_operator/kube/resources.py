@@ -1,7 +1,7 @@
-"""The objects that the operator watches, reduced to the fields that it needs.
+"""Models of the objects that the operator watches, reduced to the fields that it needs.
 
-The API server has validated them against the CRDs. A zone or pool that fails further checks is ``invalid``, with a
-message for its status; reading it raises no exception.
+The API server has validated the objects against the CRDs. Further checks do not raise exceptions, but set ``invalid``
+to a message for the status.
 """
 
 import sys
@@ -25,21 +25,21 @@ _PURGE_ID = TypeAdapter(PurgeId)
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The metadata that all objects have."""
+    """Metadata that all objects have."""
 
     namespace: str
     name: str
     uid: str
     generation: int
     created: str
-    """RFC 3339 in UTC, so that texts sort by time."""
+    """Creation time as RFC 3339 in UTC, so that the texts sort by time."""
     deleting: bool
     version: int = field(compare=False)
-    """The resource version: higher is newer."""
+    """Resource version, which is higher for newer versions."""
 
     @property
     def age_order(self) -> tuple[str, str]:
-        """A sort key that puts the oldest object first, and orders by name within one second."""
+        """Sort key that puts the oldest object first, and orders objects of the same second by name."""
         return self.created, self.name
 
 
@@ -51,11 +51,11 @@ class Zone:
     pool: str
     tenant: str
     config: ZoneConfig | None
-    """The zone's config for the engines; None if the spec is invalid."""
+    """Config of the zone for the engines; None if the spec is invalid."""
     invalid: str
     status: Body
     purge_invalid: str = ""
-    """What is wrong with the id of the requested purge; empty if it is valid or no purge is requested."""
+    """Why the id of the requested purge is invalid; empty if it is valid or no purge is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +66,37 @@ class Pool:
     selector: Body
     admin_port: int
     blocks_per_engine: int | None
-    """The blocks of the engines that the pool is planned for; None to use the reported sizes."""
+    """Engine size that the plan must assume, in blocks; None to use the reported sizes."""
     config: PoolConfig | None
     invalid: str
     not_enforced: tuple[str, ...]
-    """Fields that are set but not enforced."""
+    """Paths of fields that are set but not enforced."""
     status: Body
     advice: AdviceSpec
     service_account: str = ""
-    """The service account whose tokens the engines send to the KV-cache manager; empty if they do not use one."""
+    """Service account whose tokens the engines send to the KV-cache manager; empty if the engines use no manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; its labels determine which pools it serves."""
+    """A pod, whose labels determine which pools select it."""
 
     meta: Meta
     labels: Mapping[str, str]
     ip: str
     ready: bool
     config_hash: str
-    """The hash of the config that kubelet was last asked to project."""
+    """Hash of the config in the annotation that last made kubelet sync."""
     secrets: tuple[str, ...] = ()
-    """The names of the Secrets that the pod mounts, sorted."""
+    """Names of the Secrets that the pod mounts, sorted."""
     secrets_hash: str = ""
-    """The hash of the Secrets' versions that kubelet was last asked to project."""
+    """Hash of the Secrets' versions in the annotation that last made kubelet sync."""
     host_network: bool = False
-    """Whether the pod has its node's address, which other pods may have, too."""
+    """Whether the pod has its node's IP address, which other pods on the node may also have."""
 
 
 def read_zone(body: Body) -> Zone:
-    """Read a TenantZone from its JSON in the API."""
+    """Parse a TenantZone from its JSON in the Kubernetes API."""
     meta, spec = read_meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     purge = (body["metadata"].get("annotations") or {}).get(PURGE_ANNOTATION, "")
@@ -116,15 +116,16 @@ def read_zone(body: Body) -> Zone:
 
 
 def share_config(found: Zone, known: Zone) -> Zone:
-    """Returns the zone, with the config object of the known zone if the two are equal.
+    """Returns the zone, with the known zone's config object if the two configs are equal.
 
-    Each status write delivers the zone again; comparing thousands of configs is faster if they are identical.
+    Each status write causes a watch event with the zone, and comparing thousands of configs is faster if equal configs
+    are the same object.
     """
     return replace(found, config=known.config) if found.config == known.config else found
 
 
 def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
-    """Read a ZonePool from its JSON in the API.
+    """Parse a ZonePool from its JSON in the Kubernetes API.
 
     ``has_manager`` says whether the operator has a KV-cache manager.
     """
@@ -146,7 +147,7 @@ def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
 
 
 def read_pod(body: Body) -> Pod:
-    """Read a pod from its JSON in the API."""
+    """Parse a pod from its JSON in the Kubernetes API."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
     return Pod(
@@ -171,7 +172,7 @@ def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
 
 
 def read_meta(body: Body) -> Meta:
-    """Read an object's metadata from its JSON in the API; the namespace is empty for cluster-wide objects."""
+    """Parse an object's metadata from its JSON in the Kubernetes API, without a namespace if it is cluster-scoped."""
     metadata = body["metadata"]
     return Meta(
         namespace=sys.intern(metadata.get("namespace", "")),
@@ -185,7 +186,7 @@ def read_meta(body: Body) -> Meta:
 
 
 def _shared(value: Any) -> Any:
-    """Returns the same JSON value with equal strings stored once: statuses mostly consist of strings."""
+    """Returns the same JSON value with interned strings, because strings use most of the memory of statuses."""
     match value:
         case str():
             return sys.intern(value)

@@ -1,4 +1,4 @@
-"""Requests to the API server: JSON in both directions, and one type of error for each refusal."""
+"""Sends requests to the API server, with JSON in both directions, and raises one type of error for each refusal."""
 
 import asyncio
 import json
@@ -19,34 +19,35 @@ TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
 _AT_ONCE = 32
-"""The most requests at a time. Others wait here, before their time-out starts."""
+"""Maximum number of concurrent requests. Further requests wait, and their timeout starts only afterwards."""
 _LONGEST_EVENT = 8 * 2**20
-"""The most bytes of a watch's line: several times the largest object that the API server stores."""
+"""Maximum number of bytes of a watch event, several times the largest object that the API server stores."""
 
-# asyncio keeps a buffer per TLS connection, by default 16 times as long as a record; each pool has a watch.
+# asyncio allocates a buffer for each TLS connection, by default 16 times the size of a TLS record. With one watch for
+# each pool, these buffers would add up.
 sslproto.SSLProtocol.max_size = 16 * 2**10
 
 Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
 
 
 class RestError(Exception):
-    """The API server has answered, and refused the request."""
+    """The API server has refused the request."""
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {message}")
         self.status = status
         self.message = message
         self.retry_after = retry_after
-        """The seconds after which to retry, if the API server named any."""
+        """Seconds after which to retry, from the Retry-After header; None if the answer has no such header."""
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the object was changed, deleted or created since it was read, or its namespace deleted."""
+        """Whether the object was changed, deleted or created since it was read, or its namespace was deleted."""
         return self.status in (404, 409)
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the same request will be refused again, so that neither another look nor waiting helps."""
+        """Whether the API server would refuse the same request again, so that retrying does not help."""
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
 
 
@@ -55,15 +56,15 @@ class _Session:
     client: aiohttp.ClientSession
     server: str
     requests: int = 0
-    """The number of running requests."""
+    """Number of requests in flight."""
 
 
 class Rest:
     """A session with the API server, used as a context manager.
 
     Args:
-        log_in: called at the start, and again when the credentials are refused.
-        trace_configs: called before each request is sent; they may stop it by an exception.
+        log_in: called at the start, and again when the API server refuses the credentials.
+        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
     """
 
     def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -90,7 +91,7 @@ class Rest:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (passed on to aiohttp)
     ) -> dict[str, Any]:
         """Send a request to the API server, and return the object in the answer.
 
@@ -106,7 +107,7 @@ class Rest:
                 except RestError as error:
                     if error.status != 401:
                         raise
-                # A service account's token is replaced after some time.
+                # Service account tokens are rotated, so log in again and retry.
                 await self._renew(session)
             async with self._used() as session:
                 return await self._call(session, method, path, body, content_type, params, headers, timeout)
@@ -116,13 +117,13 @@ class Rest:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yields the events of a watch until the API server ends it.
 
-        A watch does not count against the limit of requests at a time.
+        A watch does not count against the limit of concurrent requests.
 
         Args:
-            path: the path of the kind.
-            params: further query parameters.
+            path: the URL path of the resources.
+            params: additional query parameters.
             patience: seconds after which the watch must have ended.
-            headers: further headers.
+            headers: additional headers.
 
         Raises:
             RestError: the API server refused the request.
@@ -214,7 +215,7 @@ class Rest:
             except (CredentialsError, OSError) as error:
                 if refused is None:
                     raise
-                # Credentials may be there soon: the next request tries again.
+                # Credentials may become available soon, so the next request logs in again.
                 raise RestError(401, f"no new credentials: {error}") from None
             client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=tls, limit=0),
@@ -227,7 +228,7 @@ class Rest:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Yields the whole lines of an answer's body, without a truncated last one."""
+    """Yields the complete lines of an answer's body, without a truncated last line."""
     begun = bytearray()
     async for chunk in response.content.iter_any():
         *ended, rest = chunk.split(b"\n")
@@ -236,7 +237,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
             begun.clear()
         begun += rest
         if len(begun) > _LONGEST_EVENT:
-            raise aiohttp.ClientPayloadError("an event is longer than any object")
+            raise aiohttp.ClientPayloadError("a watch event is too long")
 
 
 def _object(text: str | bytes) -> dict[str, Any]:
@@ -245,7 +246,7 @@ def _object(text: str | bytes) -> dict[str, Any]:
     except ValueError:
         raise aiohttp.ClientPayloadError("the answer is not JSON") from None
     if not isinstance(found, dict):
-        raise aiohttp.ClientPayloadError("the answer is not an object")
+        raise aiohttp.ClientPayloadError("the answer is not a JSON object")
     return found
 
 
@@ -254,7 +255,7 @@ def _refusal(response: aiohttp.ClientResponse, text: str) -> RestError:
 
 
 def _message(text: str) -> str:
-    """Returns the message of a ``Status``, else the beginning of the text."""
+    """Returns the message of a ``Status`` object, or the beginning of any other text."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

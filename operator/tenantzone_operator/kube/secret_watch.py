@@ -1,4 +1,4 @@
-"""Watches the Secrets that a pool's engine pods mount, each by its name and without its content."""
+"""Watches the metadata of the Secrets that a pool's engine pods mount, each by its name."""
 
 import asyncio
 import hashlib
@@ -16,20 +16,20 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
 MAX_SECRETS = 16
-"""The most watched Secrets per pool: a pod's author decides how many it mounts."""
+"""Maximum number of watched Secrets per pool, because any pod's author decides how many Secrets it mounts."""
 FORBIDDEN_SECONDS = 30.0
-"""The time until a Secret that the operator may not watch is tried again."""
+"""Seconds until the retry for a Secret that the operator may not watch."""
 
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 class SecretWatches:
-    """Tracks the versions of some Secrets of a namespace.
+    """Tracks the resource versions of some Secrets of a namespace.
 
     Args:
         namespace: the namespace of the Secrets.
         api: lists and watches Secrets.
-        changed: called when a version changes, or whether a Secret can be watched.
+        changed: called when a version changes, or when a Secret starts or stops being watchable.
         log: logs that a Secret can't be watched.
     """
 
@@ -41,12 +41,12 @@ class SecretWatches:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._versions: dict[str, str] = {}
         self._unwatched: dict[str, str] = {}
-        """Why these Secrets can't be watched, by name."""
+        """Why Secrets can't be watched, by the Secret's name."""
         self._too_many: frozenset[str] = frozenset()
 
     @property
     def unwatched(self) -> Collection[str]:
-        """The names of Secrets that can't be watched: forbidden, too many, or not seen yet."""
+        """Names of Secrets without a watch, because it is forbidden, has not started yet, or would exceed the limit."""
         return self._unwatched.keys() | self._too_many
 
     def hash_for(self, pod: Pod) -> str:
@@ -54,7 +54,7 @@ class SecretWatches:
         return secrets_hash(pod, self._versions, self.unwatched)
 
     def follow(self, names: Sequence[str]) -> None:
-        """Watch these Secrets from now on, and no others; if there are too many, only the first ones."""
+        """Watch exactly these Secrets from now on; if there are too many, only the first ones."""
         wanted = names[:MAX_SECRETS]
         self._too_many = frozenset(names).difference(wanted)
         for name in self._tasks.keys() - set(wanted):
@@ -77,7 +77,7 @@ class SecretWatches:
                 pause = FIRST_PAUSE_SECONDS
             except _TRANSIENT as error:
                 is_forbidden = isinstance(error, RestError) and error.status == 403
-                # After a broken connection the known version still counts.
+                # After a broken connection, the known version remains valid.
                 if is_forbidden or name not in self._versions:
                     self._complain(name, explain(error))
                 wait = FORBIDDEN_SECONDS if is_forbidden else pause
@@ -89,7 +89,7 @@ class SecretWatches:
             await asyncio.sleep(wait)
 
     async def _watch(self, name: str) -> None:
-        """List the Secret, and follow it until the watch ends, which is no error."""
+        """List the Secret, and watch it until the API server ends the watch as usual."""
         version, listed = await self._api.secret_version(self._namespace, name)
         self._know(name, version)
         seconds = random.randint(*WATCH_SECONDS)
@@ -106,14 +106,14 @@ class SecretWatches:
 
     def _complain(self, name: str, complaint: str) -> None:
         if self._unwatched.get(name) != complaint:
-            self._log.warning("secret %s/%s can't be watched: %s; trying again", self._namespace, name, complaint)
+            self._log.warning("secret %s/%s can't be watched: %s; retrying", self._namespace, name, complaint)
             self._unwatched[name] = complaint
             self._versions.pop(name, None)
             self._changed()
 
 
 def most_mounted(pods: Iterable[Pod]) -> list[str]:
-    """Returns the names of the mounted Secrets, the most mounted first, so that one odd pod's many come last."""
+    """Returns the names of the mounted Secrets, most often mounted first, so that one odd pod's Secrets come last."""
     mounts = Counter(name for pod in pods for name in set(pod.secrets))
     return sorted(mounts, key=lambda name: (-mounts[name], name))
 
@@ -123,11 +123,11 @@ def secrets_hash(pod: Pod, versions: Mapping[str, str], unwatched: Collection[st
 
     Args:
         pod: the pod.
-        versions: the known versions by name; empty for a Secret that does not exist.
+        versions: the known resource versions by name; empty for a Secret that does not exist.
         unwatched: the names of Secrets that can't be watched.
 
     Returns:
-        The hash; empty if the pod mounts no watched Secret, or a version is not known yet.
+        The hash; empty if the pod mounts no watched Secret, or if a version is not known yet.
     """
     watched = [name for name in pod.secrets if name not in unwatched]
     if not watched or not all(name in versions for name in watched):

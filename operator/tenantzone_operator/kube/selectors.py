@@ -1,4 +1,4 @@
-"""Label selectors, with the API server's semantics."""
+"""Evaluates label selectors, with the API server's semantics."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,10 @@ _LONGEST_PREFIX = 253
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Returns whether a selector matches these labels; a selector that names no label matches nothing here.
+    """Returns whether a selector matches these labels. Unlike in Kubernetes, an empty selector matches nothing.
 
     Args:
-        selector: a ``LabelSelector``: all its ``matchLabels`` and ``matchExpressions`` must hold.
+        selector: a ``LabelSelector``, whose ``matchLabels`` and ``matchExpressions`` must all be true.
         labels: the object's labels.
     """
     wanted = selector.get("matchLabels", {})
@@ -31,7 +31,7 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
         case "In":
             return value in values
         case "NotIn":
-            # As in Kubernetes, an object without the label is not in any list of values.
+            # As in Kubernetes, NotIn matches an object without the label.
             return value not in values
         case "Exists":
             return value is not None
@@ -41,9 +41,9 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 
 
 def query(selector: Mapping[str, Any]) -> str | None:
-    """Returns a selector as the ``labelSelector`` of a request; None if it can match no object.
+    """Returns a selector as the ``labelSelector`` parameter of a request; None if it can't match any object.
 
-    The API server refuses keys and values that no label can have, so those are resolved here.
+    Requirements with keys or values that are invalid in labels are evaluated here, because the API server refuses them.
     """
     requirements = list(_requirements(selector))
     if not requirements or None in requirements:
@@ -52,7 +52,7 @@ def query(selector: Mapping[str, Any]) -> str | None:
 
 
 def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
-    """Yields the text of each requirement of a selector: empty if every object meets it, None if no object can."""
+    """Yields the text of each requirement; empty if every object meets the requirement, None if no object can."""
     for key, value in selector.get("matchLabels", {}).items():
         yield _requirement(key, "In", [value])
     for expression in selector.get("matchExpressions", []):

@@ -1,8 +1,9 @@
-"""The current zones, pools and pods in memory: filled by watches, corrected by full listings.
+"""Stores the current zones, pools and pods in memory, from watches and full listings.
 
-Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So each listing
-corrects everything. Events may arrive late, twice or out of order: of two versions the higher one is newer, for all
-objects of a kind. Kubernetes guarantees that since 1.35; etcd's revisions have always been so.
+Watches alone are not enough, because there is no event for an object that is deleted while a watch is broken. So each
+listing corrects the store. Events may arrive late, twice or out of order, so the store compares resource versions: of
+two objects of a kind, the object with the higher version is newer. Kubernetes guarantees this order since 1.35, and
+etcd's revisions have always had it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,7 @@ class InformerCache(Generic[T]):
 
     Args:
         read: converts the API server's JSON to an object.
-        share: replaces equal parts of a new object by those of the known one.
+        share: replaces parts of a new object by equal parts of the known object.
     """
 
     def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
@@ -32,15 +33,15 @@ class InformerCache(Generic[T]):
         self._share: Callable[[T, T], T] = share
         self._objects: dict[Key, T] = {}
         self._doubtful: dict[Key, T] = {}
-        """The objects known when the API server's data was set back.
+        """The objects that were known when the API server's data was rolled back.
 
-        They stay visible until the next listing. They are not compared to new ones, because the same version may stand
-        for different content.
+        They stay visible until the next listing. They are not compared to new objects, because the same version may
+        now mean different content.
         """
         self._gone: dict[str, int] = {}
-        """The versions at which objects were deleted since the last listing, by uid.
+        """Resource versions at which objects were deleted since the last listing, by uid.
 
-        A higher version means that the object is back, because its labels match again.
+        A higher version means that the object has returned, because its labels match again.
         """
         self._listed_at = 0
 
@@ -57,9 +58,9 @@ class InformerCache(Generic[T]):
         return [found for (where, _), found in self._objects.items() if where == namespace]
 
     def read_listed(self, body: Body) -> T:
-        """Returns a listed object: the known one, if it has the same version.
+        """Returns a listed object, as the known object if the version is unchanged.
 
-        Reading thousands of objects would block the event loop.
+        Parsing thousands of objects again would block the event loop.
         """
         metadata = body["metadata"]
         known = self._trusted((metadata["namespace"], metadata["name"]))
@@ -71,11 +72,11 @@ class InformerCache(Generic[T]):
         return known if known is not None and is_known else self.read(body)
 
     def put(self, body: Body) -> tuple[T | None, T | None]:
-        """Store one object, unless a newer version is known; returns the object before and after."""
+        """Store one object, unless a newer version is known, and return the objects before and after."""
         found = self.read_listed(body)
         key = _key(found.meta)
         before, trusted = self._objects.get(key), self._trusted(key)
-        # An object that the last listing should have shown, but did not, was deleted before it.
+        # An object that is missing in the last listing, although it is older, was deleted before that listing.
         known = trusted.meta.version if trusted is not None else self._listed_at
         if found.meta.version < known or (trusted is None and found.meta.version == known) or self._is_gone(found):
             return before, before
@@ -83,14 +84,14 @@ class InformerCache(Generic[T]):
         return before, found
 
     def update(self, body: Body) -> None:
-        """Store an object from the answer to a write of ours, unless it was deleted in the meantime."""
+        """Store an object from the response to one of our writes, unless it was deleted in the meantime."""
         meta = body["metadata"]
         known = self._objects.get((meta["namespace"], meta["name"]))
         if known is not None and known.meta.uid == meta["uid"]:
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Remove a deleted object, unless it is back or another one has its name; returns the removed object."""
+        """Remove and return a deleted object, unless it has returned or a new object has its name."""
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
@@ -107,11 +108,11 @@ class InformerCache(Generic[T]):
 
         Args:
             found: all objects, as `read_listed` returns them.
-            version: the listing's own version; events may have delivered newer objects already.
+            version: the listing's resource version; events may already have delivered newer objects.
 
         Returns:
-            Whether the listing is valid. If not, the API server's data was set back, as by a restored backup: the known
-            objects are doubtful, and the caller must list again.
+            Whether the listing is valid. If not, the API server's data was rolled back, for example to a backup, so the
+            known objects are doubtful, and the caller must list again.
         """
         if version < self._listed_at:
             self._doubtful, self._gone, self._listed_at = dict(self._objects), {}, 0
@@ -141,47 +142,47 @@ class Overlap:
     """Pods that a pool and another pool of its namespace select."""
 
     pool: str
-    """The other pool's name."""
+    """Name of the other pool."""
     has_pods: bool
     """Whether the pods belong to the other pool, because it is the oldest pool that selects them."""
     pods: tuple[str, ...]
-    """The names of the pods, sorted."""
+    """Names of the pods, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All objects that matter to one pool, at one moment."""
+    """A snapshot of all objects that matter to one pool."""
 
     pool: Pool | None
     zones: list[Zone]
     """The zones to enforce."""
     leaving: list[Zone]
-    """The deleted zones that a finalizer still holds."""
+    """Zones whose deletion waits for a finalizer."""
     pods: list[Pod]
     leaving_pool: Pool | None = None
-    """The pool, if a finalizer holds it after its deletion; then there is no `pool`."""
+    """The pool if its deletion waits for a finalizer; `pool` is None in that case."""
     overlaps: tuple[Overlap, ...] = ()
     """The overlaps with pools that own pods selected by this pool, and with pools that select this pool's pods."""
 
     @property
     def status_pool(self) -> Pool | None:
-        """The pool whose status is to be written, also while it is being deleted; None if there is none."""
+        """The pool whose status the operator writes, even while it is being deleted; None if it does not exist."""
         return self.pool or self.leaving_pool
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a pool nor a zone is left whose status could be written."""
+        """Whether the pool and all of its zones are gone, so that no status remains to be written."""
         return self.status_pool is None and not self.zones and not self.leaving
 
     @property
     def uids(self) -> set[str]:
-        """The UIDs of the pool and its zones."""
+        """UIDs of the pool and its zones."""
         zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
         return zones | ({self.status_pool.meta.uid} if self.status_pool is not None else set())
 
     @property
     def engines(self) -> list[Pod]:
-        """The pods that serve requests now."""
+        """Pods that serve requests now."""
         return [pod for pod in self.pods if pod.ready and pod.ip]
 
 
@@ -196,7 +197,7 @@ class Store:
         self.zones: InformerCache[Zone] = InformerCache(read_zone, share_config)
         self.pools: InformerCache[Pool] = InformerCache(partial(read_pool, has_manager=has_manager))
         self.pods: dict[Key, InformerCache[Pod]] = {}
-        """The pods of each watched pool: those that it selects, and for a moment those of its previous selector."""
+        """Pods of each watched pool; for a moment after a change, still the pods of its previous selector."""
 
     def view(self, key: Key) -> View:
         namespace, name = key
@@ -218,7 +219,7 @@ class Store:
         return {key for key in exist | named if namespace in (None, key[0])}
 
     def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
-        """Returns the pods that the pool selects and no older pool does: an engine can't have two configs."""
+        """Returns the pods that the pool selects but no older pool selects, as an engine can have only one config."""
         older = [other for other in self._others(pool) if other.meta.age_order < pool.meta.age_order]
         return [
             pod
@@ -229,7 +230,7 @@ class Store:
         ]
 
     def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
-        """Returns which of the pods the pool shares with other pools, by the other pools' names."""
+        """Returns the overlaps of the pool's pods with other pools, by the other pools' names."""
         others = self._others(pool)
         shared: dict[tuple[str, bool], list[str]] = {}
         for pod in pods:
@@ -237,13 +238,13 @@ class Store:
                 continue
             rivals = [other for other in others if matches(other.selector, pod.labels)]
             oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
-            # A pod belongs to the oldest pool that selects it. The others report that pool, and that pool reports them.
+            # A pod belongs to the oldest pool that selects it. That pool reports all others, which only report it.
             for rival in rivals if oldest is pool else [oldest]:
                 shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
         return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))
 
     def _others(self, pool: Pool) -> list[Pool]:
-        """The other pools of a pool's namespace that are not being deleted."""
+        """Returns the other pools in a pool's namespace that are not being deleted."""
         pools = self.pools.of(pool.meta.namespace)
         return [other for other in pools if other.meta.name != pool.meta.name and not other.meta.deleting]
 

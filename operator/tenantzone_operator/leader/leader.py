@@ -1,4 +1,4 @@
-"""The work that only the leader does: reconciling pools."""
+"""Runs the work that only the leader does, which is mainly reconciling pools."""
 
 import asyncio
 import time
@@ -14,8 +14,8 @@ class Leader:
     """Reconciles while this process leads, and ignores changes while it does not.
 
     Args:
-        make_reconciler: called at the start of each term, so that no state survives from an earlier one.
-        term_work: further work during a term; each runs until it is cancelled.
+        make_reconciler: called at the start of each term, so that no state survives from an earlier term.
+        term_work: coroutine functions that also run during a term, until they are cancelled.
     """
 
     def __init__(
@@ -30,29 +30,29 @@ class Leader:
         self._listed_at: float | None = None
 
     def mark(self, key: Key) -> None:
-        """Note that a pool has changed; a standby ignores it, since its term will begin with all pools."""
+        """Schedule a reconcile of a pool; ignored on a standby, because its term will begin with all pools."""
         if self._reconciler is not None:
             self._reconciler.mark(key)
 
     def mark_namespace(self, namespace: str) -> None:
-        """Note a change that any pool of the namespace may depend on."""
+        """Schedule a reconcile of all pools of a namespace."""
         if self._reconciler is not None:
             self._reconciler.mark_namespace(namespace)
 
     def check_all(self) -> None:
-        """Reconcile everything again: the store was just corrected by a listing."""
+        """Schedule a reconcile of all pools, because a listing has just corrected the store."""
         self._listed_at = time.monotonic()
         if self._reconciler is not None:
             self._reconciler.check_all()
 
     def age_seconds(self) -> float | None:
-        """Returns the seconds since all pools were reconciled, or since the term began; None on a standby."""
+        """Returns the seconds since the oldest last attempt of any pool, or since the term began; None on a standby."""
         if self._reconciler is not None:
             return self._reconciler.age_seconds()
         return time.monotonic() - self._began_at if self._began_at is not None else None
 
     def without_pods(self) -> tuple[int, int]:
-        """Returns the number of served pools whose pods have not been listed for long, and of all served pools.
+        """Returns the number of served pools whose listing of pods is too old, and the number of all served pools.
 
         Both are 0 on a standby.
         """
@@ -63,14 +63,15 @@ class Leader:
         return self._reconciler.outcomes() if self._reconciler is not None else {}
 
     def listing_age_seconds(self) -> float | None:
-        """Returns the seconds since a listing last corrected zones and pools; None before the first one."""
+        """Returns the seconds since the last listing of zones and pools; None before the first listing."""
         return time.monotonic() - self._listed_at if self._listed_at is not None else None
 
     async def run(self, list_all: Callable[[], Awaitable[None]]) -> None:
         """Lead for one term, until cancelled.
 
         Args:
-            list_all: corrects the store. Otherwise a lagging watch would make the new leader undo the old one's work.
+            list_all: corrects the store first, because with a lagging watch a new leader would undo the old leader's
+                work.
         """
         self._began_at = time.monotonic()
         tasks: list[asyncio.Task[None]] = []

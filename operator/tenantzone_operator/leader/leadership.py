@@ -1,4 +1,4 @@
-"""Runs a term's work while, and only while, this process leads."""
+"""Runs the leader's work while this process is the leader."""
 
 import asyncio
 import logging
@@ -26,11 +26,11 @@ Term = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LeaseExpired(aiohttp.ClientConnectionError):
-    """A write that was not sent, because this process does not lead any longer."""
+    """A write was not sent, because this process is no longer the leader."""
 
 
 class Alone:
-    """The leadership of a process that runs without leader election: it leads from its start to its end."""
+    """The leadership of a process without leader election, which leads from its start to its end."""
 
     is_leading = True
     silence_seconds = 0.0
@@ -40,15 +40,15 @@ class Alone:
 
 
 class Leadership:
-    """The leadership of a process that shares a Lease with others.
+    """The leadership of a process that competes with others for a Lease.
 
     Args:
-        election: this process's part in the election; used by no other object.
+        election: this process's part in the election, which no other object uses.
     """
 
     def __init__(self, election: Election) -> None:
         self._election = election
-        # If one request is lost, there is time for another.
+        # Leaves time for another request if one is lost.
         self._patience = election.timing.renew_deadline / 2
         self._complaint = ""
 
@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def silence_seconds(self) -> float:
-        """The seconds since the API server last answered the election."""
+        """Seconds since the API server last answered a request of the election."""
         return self._election.silence_seconds
 
     async def run(self, term: Term) -> None:
@@ -69,7 +69,7 @@ class Leadership:
                 await self._acquire()
                 logger.info("leading")
                 await self._lead(term)
-                logger.warning("not leading any more: %s", self._complaint or "the Lease was not renewed in time")
+                logger.warning("no longer leading: %s", self._complaint or "the Lease was not renewed in time")
         finally:
             await self._try(self._election.release, _RELEASE_SECONDS)
 
@@ -101,7 +101,7 @@ class Leadership:
         while self._election.is_leading:
             await asyncio.sleep(min(self._election.timing.retry, self._election.remaining_seconds))
             if self._election.is_leading:
-                # A late answer is useless: after the deadline this process may not write.
+                # A late answer is useless, because this process may not write after the deadline.
                 limit = min(self._patience, self._election.remaining_seconds)
                 await self._try(self._election.attempt, limit)
 
@@ -113,10 +113,10 @@ class Leadership:
         except (RestError, aiohttp.ClientError, TimeoutError) as error:
             complaint = f"the Lease: {explain(error)}"
             if isinstance(error, RestError) and error.status in (403, 404):
-                complaint += " (--leader-elect-namespace says where it lies, --no-leader-elect does without it)"
-            # An API server that is away for an hour is worth one log line, not one per second.
+                complaint += " (--leader-elect-namespace sets its namespace, --no-leader-elect runs without it)"
+            # Log each complaint once, because the API server may be unreachable for an hour.
             if complaint != self._complaint:
-                logger.warning("%s; trying again", complaint)
+                logger.warning("%s; retrying", complaint)
             self._complaint = complaint
             return None
         self._complaint = ""
@@ -124,10 +124,10 @@ class Leadership:
 
 
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """Returns a trace config that stops writing requests while this process may not write.
+    """Returns a trace config that prevents write requests while this process may not write.
 
-    It checks once there is a connection, because the request may have waited for one while the process was stopped. It
-    checks again when the body is sent: aiohttp does that in a task of its own, after all other tasks had their turn.
+    It checks once there is a connection, because the request may have waited for a connection while the process was
+    suspended. It checks again when the body is sent, because aiohttp sends the body later, in another task.
     """
 
     async def began(_: aiohttp.ClientSession, request: SimpleNamespace, start: aiohttp.TraceRequestStartParams) -> None:
@@ -135,7 +135,7 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
     async def is_about_to_go(_: object, request: SimpleNamespace, __: object) -> None:
         if request.writes and not may_write():
-            raise LeaseExpired("not sent, this process leads no longer")
+            raise LeaseExpired("not sent, this process is no longer the leader")
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(began)
@@ -146,12 +146,12 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def new_identity() -> str:
-    """Returns an identity that no other process has: the host's or pod's name and a random part."""
+    """Returns a unique identity for this process, from the name of the host or pod and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def own_namespace() -> str:
-    """Returns the namespace of this process's pod, else the one that the manifests use."""
+    """Returns the namespace of this process's pod, or outside of a pod the namespace in the manifests."""
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:

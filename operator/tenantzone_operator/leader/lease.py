@@ -1,13 +1,13 @@
 """Leader election by a Lease of the API group ``coordination.k8s.io``.
 
-The rules are those of client-go's leader election. No two clocks are ever compared:
+The rules are the same as in client-go's leader election. They never compare two clocks:
 
 - The leader stops ``renew_deadline`` after it *began* its last successful renewal.
-- The others wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see a renewal
-  after it began, so the leader has stopped ``lease_seconds - renew_deadline`` before another process may begin.
+- The other processes wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see a
+  renewal after it began, so the leader stops ``lease_seconds - renew_deadline`` before another process may lead.
 - Of several writes to one version of the Lease, the API server accepts one.
 
-kubernetes_asyncio has an election, too. It compares the time of day, never hands over, and waits for requests forever.
+The leader election in kubernetes_asyncio compares wall clocks, never releases the Lease, and has no request timeout.
 """
 
 import time
@@ -21,15 +21,15 @@ from tenantzone_operator.kube.names import FIELD_MANAGER
 from tenantzone_operator.kube.rest import Rest, RestError
 
 _MAX_LEASES = 4
-"""A Lease that claims to last longer than this multiple of the own duration was edited by hand."""
+"""Multiple of this process's lease duration above which a Lease's duration must have been edited by hand."""
 
 _MAX_TRANSITIONS = 2**31 - 1
-"""The API server refuses a Lease with a greater number."""
+"""Maximum number of transitions that the API server accepts."""
 
 
 def elapsed_seconds() -> float:
-    """Returns the seconds of a clock that is never set and that continues while the machine sleeps."""
-    # Only Linux has this clock; elsewhere the monotonic clock is the best choice.
+    """Returns the seconds of a monotonic clock that continues while the machine is suspended."""
+    # Only Linux has CLOCK_BOOTTIME; elsewhere the monotonic clock is the best choice.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -38,23 +38,23 @@ class Timing:
     """The times of the leader election, in seconds.
 
     Raises:
-        ValueError: with these times two processes could lead at once, or one could not keep the Lease.
+        ValueError: with these times, two processes could lead at the same time, or a leader could not keep the Lease.
     """
 
     lease_seconds: int = 15
-    """How long the others wait after the last renewal that they saw; the Lease's own field is a whole number."""
+    """Seconds that a standby waits after the last renewal that it saw; a whole number, as in the Lease's field."""
     renew_deadline: float = 10.0
-    """How long a leader continues without a renewal."""
+    """Seconds that a leader continues without a renewal."""
     retry: float = 2.0
-    """The time between two renewals. The others check four times as often."""
+    """Seconds between two renewals. A standby checks the Lease four times as often."""
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
-            raise ValueError("the lease must last longer than the renew deadline, and that at least two retry periods")
+            raise ValueError("the lease duration must exceed the renew deadline, which must be at least two retries")
 
 
 class LeaseObject:
-    """The Lease as an object in the API."""
+    """The Lease object at the API server."""
 
     def __init__(self, rest: Rest, namespace: str, name: str) -> None:
         self._rest = rest
@@ -70,7 +70,7 @@ class LeaseObject:
             raise
 
     async def write(self, before: Body | None, spec: Body) -> Body:
-        """Replace the version of the Lease that was read before, or create the Lease.
+        """Replace the given version of the Lease, or create the Lease if None.
 
         Raises:
             RestError: with status 409 or 404, the Lease has changed.
@@ -94,9 +94,9 @@ class Election:
 
     Args:
         lease: the Lease that the processes compete for.
-        identity: the identity of this process, which no other or later process has.
+        identity: the unique identity of this process.
         timing: the times of the election.
-        clock: returns the seconds of a clock that is never set.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -109,15 +109,15 @@ class Election:
         self._found: Body | None = None
         self._is_known = False
         self._spec: Body = {}
-        """The Lease's spec when it was last seen, also after the Lease was deleted."""
+        """Last known spec of the Lease, even after the Lease was deleted."""
         self._seen_at = clock()
         self._leads_until = float("-inf")
         self.answered_at = float("-inf")
-        """When the API server last answered a request for the Lease."""
+        """Time of the API server's last answer to a request for the Lease."""
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds for which this process leads without another renewal; it does not lead if they are not positive."""
+        """Seconds for which this process may lead without another renewal; 0 or less if it does not lead."""
         return self._leads_until - self._clock()
 
     @property
@@ -127,7 +127,7 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """The identity of the Lease's holder when it was last seen; empty if it had none."""
+        """Last known holder of the Lease; empty if it had no holder."""
         return str(self._spec.get("holderIdentity") or "")
 
     @property
@@ -136,7 +136,7 @@ class Election:
         return self._clock() - self.answered_at
 
     async def attempt(self) -> bool:
-        """Take the Lease if it is free, or renew it if this process holds it; returns whether this process holds it.
+        """Acquire the Lease if it is free, or renew it, and return whether this process holds it.
 
         Raises:
             RestError: the API server refused.
@@ -178,10 +178,10 @@ class Election:
     def _is_anothers(self) -> bool:
         """Returns whether another process may be leading."""
         if self._found is None:
-            # No process ever held it; or it was deleted, and its holder may not have noticed yet.
+            # Either no process ever held the Lease, or it was deleted, and its holder may not know this yet.
             lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
         else:
-            # Other replicas may have other flags; but a Lease that lasts for hours comes from no flag.
+            # Other replicas may have other flags, but a duration of hours can't come from a flag.
             asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
             lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
             is_free = self.holder in ("", self._identity)
@@ -197,7 +197,7 @@ class Election:
         if self.holder != self._identity:
             claim["acquireTime"] = now
             known = self._spec.get("leaseTransitions", -1)
-            # The API server would refuse a greater number each time, and no replica could lead.
+            # The API server would refuse a greater number, so that no replica could become the leader.
             claim["leaseTransitions"] = known + 1 if known < _MAX_TRANSITIONS else 0
         return claim
 
@@ -227,5 +227,5 @@ class Election:
 
 
 def _now() -> str:
-    """Returns the time of day as the Lease shows it; the API server requires all six digits."""
+    """Returns the current time in the Lease's format, with the six fractional digits that the API server requires."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

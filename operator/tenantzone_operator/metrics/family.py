@@ -9,7 +9,7 @@ class Family:
     """A metric's name, type, labels and help text."""
 
     name: str
-    """The name in a scrape."""
+    """Name of the metric in a scrape."""
     type: Literal["counter", "gauge", "histogram", "info"]
     labels: tuple[str, ...]
     help: str

@@ -1,4 +1,4 @@
-"""The counters of this operator process, whether it leads or not; no label contains an object's name."""
+"""Counters of this operator process, on the leader and on a standby. Labels contain no object names."""
 
 import re
 
@@ -8,7 +8,7 @@ from tenantzone_operator.metrics.family import Family
 
 _families: list[Family] = []
 
-# These gauges would accompany each counter and histogram with a time stamp; Prometheus detects restarts without them.
+# Omit the creation timestamps of counters and histograms, because Prometheus detects restarts without them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -26,29 +26,29 @@ def _histogram(name: str, text: str, *labels: str) -> Histogram:
 
 RECONCILES = _counter(
     "tenantzone_operator_reconciles",
-    "Times that a pool was looked at: something was written (changed), nothing had to be (unchanged), or it will be "
-    "tried again (failed).",
+    "Reconciles of pools by result: something was written (changed), nothing had to be written (unchanged), or the "
+    "operator retries (failed).",
     "result",
 )
 RECONCILE_SECONDS = _histogram(
-    "tenantzone_operator_reconcile_seconds", "Time that one look at a pool took, with all that was written."
+    "tenantzone_operator_reconcile_seconds", "Duration of one reconcile of a pool, including all writes."
 )
 ENGINE_POLLS = _counter(
     "tenantzone_operator_engine_polls",
-    "Times that an engine was asked for its report: it answered with one (ok), or not in time or not with one that "
-    "can be read (failed).",
+    "Requests to engines for their report by result: a valid report (ok), or an invalid report or no answer in time "
+    "(failed).",
     "result",
 )
 _API_REQUESTS = _counter(
     "tenantzone_operator_api_requests",
-    "Requests to the API server, watches left out; the code is its answer's HTTP status, or error if there was none.",
+    "Requests to the API server except watches. The code is the HTTP status, or error if there was no response.",
     "verb",
     "resource",
     "code",
 )
 _API_REQUEST_SECONDS = _histogram(
     "tenantzone_operator_api_request_seconds",
-    "Time from a request to the API server to the end of its answer, watches left out.",
+    "Time from a request to the API server until the end of the response, except watches.",
     "verb",
 )
 
@@ -81,7 +81,7 @@ def count_api_request(method: str, path: str, code: str, seconds: float) -> None
     Args:
         method: the HTTP method.
         path: the path of the resource.
-        code: the answer's HTTP status, or ``error`` if there was none.
+        code: the HTTP status, or ``error`` if there was no response.
         seconds: the duration of the request.
     """
     verb, resource = verb_and_resource(method, path)

@@ -1,1 +1,1 @@
-"""Computes the next config of a pool's engines from its zones and the pool; pure."""
+"""Computes the next config of a pool's engines from the pool and its zones, in pure functions."""

@@ -1,14 +1,14 @@
-"""Decides which zones fit into their pool: the oldest first, and no newer request revokes an earlier grant.
+"""Decides which zones fit into their pool. Older zones come first, and a newer request never revokes an earlier grant.
 
-The snapshot that the engines already have records what was granted, so a restart changes nothing. No engine that joins,
-leaves or lies revokes a grant: an engine that is too small gets the part that fits (`tenantzone_contract.fitting`), and
-reports what it lacks.
+The current snapshot records all grants, so a restart changes nothing. An engine that joins, leaves or sends a false
+report does not revoke grants either: an engine that is too small gets the part of the config that fits
+(`tenantzone_contract.fitting`), and reports the blocks that it lacks.
 
-Zones accepted before any engine reported its size have provisional grants. Once a size is known, they are decided again
-by priority, then age, after all final grants.
+Zones that were accepted before any engine reported its size have provisional grants. Once a size is known, the operator
+decides on them again by priority, then age, after all final grants.
 
-A grant that only the status or only the ConfigMap contains may be forged. It stays if it fits with the grants that both
-contain.
+A grant that only the status or only the ConfigMap contains may be forged. It stays if it fits next to the grants that
+both contain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,12 +32,12 @@ _NOTHING_DOUBTFUL: Mapping[str, Evidence] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """The decision on one zone's spec: accepted or refused, why, and the zone's entry in the config."""
+    """The decision on one zone's spec: whether and why it is accepted or refused, and the zone's config entry."""
 
     reason: Reason
     message: str
     entry: ZoneConfig | None
-    """The zone in the new snapshot: by its spec, as last accepted, or None if it has no place in the config."""
+    """The zone's entry in the new snapshot, from its spec or from an earlier generation; None for no entry."""
 
     @property
     def accepted(self) -> bool:
@@ -45,13 +45,13 @@ class AdmissionDecision:
 
 
 class Budget:
-    """Adds up reservations in an engine of the size that the pool is planned for.
+    """Adds up reservations in an engine of the size that the plan assumes.
 
     Args:
-        size: the engine's blocks. None if no engine's size is known: then percentages count in an engine of 100 blocks,
-            and absolute numbers count as 0, because they can't be compared to anything.
-        tiers: the tiers below its blocks, as the pool declares them.
-        seats: the number of requests that the engine runs at once; None if unknown.
+        size: the engine's size in blocks; None if no engine's size is known. Percentages then count as blocks of an
+            engine with 100 blocks, and absolute numbers count as 0, because there is no size to compare them with.
+        tiers: the engine's KV-cache tiers, as the pool declares them.
+        seats: the maximum number of requests that the engine runs at once; None if unknown.
     """
 
     def __init__(self, size: int | None, tiers: PoolTiers = NO_TIERS, seats: int | None = None) -> None:
@@ -60,22 +60,22 @@ class Budget:
         self.tiers = TierBudget(tiers)
         self._contradiction = partial(contradiction, blocks=size, seats=seats, tiers=tiers)
         self.reserved = 0
-        """The number of blocks that are granted."""
+        """Number of blocks that are granted."""
 
     @property
     def allocatable(self) -> int:
-        """The number of blocks that can still be reserved."""
+        """Number of blocks that can still be reserved."""
         return max(0, self.size - self.reserved)
 
     def contradiction(self, entry: ZoneConfig) -> str:
-        """Returns the entry's first contradiction between amounts in an engine of this size; empty if there is none."""
+        """Returns the first contradiction between the entry's amounts in an engine of this size; empty if none."""
         return self._contradiction(entry)
 
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
     def holds(self, entry: ZoneConfig) -> bool:
-        """Returns whether the entry fits into what is left, and does not contradict itself."""
+        """Returns whether the entry fits into the remaining blocks and tiers, and does not contradict itself."""
         fits = self.fits(entry.reserved) and self.tiers.missing(entry) is None
         return fits and not self.contradiction(entry)
 
@@ -113,21 +113,21 @@ def admit(
     """Returns the decisions on all zones of a pool, by name.
 
     Args:
-        zones: all zones, in any order; their age decides.
-        granted: the entries of the snapshot in force, by zone name. They stay, whatever engines there are.
-        size: the blocks of the engines that the pool is planned for; None if unknown.
-        left_out: the names of zones whose change does not fit into the config. Their old entries stay, and neither what
-            they release nor what they ask for counts for other zones.
-        tiers: the tiers below each engine's blocks, as the pool declares them.
-        seats: the number of requests that these engines run at once; None if unknown.
+        zones: all zones of the pool, in any order.
+        granted: the entries of the current snapshot, by zone name. They stay, whatever engines exist.
+        size: the engine size that the plan assumes, in blocks; None if unknown.
+        left_out: the names of zones whose change does not fit into the ConfigMap. Their old entries stay, so the change
+            neither frees nor takes blocks.
+        tiers: the KV-cache tiers of each engine, as the pool declares them.
+        seats: the maximum number of requests that these engines run at once; None if unknown.
         provisional: the names of zones whose entries were granted while no size was known.
-        doubtful: the zones whose grant only the status or only the ConfigMap contains, by name: which of the two.
+        doubtful: where the grant was found, for zones whose grant only the status or only the ConfigMap contains.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)
     owners: dict[str, str] = {}
-    # A zone keeps the tenant that it has: zones created in the same second are ordered by name, so a later one may sort
-    # first.
+    # A zone with a grant keeps its tenant, even if an ungranted zone sorts first: zones that were created in the same
+    # second are ordered by name.
     by_claim = sorted(by_age, key=lambda zone: (not _has_its_tenant(zone, granted), _evidence(zone, doubtful)))
     for zone in by_claim:
         owners.setdefault(zone.tenant, zone.meta.name)
@@ -148,13 +148,13 @@ def admit(
 
 
 def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
-    """Returns whether the zone's grant was for the tenant that it names now."""
+    """Returns whether the zone has a grant for the tenant that its spec names now."""
     entry = granted.get(zone.meta.name)
     return entry is not None and entry.tenant == zone.tenant
 
 
 def _evidence(zone: Zone, doubtful: Mapping[str, Evidence]) -> Evidence:
-    """Returns the evidence for the zone's grant, if it has one."""
+    """Returns where the zone's grant was found, if it has one."""
     return doubtful.get(zone.meta.name, Evidence.BOTH)
 
 
@@ -166,9 +166,9 @@ def _keep(
     provisional: Collection[str],
     doubtful: Mapping[str, Evidence],
 ) -> dict[str, ZoneConfig]:
-    """First pass of `admit`: grants stay, reduced where the spec asks for less.
+    """First pass of `admit`: keep existing grants, and reduce them where the spec asks for less.
 
-    Doubtful grants stay if they fit. So do provisional grants, once a size is known.
+    Doubtful grants stay if they fit. Once a size is known, provisional grants also stay if they fit.
     """
     kept: dict[str, ZoneConfig] = {}
     claimed: list[tuple[Zone, ZoneConfig]] = []
@@ -203,13 +203,13 @@ def _is_within_spec(entry: ZoneConfig, zone: Zone, budget: Budget) -> bool:
 
 
 def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> AdmissionDecision:
-    """Second pass of `admit`: a new zone or an increase gets what is left.
+    """Second pass of `admit`: decide on new zones and increases, from the remaining blocks.
 
     Args:
         zone: the zone as the API server has it.
-        kept: the part of its grant that it keeps; None if nothing.
+        kept: the part of the zone's grant that the first pass kept; None if it kept nothing.
         budget: the grants of all zones so far.
-        is_final: whether its current spec was granted while a size was known.
+        is_final: whether the zone's current spec was granted while a size was known.
     """
     wanted = zone.config
     if wanted is None:
@@ -255,8 +255,8 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
 def _without_room(kept: ZoneConfig | None) -> AdmissionDecision:
     max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
     message = (
-        f"the pool's config has no room for this: it would take more than {max_bytes:,} bytes of its ConfigMap, "
-        f"compressed; name another ZonePool, or delete zones of this one"
+        f"the pool's config would become too large: more than {max_bytes:,} compressed bytes of its ConfigMap; "
+        f"name another ZonePool, or delete zones of this one"
     )
     return AdmissionDecision(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
 
@@ -267,5 +267,5 @@ def _conflict(zone: Zone, owner: str) -> AdmissionDecision:
 
 
 def _stays(kept: ZoneConfig | None) -> str:
-    """Returns the sentence that ends a refusal if an older generation stays in force; else an empty text."""
+    """Returns the sentence about the older generation that stays in force, to append to a refusal; else empty."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

@@ -1,8 +1,8 @@
-"""Decides whether a pool's config fits into its ConfigMap, and which changes must wait if not; pure.
+"""Decides whether a pool's config fits into its ConfigMap, and which changes must wait if it does not fit.
 
-The compressed size of a config can only be found by trying. If a config is too large, smaller sets of changes are
-tried, up to the largest that fits: changed zones come before new ones, and older ones first. What is in force always
-stays.
+The compressed size of a config can only be determined by compressing it. If a config is too large, a search determines
+the largest set of changes that fits, in which changed zones come before new zones, and older zones before younger
+zones. The entries in force always stay.
 """
 
 from bisect import bisect_left
@@ -13,10 +13,10 @@ from tenantzone_contract.config import MAX_GENERATION, ConfigError, PoolConfig, 
 from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config
 
 NEW_ZONES_BYTES = 900_000
-"""How far new zones may fill a pool's ConfigMap, in bytes; the rest is for changes."""
+"""Maximum size in bytes to which new zones may fill a pool's ConfigMap; the rest is kept for changes."""
 
 CHANGES_BYTES = MAX_CONFIG_MAP_BYTES - 4096
-"""How far any change may fill it, in bytes. Another hash compresses to a slightly different size."""
+"""Maximum size in bytes after any change, with a margin because another hash compresses to a different size."""
 
 _REMEMBERED = 4
 _ANY_HASH = "sha256:" + 64 * "0"
@@ -24,16 +24,16 @@ _ANY_HASH = "sha256:" + 64 * "0"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pool's config that fits, and the zones whose changes are left out."""
+    """The part of the pool's config that fits, and the zones whose changes are left out."""
 
     pool: PoolConfig | None
-    """The part that all zones share, new or in force; None if it does not fit and none is in force."""
+    """The pool's own settings, new or in force; None if they do not fit and none are in force."""
     left_out: frozenset[str] = frozenset()
-    """The zones that keep their entry in force, or stay out of the config if they are new."""
+    """Names of zones that keep their entry in force, or have no entry if they are new."""
 
 
 class ConfigRoom:
-    """Chooses the changes that fit, and caches its last answers: at the limit the same changes recur."""
+    """Chooses the changes that fit, and caches recent results, because a full config is planned again and again."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
@@ -42,9 +42,9 @@ class ConfigRoom:
         """Choose as many changes as fit into the ConfigMap.
 
         Args:
-            pool: the part that all zones should share.
-            entries: the zones' new entries, in the order in which they get room.
-            in_force: the snapshot that the engines have.
+            pool: the pool's own settings.
+            entries: the zones' new entries, in the order in which they are added.
+            in_force: the current snapshot.
         """
         asked = pool, entries, in_force
         for before, choice in self._answers:
@@ -59,14 +59,14 @@ def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeCo
     if _fits(pool, entries, NEW_ZONES_BYTES):
         return Choice(pool)
     known = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
-    # A zone that names another tenant counts as new: its former tenant may belong to another zone by now.
+    # A zone with a different tenant counts as new, because its former tenant may now belong to another zone.
     held = {entry.name: known[entry.name] for entry in entries if _is_known(entry, known)}
     if not _fits(pool, tuple(held.values()), CHANGES_BYTES):
         if in_force is None:
             return Choice(None)
         pool = in_force.pool
     changed = [entry for entry in entries if entry.name in held and entry != held[entry.name]]
-    # Entries that do not grow never wait for entries that do.
+    # Entries that do not grow come first, so that they never wait for growing entries.
     changed.sort(key=lambda entry: len(entry.text) > len(held[entry.name].text))
     new = [entry for entry in entries if entry.name not in held]
 

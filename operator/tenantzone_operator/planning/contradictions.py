@@ -1,4 +1,4 @@
-"""Finds amounts of one zone that contradict each other, one a number and one a percentage; pure.
+"""Finds contradictions between a number and a percentage among the amounts of one zone, in pure functions.
 
 The API server refuses amounts that contradict each other in every engine. A number and a percentage can only be
 compared in an engine of a known size.
@@ -15,13 +15,13 @@ Share = int | str
 
 
 def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tiers: PoolTiers) -> str:
-    """Returns the first contradiction between amounts of a zone, with the fields and a fix; empty if there is none.
+    """Returns the first contradiction between amounts of a zone, with the fields and a fix; empty if none.
 
     Args:
-        entry: the zone.
-        blocks: the blocks of the engines that the pool is planned for; None if unknown.
-        seats: the number of requests that these engines run at once; None if unknown.
-        tiers: the tiers below each engine's blocks, as the pool declares them.
+        entry: the zone's config entry.
+        blocks: the engine size that the plan assumes, in blocks; None if unknown.
+        seats: the maximum number of requests that these engines run at once; None if unknown.
+        tiers: the KV-cache tiers of each engine, as the pool declares them.
     """
     found = ""
     if blocks is not None:
@@ -36,7 +36,7 @@ def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tier
 
 
 def depends_on_size(entry: ZoneConfig) -> bool:
-    """Returns whether an engine's size decides if the zone fits and does not contradict itself."""
+    """Returns whether it depends on an engine's size if the zone fits and does not contradict itself."""
     lendable = entry.lending.lendable if isinstance(entry.lending.lendable, int) else None
     compared = ((entry.reserved, entry.limit), (entry.seats.reserved, entry.seats.limit), (entry.reserved, lendable))
     is_mixed = any(None not in pair and type(pair[0]) is not type(pair[1]) for pair in compared)

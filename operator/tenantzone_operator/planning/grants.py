@@ -1,4 +1,4 @@
-"""Finds what was granted before this operator led, from the zones' statuses and specs and the ConfigMap; pure."""
+"""Finds the grants of an earlier leader in the zones' statuses and specs and in the ConfigMap, in pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 
 MAX_READ_GENERATION: Final = MAX_GENERATION // 2
-"""A generation that was read from an object counts only below this, unless it is signed with the operator's key.
+"""Upper bound for generations that are read from unsigned objects; larger generations are ignored.
 
-As many are left from there on: they never run out, so a pool's generation does not fall, which engines and statuses
-compare.
+The other half of the range remains for the operator, so that it never runs out of generations. A pool's generation
+must not decrease, because engines and statuses compare generations.
 """
 
 
 _GENERATIONS_PER_SECOND: Final = 1_000_000
-"""More than others can make an operator write by forged configs, each of which raises the generation."""
+"""Upper bound for the rate at which other clients can raise the operator's generation by forging configs."""
 
 
 class Evidence(IntEnum):
-    """The evidence for a zone's grant; of two grants that conflict, the one with the lower value wins."""
+    """Where a zone's grant was found. Of two conflicting grants, the grant with the lower value wins."""
 
     BOTH = 0
     """The zone's status and the ConfigMap agree."""
@@ -36,13 +36,13 @@ class Evidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The grants of zones, by name, and the evidence for them."""
+    """The grants of zones by zone name, and where they were found."""
 
     entries: Mapping[str, ZoneConfig]
     doubtful: Mapping[str, Evidence]
-    """The grants that status and ConfigMap do not agree on.
+    """Evidence of the grants on which status and ConfigMap disagree, by zone name.
 
-    They count only if they fit; those from the ConfigMap alone only if the zone's spec asks for as much.
+    These grants count only if they fit. Grants that only the ConfigMap contains also must not exceed the zone's spec.
     """
 
 
@@ -50,25 +50,25 @@ def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:
     """Returns whether a pool's status names the content of this config as the one in force.
 
     Args:
-        config: the config that was read.
+        config: the config from the ConfigMap.
         pool_status: the pool's status. An empty status, as after restoring a backup, contradicts no config.
     """
     return not pool_status or pool_status.get("configHash") == config.hash
 
 
 def plausible_generation(found: int) -> int:
-    """Returns a generation that was read from an object, or 0 if the operator cannot have written it."""
+    """Returns a generation from an object, or 0 if it is so high that the operator can't have written it."""
     return found if 0 <= found < MAX_READ_GENERATION else 0
 
 
 def generation_known_to_engines(
     observations: Iterable[Observation], in_force: int, pool_created: str, now: float
 ) -> int:
-    """Returns the newest generation that engines know, if they refuse the operator's config because it is older.
+    """Returns the newest generation of engines that refuse the operator's config because it is older.
 
-    That happens after the pool's status and ConfigMap were lowered together while no operator led, for example by a
-    restored backup. An engine may lie: a generation counts only if the operator can have written as many since the pool
-    was created.
+    Engines do so after a restored backup, or another client, has lowered the generation in the pool's status and
+    ConfigMap together while no operator was the leader. Because an engine may send a false report, a generation counts
+    only if the operator can have reached it since the pool was created.
 
     Args:
         observations: one for each ready engine.
@@ -77,7 +77,7 @@ def generation_known_to_engines(
         now: Unix time in seconds.
 
     Returns:
-        The generation, or 0 if no engine knows a newer one than the operator.
+        The generation, or 0 if no engine has a newer generation than the operator.
     """
     most = _GENERATIONS_PER_SECOND * (1 + max(0, int(now - datetime.fromisoformat(pool_created).timestamp())))
     return max(
@@ -86,11 +86,11 @@ def generation_known_to_engines(
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
-    """Returns the grants of zones if the pool's status does not confirm the config that was found.
+    """Returns the grants of zones if the pool's status does not confirm the config in the ConfigMap.
 
     Args:
         zones: the pool's zones.
-        found: the content of its ConfigMap; None if it can't be read.
+        found: the config in the pool's ConfigMap; None if it can't be read.
     """
     written = {entry.name: entry for entry in found.zones} if found is not None else {}
     by_name = {zone.meta.name: zone for zone in sorted(zones, key=lambda zone: zone.meta.age_order)}

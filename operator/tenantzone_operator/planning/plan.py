@@ -1,4 +1,4 @@
-"""Computes the next snapshot for a pool's engines from zones, pool and the snapshot in force; pure."""
+"""Computes the next snapshot for a pool's engines from the zones, the pool and the current snapshot."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Plan:
     """The snapshot that a pool's engines should enforce next, and the decision on each zone."""
 
     config: RuntimeConfig | None
-    """The snapshot that the engines should enforce; None to leave the engines as they are."""
+    """The snapshot that the engines should enforce; None to leave their config unchanged."""
     decisions: Mapping[str, AdmissionDecision]
-    """The decisions by zone name."""
+    """Decisions on the zones, by zone name."""
     pool_left_out: str = ""
-    """Why the part that all zones share stays as it is; empty if it does not have to."""
+    """Why the pool's own settings stay unchanged; empty if the snapshot contains the new settings."""
 
 
 def make_plan(
@@ -41,22 +41,22 @@ def make_plan(
     """Plan the next snapshot of a pool.
 
     Args:
-        pool: None if it does not exist.
+        pool: the pool; None if it does not exist.
         zones: all zones that name the pool.
         in_force: the snapshot that was published last, as far as known.
         last_generation: the highest generation that was ever published, as far as known.
-        size: the blocks of the engines that the pool is planned for; None if unknown.
+        size: the engine size that the plan assumes, in blocks; None if unknown.
         room: chooses the changes that fit into the pool's ConfigMap.
-        seats: the number of requests that these engines run at once; None if unknown.
+        seats: the maximum number of requests that these engines run at once; None if unknown.
         provisional: the names of zones whose entries were granted while no size was known.
-        is_confirmed: whether the snapshot in force is what was granted; if not, the zones' statuses decide.
+        is_confirmed: whether ``in_force`` is known to record the grants; otherwise the zones' statuses decide.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     in_pool = without_taken_headers(zones, pool.config)
     grants = _grants_of(in_force) if is_confirmed else agreed_grants(zones, in_force)
     granted = granted_without_taken_headers(grants.entries, pool.config)
-    # An engine that is too small for all zones serves the first ones, so zones keep the order of their acceptance.
+    # An engine that is too small for all zones enforces the first zones, so zones keep the order of their acceptance.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
@@ -71,7 +71,7 @@ def make_plan(
         if choice.pool is None:
             return Plan(None, admit(in_pool, granted, size, set(names), *shares), _POOL_TOO_LARGE)
         shared = choice.pool
-        # A waiting zone neither releases nor takes anything, so the decisions on other zones may change.
+        # A waiting zone neither frees nor takes blocks, so the decisions on other zones may change.
         if choice.left_out <= left_out:
             break
         left_out |= choice.left_out
@@ -82,12 +82,12 @@ def make_plan(
 
 
 def _grants_of(in_force: RuntimeConfig | None) -> Grants:
-    """Returns the grants of a snapshot that is known to be in force."""
+    """Returns the grants in a snapshot that is known to record them."""
     return Grants({entry.name: entry for entry in in_force.zones} if in_force is not None else {}, {})
 
 
 def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
-    """Returns the snapshot in force, with its entries replaced by the equal objects that are in memory anyway."""
+    """Returns the current snapshot with its entries replaced by equal objects, so that memory has only one of each."""
     if all(map(is_, in_force.zones, entries)):
         return in_force
     return in_force.model_copy(update={"zones": entries})
@@ -99,7 +99,7 @@ def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
 
 
 _POOL_TOO_LARGE = (
-    f"with this, the pool's config would take more than {CHANGES_BYTES:,} bytes of its ConfigMap, compressed; "
+    f"the pool's config would become too large: more than {CHANGES_BYTES:,} compressed bytes of its ConfigMap; "
     f"shorten spec.unknownTenants.levels, or delete zones"
 )
 
@@ -110,18 +110,18 @@ def _entries(names: Sequence[str], decisions: Mapping[str, AdmissionDecision]) -
 
 
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
-    # Compare objects, which are mostly identical: a hash of all entries would cost more than the rest of the plan.
+    # Compare the objects, which are usually identical, because hashing all entries would cost more than all the rest.
     return in_force is not None and in_force.pool == pool and in_force.zones == entries
 
 
 def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
-    """Returns the decisions on deleted zones that a finalizer still holds, by name."""
-    message = "it was deleted and left the config; a finalizer holds the object"
+    """Returns the decisions on zones whose deletion waits for a finalizer, by name."""
+    message = "it was deleted and left the config; a finalizer delays the deletion"
     return {zone.meta.name: AdmissionDecision(Reason.DELETING, message, None) for zone in zones}
 
 
 def not_served(zones: Sequence[Zone], why: str) -> dict[str, AdmissionDecision]:
-    """Returns the decisions on the zones of a pool that the operator has no rights for, by name."""
+    """Returns the decisions on the zones of a pool that the operator lacks rights for, by name."""
     message = f"ZonePool {zones[0].pool} is not served: {why}" if zones else ""
     return {zone.meta.name: AdmissionDecision(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
 

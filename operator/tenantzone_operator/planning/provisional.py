@@ -1,4 +1,4 @@
-"""Tracks zones that were accepted before any engine had reported its size; pure."""
+"""Tracks zones that were accepted before any engine had reported its size, in pure functions."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,8 +13,8 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
     """Returns the names of the zones with provisional grants when the operator starts.
 
     Args:
-        pool: its status contains a size if one was ever known; None if it does not exist. Without a status, as after
-            restoring a backup, all zones keep what the config grants.
+        pool: the pool, whose status contains a size if any size was ever known; None if it does not exist. Without a
+            status, for example after restoring a backup, all zones keep their grants in the config.
         in_force: the snapshot that was published last.
     """
     if pool is None or in_force is None or "configGeneration" not in pool.status or "capacityBlocks" in pool.status:
@@ -25,7 +25,7 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
 def still_provisional(before: Collection[str], decisions: Mapping[str, AdmissionDecision]) -> frozenset[str]:
     """Returns the names of the zones with provisional grants after a plan.
 
-    A zone that was refused since stays among them: until the config is written, the engines have its grant.
+    A zone that the plan refuses stays among them, because engines have its grant until the config is written.
 
     Args:
         before: the names before the plan.

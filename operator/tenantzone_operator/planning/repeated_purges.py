@@ -1,6 +1,7 @@
-"""Repeated purges: an id that is removed from a zone and set again asks for another purge; pure.
+"""Handles repeated purges: a purge id that is removed from a zone and set again requests another purge.
 
-Engines carry out an id once. So the config adds a number to such an id, which no annotation can contain: ``first#2``.
+Engines carry out each id only once. So the config adds a number to a repeated id, for example ``first#2``. An
+annotation can't contain the number sign.
 """
 
 from collections.abc import Sequence
@@ -35,10 +36,10 @@ def _with_purge(zone: Zone, in_force: str | None) -> Zone:
 
 
 def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
-    """Returns the id of the purge that an annotation asks for.
+    """Returns the id of the purge that an annotation requests.
 
     Args:
-        asked: the annotation.
+        asked: the annotation's value.
         in_force: the id in the zone's last published entry; None if there is no entry.
         last: the record of the zone's last purge, from its status.
     """
@@ -47,7 +48,7 @@ def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
     recorded = last.get("id", "")
     if _annotated(recorded) != asked:
         return asked
-    # Without an entry, and before the last purge is complete, it is unknown whether the id was removed in the meantime.
+    # Without an entry, or before the last purge is complete, assume that the id was not removed in the meantime.
     if in_force is None or "completedAt" not in last:
         return recorded
     return f"{asked}{_NUMBER}{_number(recorded) + 1}"
@@ -58,6 +59,6 @@ def _annotated(purge: str) -> str:
 
 
 def _number(purge: str) -> int:
-    # Other clients may write statuses. A longer number would make an id that engines refuse.
+    # Other clients may write statuses, and engines refuse an id with a longer number.
     number = purge.partition(_NUMBER)[2]
     return int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else 1

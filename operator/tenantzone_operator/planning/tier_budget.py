@@ -1,6 +1,6 @@
-"""Adds up what zones reserve of their pool's tiers; pure.
+"""Adds up the zones' reservations in the tiers of their pool.
 
-As with blocks, grants stay: if a pool's tier shrinks, no zone loses its reservation, and no zone gets a larger one.
+As with blocks, grants stay. If a pool's tier shrinks, no zone loses its reservation, but no zone gets a larger one.
 """
 
 from collections import Counter
@@ -18,17 +18,17 @@ NO_TIERS: Final = PoolTiers()
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The amount of one tier that a zone asks for and can't have."""
+    """A reservation in a tier that does not fit."""
 
     share: TierShare
     bytes: int
-    """The bytes that the zone asks for."""
+    """Number of bytes that the zone requests."""
     left: int
     size: int
-    """The bytes of the tier; 0 if the pool does not have it."""
+    """Size of the tier in bytes; 0 if the pool has no such tier."""
 
     def message(self, pool: str) -> str:
-        """Returns what is missing, and how to fix it."""
+        """Returns the problem and a fix, in words."""
         tier, wanted = self.share.tier, self.share.reserved
         if not self.size:
             return (
@@ -38,12 +38,12 @@ class Missing:
         asked = f"{wanted}, which is {shown_bytes(self.bytes)}" if isinstance(wanted, str) else shown_bytes(self.bytes)
         return (
             f"reserved of tier {tier} is {asked}, and {shown_bytes(self.left)} of an engine's {shown_bytes(self.size)} "
-            f"are left; lower it to at most {self.left} bytes, or lower that of other zones"
+            f"are left; lower it to at most {self.left} bytes, or lower reserved of other zones"
         )
 
 
 class TierBudget:
-    """Adds up what is reserved of each tier, in bytes of one engine.
+    """Adds up the reservations in each tier, in bytes of one engine.
 
     Args:
         tiers: the tiers of each engine, as the pool declares them.
@@ -52,14 +52,14 @@ class TierBudget:
     def __init__(self, tiers: PoolTiers) -> None:
         self._sizes: dict[TierName, int] = {name: tiers.bytes_of(name) for name in TIER_NAMES}
         self.reserved: Counter[TierName] = Counter()
-        """The granted bytes of each tier."""
+        """Number of granted bytes, by tier."""
 
     def allocatable(self, tier: TierName) -> int:
-        """Returns the bytes that can still be reserved."""
+        """Returns the bytes of a tier that can still be reserved."""
         return max(0, self._sizes[tier] - self.reserved[tier])
 
     def missing(self, entry: ZoneConfig) -> Missing | None:
-        """Returns the first tier that has less left than the entry asks for; None if all fit."""
+        """Returns the entry's first reservation that does not fit into the rest of its tier; None if all fit."""
         for share in entry.tiers:
             wanted, left, size = self._bytes(share), self.allocatable(share.tier), self._sizes[share.tier]
             if wanted > left or (not size and share.reserved not in (0, "0%")):
@@ -91,5 +91,5 @@ class TierBudget:
 def _is_at_most(share: TierShare, other: TierShare, size: int) -> bool:
     if type(share.reserved) is type(other.reserved):
         return not exceeds(share.reserved, other.reserved)
-    # A percentage of a tier that the pool does not have any longer means nothing.
+    # Percentages of a tier that the pool no longer has can't be compared.
     return size > 0 and floor_blocks(share.reserved, size) <= floor_blocks(other.reserved, size)

@@ -1,4 +1,4 @@
-"""Refuses zones whose user header is one that their pool reads for another purpose; pure."""
+"""Refuses zones whose user header is a header that their pool uses for another purpose, in pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ from tenantzone_operator.kube.resources import Zone
 
 
 def without_taken_headers(zones: Sequence[Zone], pool: PoolConfig) -> Sequence[Zone]:
-    """Returns the zones; those whose header the pool uses become invalid."""
+    """Returns the zones, in which zones with a user header that the pool uses are invalid."""
     if pool.identity is None:
         return zones
     return [replace(zone, config=None, invalid=why) if (why := _why_taken(zone, pool)) else zone for zone in zones]
 
 
 def granted_without_taken_headers(granted: Mapping[str, ZoneConfig], pool: PoolConfig) -> Mapping[str, ZoneConfig]:
-    """Returns the grants without user headers that the pool uses since: by such a header all users are one."""
+    """Returns the grants without user headers that the pool now uses, because they do not distinguish users."""
     if pool.identity is None:
         return granted
     return {

@@ -14,7 +14,7 @@ async def ensure_admin_secret(
     """Create the Secret with the pool's tokens if it may be missing and there are tokens.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
+        RestError, aiohttp.ClientError, TimeoutError: the Secret could not be created, but retrying may help.
     """
     if tokens:
         name, data = admin_secret_name(pool.meta.name), admin_secret_data(tokens)
@@ -22,6 +22,6 @@ async def ensure_admin_secret(
 
 
 def tokens_may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Returns whether the Secret may be missing: there is no engine, or an engine's port is open or knows no token."""
+    """Returns whether the Secret may be missing, because there is no engine, or an engine has no token."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or report.admin_is_open or report.admin_error for report in reports)

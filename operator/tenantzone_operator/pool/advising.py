@@ -12,7 +12,7 @@ from tenantzone_operator.status.acknowledgement import History
 
 
 class Advising:
-    """The advice of one pool."""
+    """The advisor of one pool, with the overlay that applies its adjustments."""
 
     def __init__(self) -> None:
         self._overlay = Overlay()
@@ -20,7 +20,7 @@ class Advising:
         self._in_force = Overlaid(None, ())
 
     def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
-        """Returns the pool and zones as the engines should have them: their specs with the adjustments in force."""
+        """Returns the pool and zones as the engines should have them, with the current adjustments applied."""
         self._in_force = self._overlay.over(pool, zones)
         return self._in_force
 
@@ -32,7 +32,7 @@ class Advising:
         history: History,
         before: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Returns the part of the pool's status that is about advice; see ``Advisor.look``."""
+        """Returns the fields ``recommendation`` and ``adjustments`` of the pool's status; see ``Advisor.look``."""
         reported = [seen.report for seen in observations]
         moment = Moment(
             pool=pool,
@@ -47,7 +47,7 @@ class Advising:
         return self._advisor.look(moment, before)
 
     def pause_seconds(self, pool: Pool | None) -> float | None:
-        """Returns the seconds until the engines must be looked at again; None if changes are only recommended."""
+        """Returns the seconds until the next sample of the engines' reports; None if the advice needs no samples."""
         if pool is None or pool.config is None or pool.advice.mode != "Auto":
             return None
         return pause_seconds(pool.advice.window_seconds)

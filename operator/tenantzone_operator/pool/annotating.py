@@ -1,4 +1,4 @@
-"""One annotation of a pool's pods, which makes kubelet sync their volumes at once."""
+"""Sets one annotation of a pool's pods, which makes kubelet sync the pods' volumes immediately."""
 
 import logging
 import time
@@ -14,11 +14,11 @@ from tenantzone_operator.writing.write_all import write_all
 
 
 class Annotating:
-    """Writes the annotation where it differs; a pod that can't be annotated delays no other.
+    """Sets the annotation where it differs. A pod that can't be annotated does not delay other pods.
 
     Args:
         annotation: the annotation's name.
-        read: returns the annotation's value of a pod as last seen.
+        read: returns the annotation's last known value on a pod.
         api: writes the annotation.
         log: logs that a pod can't be annotated.
     """
@@ -31,13 +31,13 @@ class Annotating:
         self._written: dict[str, str] = {}
         self._refusals = Refusals()
         self.writes = 0
-        """The number of writes since the start."""
+        """Number of writes since the start."""
 
     async def annotate(self, wanted: Sequence[tuple[Pod, str]]) -> None:
-        """Annotate the pods that have another value.
+        """Annotate the pods whose annotation has another value.
 
         Args:
-            wanted: all pods of the pool, each with the value that it should have; empty to keep its own.
+            wanted: all pods of the pool, each with the value that it should have; empty to keep its current value.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: a write failed.
@@ -53,12 +53,12 @@ class Annotating:
         await write_all([partial(self._annotate, pod, value) for pod, value in outdated])
 
     def look_again(self) -> None:
-        """Have the next call of :meth:`annotate` compare with what the pods have: others may have changed it."""
+        """Make the next :meth:`annotate` read the pods' annotations, because other clients may have changed them."""
         self._written = {}
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds after which to retry a refused write; None if none was refused."""
+        """Seconds after which to retry a refused write; None if no write was refused."""
         return self._refusals.retry_seconds(time.monotonic())
 
     async def _annotate(self, pod: Pod, value: str) -> None:
@@ -67,7 +67,7 @@ class Annotating:
         except RestError as error:
             if not error.is_lasting:
                 raise
-            # Kubelet syncs without the annotation, too, only later.
+            # Without the annotation, kubelet syncs too, but later.
             if self._refusals.note(pod.meta.uid, value, time.monotonic()):
                 self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
             return

@@ -1,4 +1,4 @@
-"""Delivers a pool's snapshots: into its ConfigMap, and to the pods whose kubelet must learn of them."""
+"""Publishes a pool's snapshots in its ConfigMap, and makes kubelet sync the pods that mount the ConfigMap."""
 
 import asyncio
 import logging
@@ -29,22 +29,23 @@ from tenantzone_operator.status.acknowledgement import History
 
 _EXCEED_SECONDS: Final = 60.0
 _MAX_EXCEED_SECONDS: Final = 3600.0
-"""The least time between two configs that are written because engines refuse the current one as older, and the most."""
+"""Maximum backoff in seconds between configs with a raised generation; `_EXCEED_SECONDS` is the first backoff."""
 _MAX_STEP = 1_000_000
-"""Generations that others write are gone on with if they are at most this far above the newest one."""
+"""Maximum number by which another client may raise the generation so that the operator continues from there."""
 
 
 class Delivery:
-    """The ConfigMap of one pool; what anybody else writes into it is undone.
+    """The ConfigMap of one pool, in which the operator undoes changes by other clients.
 
-    What was given out here is what was granted, whatever the ConfigMap holds later. What it holds at first is what was
-    granted only if the pool's status names its hash; else the planning compares it with the zones' statuses.
+    Once this object has published a snapshot, the snapshot records the grants, whatever the ConfigMap contains later.
+    The first content of the ConfigMap records the grants only if the pool's status contains its hash. Otherwise the
+    planning compares the content with the zones' statuses.
 
     Args:
-        api: for reading and writing it.
-        history: records each snapshot that was given out.
-        tokens: returns the pool's admin tokens, the newest first, by which configs are signed; none without a key.
-        log: where it says so.
+        api: reads and writes the ConfigMap.
+        history: records each published snapshot.
+        tokens: returns the pool's admin tokens, newest first, with which configs are signed; empty without a key.
+        log: logs writes and repairs.
     """
 
     def __init__(
@@ -55,58 +56,58 @@ class Delivery:
         self._history = history
         self._log = log
         self._known: ConfigMap | None = None
-        """As it was read or written last."""
+        """The ConfigMap as last read or written; None if it does not exist."""
         self._unconfirmed: RuntimeConfig | None = None
-        """What it held at first, as long as nothing was given out here."""
+        """First content of the ConfigMap, until this object publishes a snapshot."""
         self._attempted: RuntimeConfig | None = None
-        """What was last sent to the API server, which may have taken it although no answer came."""
+        """Config in the last write, which may have succeeded even without an answer from the API server."""
         self._foreign_generation = 0
-        """The generation of a config that others wrote over the newest one; 0: there is none."""
+        """Generation of a config by which another client replaced the newest config; 0 if no client did."""
         self._known_to_engines = 0
-        """A generation that engines know, and refuse the current config because it is older; 0: there is none."""
+        """Newest generation of engines that refuse the current config because it is older; 0 if none refuse."""
         self._exceeded_at = float("-inf")
-        """When a config was last written because of that, by the monotonic clock."""
+        """Monotonic time of the last write with a generation that was raised because engines refused."""
         self._exceed_pause = 0.0
-        """Seconds from then until the next one."""
+        """Minimum number of seconds from that write until the next such write."""
         self._is_delivered = False
         self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
         self.must_recall = True
-        """Whether another client may have changed it."""
+        """Whether the ConfigMap must be read again, because another client may have changed it."""
         self._refused = ""
         self._config_writes = 0
         self._signed: tuple[str, str, str, Sequence[str]] | None = None
-        """Uid and version of the ConfigMap whose signature was good when it was last verified, with what it was for."""
+        """Uid and version of the last verified ConfigMap, the pool's creation time and the tokens."""
 
     @property
     def writes(self) -> int:
-        """How many were made since the start."""
+        """Number of writes since the start."""
         return self._config_writes + self._annotating.writes
 
     @property
     def not_written(self) -> str:
-        """Why the newest snapshot can't be given out; empty if it can."""
+        """Why the newest snapshot can't be published; empty if it can be published."""
         return self._foreign or self._refused
 
     @property
     def in_force(self) -> RuntimeConfig | None:
-        """What engines were given last, as far as is known."""
+        """The snapshot that was published last, as far as is known."""
         return self._history.newest or self._unconfirmed
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether that is what was granted."""
+        """Whether the snapshot in force is known to record the grants."""
         return self._history.newest is not None
 
     async def has_changed(self, pool: Pool) -> bool:
-        """Whether the ConfigMap has another version than the one that is known."""
+        """Returns whether the ConfigMap's resource version differs from the last known one."""
         version = await self._api.config_version(pool.meta.namespace, pool.meta.name)
         return version != (self._known.version if self._known is not None else None)
 
     async def recall(self, pool: Pool) -> None:
-        """Read what the ConfigMap holds, and compare it with what was given out."""
+        """Read the ConfigMap, and compare it with the newest published snapshot."""
         found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
-        # A ConfigMap of ours stays ours if another client removes its labels and owners.
+        # A ConfigMap of the operator remains its own even if another client removes the labels and owners.
         was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
         if found is not None and not was_ours and not found.belongs_to(pool):
             self._know_foreign(found, pool)
@@ -115,13 +116,13 @@ class Delivery:
         self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        # Of the newest config the status need not be there yet.
+        # The config may be newer than the status, because the operator writes the status later.
         least = plausible_generation(pool.status.get("configGeneration", 0)) if newest is None else 0
         most = MAX_GENERATION if newest is not None or await self._is_signed(found, pool) else MAX_READ_GENERATION
         is_sound = config is not None and least <= config.generation < most
         if config is not None and not is_sound:
             self._log.warning("the pool's ConfigMap is repaired: another client wrote generation %d", config.generation)
-            # The generation is not in the hash: what was granted is as it was.
+            # The hash does not cover the generation, so the grants in the config are still valid.
             config = config.model_copy(update={"generation": least + 1}) if newest is None else None
         if newest is None:
             self._unconfirmed = config
@@ -133,10 +134,10 @@ class Delivery:
         self.must_recall = False
 
     def _is_own(self, config: RuntimeConfig, pool: Pool) -> bool:
-        """Whether a config that was read is newer than what is known, and what an operator gave out.
+        """Returns whether a config from the ConfigMap is newer than the known config and was written by an operator.
 
-        The newest content in a later generation is that, too: two operators that lead at once would else go on for ever
-        to write it in a generation above each other's.
+        A later generation with the newest content counts too. Otherwise two operators that lead at the same time would
+        exceed each other's generation forever.
         """
         newest = self._history.newest
         if newest is None:
@@ -145,9 +146,9 @@ class Delivery:
         return step > 0 and (config == self._attempted or (config.hash == newest.hash and step <= _MAX_STEP))
 
     def _note_foreign(self, config: RuntimeConfig, newest: RuntimeConfig) -> None:
-        """Note that the ConfigMap holds what the operator did not give out, or what it gave out before the newest."""
+        """Record that the ConfigMap contains a config by another client, or an older config than the newest."""
         self._log.warning(
-            "the pool's ConfigMap is repaired: it holds another config %d than the newest one, %d",
+            "the pool's ConfigMap is repaired: it contains a config %d that differs from the newest config %d",
             config.generation,
             newest.generation,
         )
@@ -159,19 +160,19 @@ class Delivery:
         self._known, self._is_delivered, self.must_recall = found, False, False
         self._foreign = (
             f"the ConfigMap {name} is not the operator's: it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
-            f"delete it, or name the pool otherwise"
+            f"delete it, or choose another name for the pool"
         )
 
     async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
-        """The snapshot in a ConfigMap; None if it can't be read."""
+        """Returns the snapshot in a ConfigMap; None if it can't be read."""
         try:
             return await asyncio.to_thread(unpack_config, found.files)
         except (ValueError, RecursionError) as error:
-            self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
+            self._log.warning("the pool's ConfigMap is repaired, it is invalid: %s", printable(str(error), 1000))
             return None
 
     async def _is_signed(self, found: ConfigMap | None, pool: Pool) -> bool:
-        """Returns whether an operator signed the config for this pool with a key that is known here."""
+        """Returns whether an operator has signed the config for this pool with a key that this process knows."""
         if found is None:
             return False
         tokens = [token.encode() for token in self._tokens()]
@@ -187,7 +188,7 @@ class Delivery:
         if known is None or not known.is_in_order(pool):
             return False
         about = known.uid, known.version, pool.meta.created, tokens
-        # Without a key no signature can be verified, nor made.
+        # Without a key, the operator can neither verify nor create signatures.
         if tokens and about != self._signed:
             expected = await asyncio.to_thread(sign_config, known.files.signed, tokens, pool.meta.created)
             if known.files.signature != expected:
@@ -196,10 +197,10 @@ class Delivery:
         return True
 
     def exceed_engines(self, pool: Pool, observations: Sequence[Observation]) -> None:
-        """Make the next config newer than what engines know, if they refuse the current one because it is older.
+        """Give the next config a newer generation if engines refuse the current config because it is older.
 
-        Each such config is read by all engines of the pool. After one, the next takes at least a minute, and twice as
-        long each time, so that an engine that lies causes few.
+        All engines of the pool read each such config. A backoff from one minute that doubles each time limits the
+        number of configs that an engine can cause by false reports.
         """
         now = time.monotonic()
         if now > self._exceeded_at + _MAX_EXCEED_SECONDS:
@@ -210,13 +211,13 @@ class Delivery:
             )
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if it or its signature differs, then annotate pods whose kubelet does not know it yet.
+        """Write the ConfigMap if its config or signature differs, then annotate pods that have not synced the config.
 
         Returns:
-            Whether it was written.
+            Whether the ConfigMap was written.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: something could not be written.
+            RestError, aiohttp.ClientError, TimeoutError: a write failed.
         """
         if self._foreign:
             return False
@@ -231,7 +232,7 @@ class Delivery:
             self._history.record(config, files.size)
             self._is_delivered, self._foreign_generation = True, 0
             if self._known_to_engines:
-                self._log.warning("engines refused configs older than %d: the new one is newer", self._known_to_engines)
+                self._log.warning("engines refused configs older than %d; exceeding it", self._known_to_engines)
                 self._exceeded_at, self._known_to_engines = time.monotonic(), 0
                 self._exceed_pause = min(max(_EXCEED_SECONDS, 2 * self._exceed_pause), _MAX_EXCEED_SECONDS)
             values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
@@ -243,7 +244,7 @@ class Delivery:
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds after which to try again a write that was refused; None if none was."""
+        """Seconds after which to retry a refused write; None if no write was refused."""
         return self._annotating.retry_seconds
 
     async def _write(self, pool: Pool, files: ConfigFiles) -> None:

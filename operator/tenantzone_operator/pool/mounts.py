@@ -1,4 +1,4 @@
-"""Publishes what a pool's engine pods mount: the config, the Secrets, and annotations that make kubelet sync."""
+"""Publishes the config and the Secrets that a pool's engine pods mount, and makes kubelet sync these volumes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,17 +24,17 @@ from tenantzone_operator.pool.pool_secret import PoolSecret
 from tenantzone_operator.pool.salt_secret import ensure_salt_secret
 
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
-"""The errors that may not recur on a retry."""
+"""Transient errors, after which retrying may help."""
 
 
 class Mounts:
-    """Publishes what the pods of one pool mount.
+    """Publishes the config and the Secrets that the pods of one pool mount.
 
     Args:
         key: the pool's key.
         api: writes the objects.
         delivery: publishes the pool's config.
-        admin_key: the key from which its admin tokens are derived.
+        admin_key: derives the pool's admin tokens.
         changed: called when a Secret that a pod mounts has changed.
         log: logs the problems.
     """
@@ -52,38 +52,38 @@ class Mounts:
 
     @property
     def writes(self) -> int:
-        """The number of writes since the start that engines can see."""
+        """Number of writes since the start that are visible to engines."""
         return self._delivery.writes + self._annotating.writes
 
     @property
     def retry_seconds(self) -> list[float | None]:
-        """Seconds after which to retry each failed write; None for each that succeeded."""
+        """Seconds until the retry of each kind of write; None for writes that succeeded."""
         return [each.retry_seconds for each in (self._delivery, self._salt, self._admin, self._annotating)]
 
     @property
     def salt_not_made(self) -> str:
-        """Why the Secret with the pool's salt key can't be created; empty if it can be, or exists."""
+        """Why the Secret with the pool's salt key can't be created; empty if nothing prevents it."""
         return self._salt.not_made
 
     @property
     def token_not_made(self) -> str:
-        """Why the Secret with the pool's admin token can't be created; empty if it can be, or exists."""
+        """Why the Secret with the pool's admin token can't be created; empty if nothing prevents it."""
         return self._admin_key.problem or self._admin.not_made
 
     def unwatched(self, pool: Pool) -> list[str]:
-        """Returns the Secrets that the pool's pods mount and that can't be watched.
+        """Returns the names of Secrets that the pool's pods mount but the operator can't watch.
 
-        The operator's own Secrets are left out: nothing waits for changes to them.
+        Secrets that the operator created are left out, because nothing waits for changes to them.
         """
         name = pool.meta.name
         return sorted(set(self._secrets.unwatched) - {salt_secret_name(name), admin_secret_name(name)})
 
     def follow(self, pods: Sequence[Pod]) -> None:
-        """Watch the Secrets that these pods mount, and no others."""
+        """Watch exactly the Secrets that these pods mount."""
         self._secrets.follow(most_mounted(pods))
 
     def look_again(self) -> None:
-        """Compare the pods' annotations about Secrets again: other clients may have changed them."""
+        """Compare the pods' annotations about Secrets again, because other clients may have changed them."""
         self._annotating.look_again()
 
     def stop(self) -> None:
@@ -97,17 +97,17 @@ class Mounts:
         observations: Sequence[Observation],
         delivered: Callable[[], None],
     ) -> Exception | None:
-        """Publish everything that is missing; a failed step delays no other step.
+        """Publish everything that is missing. A failed step does not prevent the other steps.
 
         Args:
             pool: the pool of the pods.
             pods: all pods of the pool.
             config: the pool's config.
-            observations: the observations of its engines.
-            delivered: called when the config was written.
+            observations: one for each ready engine of the pool.
+            delivered: called after the config was written.
 
         Returns:
-            The first error that may not recur; None if there was none.
+            The first transient error; None if there was no such error.
         """
 
         async def deliver() -> None:
@@ -116,7 +116,7 @@ class Mounts:
 
         failure: Exception | None = None
         for step in (
-            # Before the annotation that makes kubelet sync, so that kubelet projects them together with the config.
+            # Create Secrets before setting the annotation, so that kubelet projects them together with the config.
             partial(ensure_salt_secret, self._salt, pool, observations),
             partial(ensure_admin_secret, self._admin, pool, observations, self._admin_key.tokens(*self._key)),
             deliver,

@@ -1,4 +1,4 @@
-"""Pools that the operator has no rights for, for example because the chart lists the pools that are served."""
+"""Handles pools that the operator lacks rights for, for example because the chart does not list them."""
 
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.pod_watch import PodsForbiddenError
@@ -20,11 +20,11 @@ class ConfigForbiddenError(Exception):
 
 
 async def recall(delivery: Delivery, pool: Pool) -> None:
-    """Read the content of the pool's ConfigMap.
+    """Read the pool's ConfigMap.
 
     Raises:
         ConfigForbiddenError: the operator may not read it.
-        RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble for now.
+        RestError, aiohttp.ClientError, TimeoutError: the request to the API server failed.
     """
     try:
         await delivery.recall(pool)
@@ -35,27 +35,27 @@ async def recall(delivery: Delivery, pool: Pool) -> None:
 
 
 def was_served(pool: Pool) -> bool:
-    """Returns whether the pool ever had a config, by its status. If so, missing rights may be an accident."""
+    """Returns whether the pool ever had a config, according to its status; then missing rights may be an accident."""
     return bool(pool.status.get("configGeneration"))
 
 
 def advice(error: PodsForbiddenError | ConfigForbiddenError) -> str:
-    """Returns what is missing, and how to have the pool served."""
-    return f"{error}; if this operator is to serve the pool, add it to the value pools of its chart"
+    """Returns the missing right, and how to grant it."""
+    return f"{error}; if this operator should serve the pool, add the pool to the value pools of its chart"
 
 
 def not_served_outcome(
     view: View, pool: Pool, why: str, statuses: ZoneStatuses, history: History, *, before: Status, now: str
 ) -> Outcome:
-    """Returns the statuses of a pool that is not served, and of its zones.
+    """Returns the statuses of a pool that the operator lacks rights for, and of the pool's zones.
 
     Args:
         view: the pool's objects.
         pool: the pool as the API server has it.
         why: which rights are missing.
-        statuses: makes the zones' statuses.
-        history: the published snapshots: none.
-        before: the pool's status until now.
+        statuses: computes the zones' statuses.
+        history: the history of this worker, which is empty.
+        before: the pool's previous status.
         now: the time as RFC 3339.
     """
     decisions = {**not_served(view.zones, why), **leaving(view.leaving)}

@@ -1,4 +1,4 @@
-"""The outcome of a pool's last reconcile, kept for later readers and replaced by each reconcile."""
+"""The outcome of a pool's last reconcile, which the operator keeps for its metrics."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class EngineOutcome:
     pod: str
     state: EngineState
     generation: int | None
-    """The generation of the config that the engine has applied; None without a config or an answer."""
+    """Generation of the config that the engine has applied; None without a config or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Outcome:
     """The statuses of one pool and its zones, and the states of its engines."""
 
     zones: Mapping[str, Mapping[str, Any]]
-    """Each zone's status, by name."""
+    """Statuses of the zones, by zone name."""
     pool: Mapping[str, Any] | None
-    """The pool's status; None if it does not exist."""
+    """Status of the pool; None if the pool does not exist."""
     engines: tuple[EngineOutcome, ...]
     """The ready engines."""
 
@@ -40,7 +40,7 @@ def engine_outcomes(
     Args:
         observations: one for each ready engine of the pool.
         history: the published snapshots.
-        not_written: why the newest snapshot could not be published; empty if it was.
+        not_written: why the newest snapshot could not be published; empty if it was published.
     """
     return tuple(
         EngineOutcome(

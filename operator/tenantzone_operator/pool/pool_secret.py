@@ -1,4 +1,4 @@
-"""A Secret that the operator creates for a pool if it is missing, and never reads, changes or deletes."""
+"""Creates a Secret for a pool if it is missing, but never reads, changes or deletes it."""
 
 import logging
 import time
@@ -10,18 +10,18 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
 RETRY_SECONDS = 60.0
-"""The time between two attempts to create the Secret. That it exists already counts as success."""
+"""Seconds between two attempts to create the Secret. A Secret that exists already counts as success."""
 
 
 class PoolSecret:
-    """A Secret of one pool. The operator may create Secrets but not read them, so it tries to create it.
+    """A Secret of one pool. The operator may not read Secrets, so it checks for the Secret by trying to create it.
 
-    It tries when it first sees the pool, and from time to time while some engine does not report the Secret's content.
+    It tries when it first sees the pool, and periodically while an engine does not report the Secret's content.
 
     Args:
         api: creates the Secret.
         log: logs the creation and problems.
-        what: the Secret's content, in words.
+        what: the Secret's content in words, for the log.
     """
 
     def __init__(self, api: Api, log: logging.Logger | About, what: str) -> None:
@@ -29,29 +29,29 @@ class PoolSecret:
         self._log = log
         self._what = what
         self._tried: tuple[str, float] | None = None
-        """The uid of the pool of the last attempt, and its time by the monotonic clock."""
+        """The pool's uid at the last attempt, and the monotonic time of that attempt; None before the first attempt."""
         self._is_wanted = False
         self.not_made = ""
-        """Why the Secret can't be created; empty if it can be, or exists."""
+        """Why the Secret can't be created; empty if nothing prevents it."""
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds after which to try again; None if nothing suggests that it is missing."""
+        """Seconds until the next attempt; None if nothing suggests that the Secret is missing."""
         if not self._is_wanted or self._tried is None:
             return None
         return max(0.0, self._tried[1] + RETRY_SECONDS - time.monotonic())
 
     async def ensure(self, pool: Pool, name: str, data: Mapping[str, bytes], *, is_wanted: bool) -> None:
-        """Create the Secret if it may be missing, unless that was tried recently.
+        """Create the Secret if it may be missing, unless the last attempt was recent.
 
         Args:
             pool: the pool that the Secret belongs to.
             name: the Secret's name.
             data: the content for a new Secret.
-            is_wanted: whether anything suggests that it is missing.
+            is_wanted: whether anything suggests that the Secret is missing.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
+            RestError, aiohttp.ClientError, TimeoutError: the Secret could not be created, but retrying may help.
         """
         self._is_wanted = is_wanted
         is_due = self._tried is None or self._tried[0] != pool.meta.uid or self.retry_seconds == 0.0
@@ -70,5 +70,5 @@ class PoolSecret:
 
     def _note(self, not_made: str, name: str) -> None:
         if not_made and not_made != self.not_made:
-            self._log.warning("the Secret %s can't be made: %s", name, not_made)
+            self._log.warning("the Secret %s can't be created: %s", name, not_made)
         self.not_made = not_made

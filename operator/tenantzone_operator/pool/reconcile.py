@@ -1,4 +1,4 @@
-"""Runs one worker per pool, and the full listings that correct the store."""
+"""Runs one worker for each pool, and the full listings that correct the store."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 60.0
 RESYNC_PAUSE_SECONDS = 0.5
-"""The least time between two listings, however many are requested."""
+"""Minimum number of seconds between two listings, however many are requested."""
 RETRY_SECONDS = 1.0
-NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
+NEEDS_CRDS = "the API server lacks the CRDs TenantZone and ZonePool: kubectl apply -f crds/"
 
 
 class Reconciler:
@@ -38,9 +38,9 @@ class Reconciler:
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
-        """The reading quotas by namespace; each lives as long as a worker uses it."""
+        """Reading quotas by namespace; a quota lives as long as a worker uses it."""
         self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
-        """The writing slots by namespace; each lives as long as a worker uses them."""
+        """Writing slots by namespace; they live as long as a worker uses them."""
         self._is_stopped = False
         self._may_plan = False
         self._checked_at = time.monotonic()
@@ -48,7 +48,7 @@ class Reconciler:
         self._recording = asyncio.create_task(self._recorder.run(), name="events")
 
     def mark(self, key: Key) -> None:
-        """Note that a pool has changed; ignored before the first full listing, when zones may be missing."""
+        """Schedule a reconcile of a pool; ignored before the first full listing, because zones may still be missing."""
         if self._is_stopped or not self._may_plan:
             return
         if key not in self._workers:
@@ -56,12 +56,12 @@ class Reconciler:
         self._workers[key].mark()
 
     def mark_namespace(self, namespace: str) -> None:
-        """Note a change that any pool of the namespace may depend on."""
+        """Schedule a reconcile of all pools of a namespace."""
         for key in self._store.pool_keys(namespace):
             self.mark(key)
 
     def check_all(self) -> None:
-        """Reconcile everything again, even without a change: the store was just corrected by a listing."""
+        """Schedule a reconcile of all pools, because a listing has just corrected the store."""
         self._may_plan = True
         self._checked_at = time.monotonic()
         for key in self._store.pool_keys() | self._workers.keys():
@@ -70,14 +70,14 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float:
-        """Returns the seconds since all pools were reconciled: the age of the oldest worker's last attempt."""
+        """Returns the seconds since the last attempt of the worker whose last attempt is the longest ago."""
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
     def without_pods(self) -> tuple[int, int]:
-        """Returns the number of served pools whose pods have not been listed for long, and of all served pools.
+        """Returns the number of served pools whose listing of pods is too old, and the number of all served pools.
 
-        A pool is not served if it does not exist, or if the operator has no rights for it and never gave it a config.
+        A pool is not served if it does not exist, or if the operator lacks rights for it and never gave it a config.
         """
         served = [worker for worker in self._workers.values() if worker.is_serving]
         return sum(worker.has_stale_pods for worker in served), len(served)
@@ -87,7 +87,7 @@ class Reconciler:
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
     async def stop(self) -> None:
-        """Stop all workers; returns when no work runs any longer, and none can begin."""
+        """Stop all workers, and return once none is running and no new worker can start."""
         self._is_stopped = True
         tasks = [*self._tasks.values(), self._recording]
         for task in tasks:
@@ -105,7 +105,7 @@ class Reconciler:
     def _ended(self, key: Key, worker: PoolWorker) -> None:
         del self._workers[key], self._tasks[key]
         if worker.is_dirty:
-            # The pool was marked at the moment when its worker ended.
+            # The pool was marked just when its worker ended, so start a new worker.
             self.mark(key)
 
 
@@ -127,7 +127,7 @@ class Resync:
         self._listing = asyncio.Lock()
 
     def ask(self) -> None:
-        """Request a listing soon: a watch has restarted, and may have missed something."""
+        """Request a listing, because a watch has restarted and may have missed changes."""
         self._asked.set()
 
     async def once(self) -> None:
@@ -137,14 +137,14 @@ class Resync:
                 await self._list()
             except (RestError, aiohttp.ClientError, TimeoutError) as error:
                 is_without_crds = isinstance(error, RestError) and error.status == 404
-                logger.warning("listing: %s; trying again", NEEDS_CRDS if is_without_crds else explain(error))
+                logger.warning("listing: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._done()
                 return
 
     def start(self) -> None:
-        """Start to list in the background."""
+        """Start the listings in the background."""
         self._task = asyncio.create_task(self._run(), name="resync")
 
     def stop(self) -> None:
@@ -162,7 +162,7 @@ class Resync:
 
     async def _list(self) -> None:
         store, api = self._store, self._api
-        # List one kind after the other: that halves the memory, and nothing runs on in the background when one fails.
+        # List one kind after the other, which halves the memory, and leaves no listing running if the other fails.
         async with self._listing:
             while not store.zones.relist(*await api.list_zones(store.zones.read_listed)):
                 pass

@@ -12,13 +12,13 @@ async def ensure_salt_secret(secret: PoolSecret, pool: Pool, observations: Seque
     """Create the Secret with the pool's salt key if it may be missing.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
+        RestError, aiohttp.ClientError, TimeoutError: the Secret could not be created, but retrying may help.
     """
     data = {SALT_KEY_FILE: new_salt_key().hex().encode()}
     await secret.ensure(pool, salt_secret_name(pool.meta.name), data, is_wanted=may_be_missing(observations))
 
 
 def may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Returns whether the Secret may be missing: there is no engine, or an engine lacks the pool's key."""
+    """Returns whether the Secret may be missing, because there is no engine, or an engine lacks the pool's key."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or not report.salt_key_id or report.salt_key_error for report in reports)

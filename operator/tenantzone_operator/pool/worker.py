@@ -1,4 +1,4 @@
-"""Reconciles one pool. Level-triggered: it looks at the current state, not at events."""
+"""Reconciles one pool, level-triggered: each reconcile reads the current state, whatever event caused it."""
 
 import asyncio
 import contextlib
@@ -41,17 +41,18 @@ from tenantzone_operator.writing.under_way import WritingSlots
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_SECONDS = 0.05
-"""Changes that follow each other within this time are handled as one."""
+"""Debounce interval: seconds without a change after which a reconcile starts."""
 LONGEST_DEBOUNCE_SECONDS = 0.25
-"""The longest time that a change waits for further changes."""
+"""Maximum number of seconds that a change waits for further changes."""
 GUARD_SECONDS = 5.0
-"""The time between two checks whether the ConfigMap is still as written."""
+"""Seconds between two checks whether another client has changed the ConfigMap."""
 WRITING_SECONDS = 10.0
-"""How long statuses are written before everything is looked at again."""
+"""Maximum number of seconds of writing statuses before the next reconcile."""
 HASTY_WRITING_SECONDS = 0.2
-"""How long statuses are written if something has changed in the meantime, or as long as the look took.
+"""Maximum number of seconds of writing statuses if something has changed in the meantime.
 
-A look at thousands of zones takes seconds, and statuses must still make progress.
+If the rest of the reconcile took longer, statuses are written for as long as that: a reconcile of thousands of zones
+takes seconds, and status writes must still make progress.
 """
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
@@ -61,10 +62,10 @@ TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError, Con
 
 
 class PoolWorker:
-    """Plans, publishes and reports for one pool, repeatedly.
+    """Reconciles one pool repeatedly: plans its config, publishes it, and writes the statuses.
 
     Args:
-        key: the pool's namespace and name. The pool need not exist: the status of its zones then says so.
+        key: the pool's namespace and name. If the pool does not exist, the worker reports that in its zones' statuses.
         store: all watched objects.
         api: writes objects.
         recorder: records Events.
@@ -95,7 +96,7 @@ class PoolWorker:
         """Whether an engine refused the pool's admin tokens at the last look."""
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
-        """The largest number of zones so far; an engine may still report deleted ones."""
+        """The largest number of zones so far, because an engine may still report deleted zones."""
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, lambda: admin_key.known_tokens(*key), self._log)
@@ -104,21 +105,21 @@ class PoolWorker:
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
         self._provisional: frozenset[str] | None = None
-        """The names of zones that were accepted while no size was known; None to derive them from the pool's status."""
+        """Names of the zones that were accepted while no engine size was known; None to derive them from the status."""
         self._advising = Advising()
         self._pool_status: dict[str, Status] = {}
-        """The pool's last status that this worker made, by the pool's uid."""
+        """The last status that this worker computed, by the pool's uid."""
         self._statuses = StatusWriter(store, api, recorder, slots)
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
         self._is_served = True
-        """False if rights for the pool are missing and it never had a config: its status then says PoolNotServed."""
+        """False if the operator lacks rights for the pool and the pool never had a config (reason PoolNotServed)."""
         self._complaints = Complaints(self._log, f"pool {'/'.join(key)}")
         self.outcome: Outcome | None = None
         """The outcome of the last reconcile; None before the first one."""
         self.attempted_at = time.monotonic()
-        """The time of the last attempt to reconcile, successful or not, by the monotonic clock."""
+        """Monotonic time of the last attempt to reconcile, successful or not."""
 
     @property
     def _writes(self) -> int:
@@ -130,30 +131,30 @@ class PoolWorker:
 
     @property
     def is_serving(self) -> bool:
-        """Whether there is a pool to serve. One for which rights are missing counts if it ever had a config."""
+        """Whether the pool exists and is reconciled. A pool without rights counts if it ever had a config."""
         return self._pods.is_followed and self._is_served
 
     @property
     def has_stale_pods(self) -> bool:
-        """Whether the pool's pods have not been listed for long."""
+        """Whether the last listing of the pool's pods is too old."""
         return self._pods.is_stale
 
     def mark(self) -> None:
-        """Schedule a reconcile: something has changed, or may have."""
+        """Schedule a reconcile, because something may have changed."""
         self._dirty.set()
 
     def _hear(self) -> None:
-        """Schedule a reconcile without debounce: a report has changed, and all engines were asked together."""
+        """Schedule a reconcile without debounce after a changed report, because all engines are polled together."""
         self._is_settled = True
         self.mark()
 
     def recall(self) -> None:
-        """Read the ConfigMap again: another client may have changed it."""
+        """Schedule a reconcile that reads the ConfigMap again, because another client may have changed it."""
         self._delivery.must_recall = True
         self.mark()
 
     async def run(self) -> None:
-        """Work until neither the pool nor a zone that names it is left."""
+        """Reconcile until the pool and all zones that name it are deleted."""
         where = "/".join(self._key)
         watching = asyncio.create_task(self._engines.run(), name=f"engines of {where}")
         guarding = asyncio.create_task(self._guard_config(), name=f"config of {where}")
@@ -193,12 +194,12 @@ class PoolWorker:
                 with RECONCILE_SECONDS.time():
                     await self._look()
             except TRANSIENT as error:
-                self._complaints.say(f"{explain(error)}; trying again")
+                self._complaints.say(f"{explain(error)}; retrying")
                 asked = error.retry_after if isinstance(error, RestError) else None
                 is_outdated = isinstance(error, RestError) and error.is_outdated
             except Exception:
-                # One pool's error must not end the work for other pools.
-                self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
+                # An error in one pool must not stop the reconciles of other pools.
+                self._log.exception("pool %s/%s: retrying in %.1f s", *self._key, retry)
                 asked, is_outdated = None, False
             else:
                 RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
@@ -209,14 +210,14 @@ class PoolWorker:
             self._delivery.must_recall = True
             self._dirty.set()
             if is_outdated and retry == FIRST_RETRY_SECONDS:
-                # Mostly the ConfigMap has changed: reading it again helps, and needs no pause.
+                # Usually another client has changed the ConfigMap, so reading it again helps, and needs no backoff.
                 self._is_settled = True
             else:
                 await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
     async def _look(self) -> None:
-        """Reconcile the pool, or report in its status that the operator has no rights for it."""
+        """Reconcile the pool, or report in its status that the operator lacks rights for the pool."""
         try:
             await self._reconcile(await self._with_pods())
         except (PodsForbiddenError, ConfigForbiddenError) as error:
@@ -235,7 +236,7 @@ class PoolWorker:
             self._complaints.forget()
 
     async def _settled(self) -> None:
-        """Wait for a change, and then until no more changes follow."""
+        """Wait for a change, and then until no further change follows (debounce)."""
         await self._dirty.wait()
         until = time.monotonic() + LONGEST_DEBOUNCE_SECONDS
         while self._dirty.is_set() and not self._is_settled and time.monotonic() < until:
@@ -245,10 +246,10 @@ class PoolWorker:
         self._is_settled = False
 
     async def _with_pods(self) -> View:
-        """Returns the pool's view of the store, once its pods are listed: without them the pool would look empty.
+        """Returns the pool's view of the store once the pool's pods are listed, because it would look empty before.
 
         Raises:
-            PodsUnknownError: they can't be listed.
+            PodsUnknownError: the pods can't be listed.
         """
         while True:
             view = self._store.view(self._key)
@@ -259,7 +260,7 @@ class PoolWorker:
     async def _reconcile(self, view: View) -> None:
         pool, began = view.pool, time.monotonic()
         if pool is not None:
-            # With the key, the signature says whose generation the ConfigMap has.
+            # The key is needed to verify the signature of the ConfigMap's generation.
             await self._admin_key.ensure(again=self._is_refused)
             if self._delivery.must_recall:
                 await recall(self._delivery, pool)
@@ -276,7 +277,7 @@ class PoolWorker:
         provisional = self._provisional
         if provisional is None:
             provisional = found_provisional(pool, self._delivery.in_force)
-        # With thousands of zones planning takes long; other pools need not wait for it.
+        # Planning takes long with thousands of zones, and other pools must not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
             advised.pool,
@@ -317,7 +318,7 @@ class PoolWorker:
     def _make_pool_status(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
     ) -> Status | None:
-        """The status that the pool should have; None if there is no pool."""
+        """Returns the status that the pool should have; None if the pool does not exist."""
         if view.status_pool is None:
             return None
         before = self._status_of(view.status_pool)
@@ -343,18 +344,18 @@ class PoolWorker:
         return status
 
     def _status_of(self, pool: Pool | None) -> Status:
-        """Returns the last status that this worker made, whatever others wrote since; at first, the pool's status."""
+        """Returns the last status that this worker computed, even if others changed it; initially the pool's status."""
         return self._pool_status.get(pool.meta.uid, pool.status) if pool is not None else {}
 
     def _has_new_adjustments(self, view: View) -> bool:
-        """Returns whether the written status has other adjustments than the view: the engines must get them."""
+        """Returns whether the written status and the view differ in adjustments, so the engines need a new config."""
         written = self._store.pools.get(self._key)
         if written is None or view.pool is None:
             return False
         return written.status.get("adjustments") != view.pool.status.get("adjustments")
 
     async def _tell_not_served(self, view: View, pool: Pool, why: str) -> None:
-        """Write the statuses of a pool that the operator has no rights for, and of its zones."""
+        """Write the statuses of a pool that the operator lacks rights for, and of the pool's zones."""
         before = self._status_of(pool)
         self.outcome = not_served_outcome(
             view, pool, why, self._zone_statuses, self._history, before=before, now=_now()
@@ -363,7 +364,7 @@ class PoolWorker:
         self._come_back(await self._statuses.write(view, self.outcome.zones, self.outcome.pool, lambda: True))
 
     def _come_back(self, wait: float | None) -> None:
-        """Schedule the next reconcile in ``wait`` seconds, replacing an earlier schedule; None for no schedule."""
+        """Schedule the next reconcile in ``wait`` seconds instead of any earlier schedule; None only cancels."""
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
@@ -371,7 +372,7 @@ class PoolWorker:
     async def _tell(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
     ) -> None:
-        """Write each status that differs, and schedule a reconcile for writes that are held back."""
+        """Write each status that has changed, and schedule a reconcile for postponed writes."""
         now = _now()
         zones = await asyncio.to_thread(
             self._zone_statuses.make,
@@ -405,5 +406,5 @@ class PoolWorker:
 
 
 def _now() -> str:
-    """Returns the time of day in the format of conditions."""
+    """Returns the current time in the format of conditions."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

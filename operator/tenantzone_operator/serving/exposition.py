@@ -1,6 +1,6 @@
-"""The answer to a scrape of the operator: the counters of this process, and the current state of pools.
+"""Serves the operator's metrics: the counters of this process, and the current state of pools.
 
-The metrics of pools are made at each scrape, so nothing of a deleted pool stays.
+The metrics of pools are computed at each scrape, so a deleted pool leaves no series.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
     """Returns all current metrics, as a body and its content type.
 
     Args:
-        accept: the HTTP header by which a client chooses the format.
+        accept: the client's Accept header, which selects the format.
     """
     encode, content_type = choose_encoder(accept)
     return encode(REGISTRY), content_type
@@ -39,13 +39,13 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 async def metrics_served(
     host: str, port: int, collector: Collector, bounds: HttpBounds | None = None
 ) -> AsyncIterator[int]:
-    """Serve ``/metrics`` for as long as the block runs; yields the port that it listens on.
+    """Serve ``/metrics`` while the block runs, and yield the port that the server listens on.
 
     Args:
         host: the address to listen on.
         port: the port to listen on.
-        collector: makes metrics at each scrape.
-        bounds: limits for slow clients; the default ones if None.
+        collector: computes metrics at each scrape.
+        bounds: limits for slow clients; the default limits if None.
     """
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Health over HTTP: ``/healthz`` fails if a restart would help, ``/readyz`` if this process could not take over."""
+"""Serves health probes: ``/healthz`` fails if a restart would help, ``/readyz`` if this process could not take over."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -10,13 +10,13 @@ from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_operator.serving.http import served
 
 Look = Callable[[], tuple[bool, dict[str, Any]]]
-"""A check: whether all is well, and the JSON to show."""
+"""A check that returns whether the process is healthy, and the JSON of the response."""
 
 
 def health_served(
     host: str, port: int, *, live: Look, ready: Look, bounds: HttpBounds | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Serve ``/healthz`` and ``/readyz`` for as long as the block runs: status 200 if all is well, else 503."""
+    """Serve ``/healthz`` and ``/readyz`` while the block runs, with status 200 if the check succeeds, else 503."""
     app = web.Application()
     app.router.add_get("/healthz", _answering(live))
     app.router.add_get("/readyz", _answering(ready))

@@ -1,4 +1,4 @@
-"""Runs a small HTTP server next to the operator's work."""
+"""Runs a small HTTP server in the operator's event loop."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,15 +12,16 @@ _SHUTDOWN_SECONDS = 0.5
 
 @asynccontextmanager
 async def served(host: str, port: int, app: web.Application, bounds: HttpBounds | None = None) -> AsyncIterator[int]:
-    """Serve a web application for as long as the block runs; yields the port that it listens on.
+    """Serve a web application while the block runs, and yield the port that the server listens on.
 
-    Answers should be closed (`force_close`): at its end, kopf waits for everything that was started during its run.
+    Responses should close their connection (`force_close`), because kopf waits at its end for all tasks that were
+    started during its run.
 
     Args:
         host: the address to listen on.
         port: the port to listen on; 0 chooses a free one.
         app: the application to serve.
-        bounds: limits for slow clients; the default ones if None.
+        bounds: limits for slow clients; the default limits if None.
     """
     async with http_served(app, host, port, stop_seconds=_SHUTDOWN_SECONDS, bounds=bounds) as chosen:
         yield chosen

@@ -1,6 +1,6 @@
-"""The metrics that are made at each scrape, from the current state of this process.
+"""Computes metrics from the current state of this process at each scrape.
 
-No label contains an object's name except a pool's and that of an engine's pod.
+Labels contain no object names except for the names of pools and engine pods.
 """
 
 from collections import Counter
@@ -24,31 +24,31 @@ _INFO = info("tenantzone_operator", "The operator that this is.", "version")
 _LEADING = gauge("tenantzone_operator_leading", "Whether this process leads: 1, or 0 while it stands by.")
 _AGE = gauge(
     "tenantzone_operator_seconds_since_reconcile",
-    "How long ago the leader looked at the pool that it has not looked at for longest. Only a leader has it.",
+    "Seconds since the oldest last reconcile of any pool. Only on the leader.",
 )
 _WITHOUT_PODS = gauge(
     "tenantzone_operator_pools_without_pods",
-    "Served pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. "
-    "A pool whose status says PoolNotServed does not count. Only a leader has it.",
+    "Served pools whose pods could not be listed for two and a half minutes, so that their engines may be unknown. "
+    "A pool whose status says PoolNotServed does not count. Only on the leader.",
 )
 _MANAGER_ANSWERS = gauge(
     "tenantzone_operator_manager_answers",
-    "Whether the KV-cache manager answered the last request: 1, or 0. Only a leader with --manager-url has it.",
+    "Whether the KV-cache manager answered the last request: 1, or 0. Only on a leader with --manager-url.",
 )
 _ZONES = gauge(
     "tenantzone_pool_zones",
-    "TenantZones by the status of a condition. Also of a pool that does not exist, as long as zones name it.",
+    "TenantZones by the status of a condition, including zones whose pool does not exist.",
     *_POOL,
     "condition",
     "status",
 )
 _OVERCOMMITTED = gauge(
     "tenantzone_pool_overcommitted_zones",
-    "TenantZones that are not accepted because what they reserve does not fit into the pool.",
+    "TenantZones that are not accepted because their reservation does not fit into the pool.",
     *_POOL,
 )
-_ENGINES = gauge("tenantzone_pool_engines", "Ready engines by what they say to the newest config.", *_POOL, "state")
-# The label is not named pod: Prometheus adds one of that name, for the pod that it scrapes, the operator's.
+_ENGINES = gauge("tenantzone_pool_engines", "Ready engines by their state for the newest config.", *_POOL, "state")
+# The label is not named pod, because Prometheus adds a label of that name for the scraped pod, which is the operator's.
 _ENGINE_GENERATION = gauge(
     "tenantzone_pool_engine_generation",
     "Generation of the config that an engine has applied, 0 for none. Absent while the engine does not answer.",
@@ -65,7 +65,7 @@ _ENGINE_REJECTED = gauge(
 _FROM_STATUS: tuple[tuple[Family, str], ...] = tuple(
     (gauge(f"tenantzone_pool_{name}", text, *_POOL), field)
     for name, text, field in (
-        ("generation", "Generation of the newest config that was given out to the pool's engines.", "configGeneration"),
+        ("generation", "Generation of the newest config that was published for the pool.", "configGeneration"),
         ("capacity_blocks", "KV-cache blocks that requests can use in the smallest engine.", "capacityBlocks"),
         ("reserved_blocks", "KV-cache blocks that are reserved in the smallest engine.", "reservedBlocks"),
         ("config_bytes", "Size of the newest config.", "configBytes"),
@@ -92,11 +92,11 @@ class OperatorCollector(Collector):
     """Collects the metrics of this process and its pools at each scrape.
 
     Args:
-        is_leading: returns whether this process leads now.
-        age_seconds: returns the seconds since everything was reconciled; None on a standby.
-        without_pods: returns the number of served pools whose pods are unknown, and of all served pools.
-        outcomes: returns the outcome of each pool's last reconcile; nothing on a standby.
-        manager_answers: returns whether the KV-cache manager answers; None if it was not asked.
+        is_leading: returns whether this process is the leader now.
+        age_seconds: returns the seconds since the oldest last reconcile of any pool; None on a standby.
+        without_pods: returns the number of served pools whose pods are unknown, and the number of all served pools.
+        outcomes: returns the outcome of each pool's last reconcile; empty on a standby.
+        manager_answers: returns whether the KV-cache manager answers; None if there was no call.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OperatorCollector(Collector):
         yield InfoMetricFamily("tenantzone_operator", _INFO.help, value={"version": _version()})
         is_leading, age = self._is_leading(), self._age_seconds()
         yield GaugeMetricFamily(_LEADING.name, _LEADING.help, value=is_leading)
-        # A process may still be ending its term after it has stopped leading.
+        # A process may still be ending its term although it is no longer the leader.
         if not is_leading or age is None:
             return
         yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)

@@ -1,4 +1,4 @@
-"""Determines what the engines have acknowledged, from their reports; pure."""
+"""Determines from engines' reports which snapshots and zones the engines have acknowledged, in pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,10 +14,10 @@ _REMEMBERED_SNAPSHOTS = 64
 
 
 class History:
-    """The published snapshots, and since which of them each zone's entry is unchanged.
+    """The published snapshots, and for each zone the snapshot since which its entry is unchanged.
 
-    An engine with an older snapshot still enforces a zone if the zone has not changed since. So a change of one zone
-    does not make all other zones of the pool look unacknowledged.
+    An engine with an older snapshot enforces a zone correctly if the zone has not changed since that snapshot. So a
+    change of one zone does not make the other zones of the pool look unacknowledged.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class History:
         self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
         self._lacking: dict[int, dict[str, int]] = {}
-        """The blocks of the newest snapshot's reservations that an engine lacks, by the engine's size, then by zone."""
+        """Blocks that an engine lacks for the newest snapshot's reservations, by the engine's size, then by zone."""
         self._since: dict[str, int] = {}
 
     @property
@@ -35,11 +35,11 @@ class History:
 
     @property
     def newest_bytes(self) -> int:
-        """The size of the newest snapshot in its ConfigMap, in bytes."""
+        """Size of the newest snapshot in its ConfigMap, in bytes."""
         return self._newest_bytes
 
     def record(self, config: RuntimeConfig, size: int) -> None:
-        """Note the newest config; harmless if it was noted already.
+        """Record the newest published config; idempotent.
 
         Args:
             config: the published config.
@@ -59,16 +59,16 @@ class History:
             del self._hashes[min(self._hashes)]
 
     def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
-        """Returns whether each process of the engine enforces the zone's entry as in the newest snapshot."""
+        """Returns whether every process of the engine enforces the zone's entry of the newest snapshot."""
         if report.lag or not _same(self._entries.get(entry.name), entry):
             return False
         return all(self._has_entry(*enforced, entry) for enforced in report.enforced)
 
     def _has_entry(self, generation: int | None, config_hash: str | None, entry: ZoneConfig) -> bool:
-        """Returns whether the config of this generation and hash has the entry as in the newest snapshot."""
+        """Returns whether the config with this generation and hash contains the zone's entry of the newest snapshot."""
         if generation is None or config_hash is None:
             return False
-        # Equal content under another generation counts as equal, for example after a lost ConfigMap was written again.
+        # Equal content with another generation counts as equal, for example if a lost ConfigMap was written again.
         if self._newest is not None and config_hash == self._newest.hash:
             return True
         return generation >= self._since[entry.name] and self._hashes.get(generation) == config_hash
@@ -78,12 +78,12 @@ class History:
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
-        """Remember only the observed engines' sizes: a pod may claim another size each time."""
+        """Forget the sizes of unobserved engines, because a pod may claim a different size in each report."""
         sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 
     def lacking(self, seen: Observation) -> Mapping[str, int]:
-        """Returns the blocks of reservations that an engine is too small for, by zone; empty if it does not answer."""
+        """Returns the blocks that an engine lacks for reservations, by zone; empty if the engine does not answer."""
         if seen.report is None or self._newest is None:
             return {}
         size = seen.report.capacity_blocks
@@ -93,34 +93,34 @@ class History:
         return self._lacking[size]
 
     def lacks(self, seen: Observation, zone: str) -> int:
-        """Returns the blocks of a zone's reservation that an engine is too small for; 0 if it fits."""
+        """Returns the blocks that an engine lacks for a zone's reservation; 0 if the reservation fits."""
         return self.lacking(seen).get(zone, 0)
 
     def contradiction(self, seen: Observation, zone: str) -> str:
-        """Returns how a zone's limit contradicts its reservation in an engine; empty if it does not, or if unknown.
+        """Returns how a zone's limit contradicts its reservation in an engine; empty without a known contradiction.
 
-        An engine with more or fewer blocks may be large enough for such a zone, but this one is not just too small for
-        it.
+        In that case the engine is not simply too small: engines with more or with fewer blocks may be able to enforce
+        the zone.
         """
         entry = self._entries.get(zone)
         if entry is None or seen.report is None:
             return ""
         blocks = seen.report.capacity_blocks
-        # An engine without room for the reservation is too small, whatever the limit is.
+        # An engine that is too small for the reservation is reported as such, whatever the limit is.
         return limit_below_reserved(entry, blocks) if floor_blocks(entry.reserved, blocks) <= blocks else ""
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
-        """Returns whether an engine is too small for a zone's reservation, or refuses the config for being too small.
+        """Returns whether an engine is too small for a zone's reservation, or refuses the config as it is too small.
 
-        Engines of the previous release refuse the config in that case. No status waits for such an engine.
+        Engines of the previous release refuse the whole config in that case. Statuses do not wait for such an engine.
         """
         lacking = self.lacking(seen)
         return zone in lacking or (bool(seen.nack) and not seen.is_untrusted and bool(lacking))
 
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
-        """Returns how an engine's report of a zone differs from what its size requires; empty if it does not.
+        """Returns how an engine's report of a zone differs from the amounts for an engine of its size; empty if equal.
 
-        A config's hash alone does not show what the engine made of the config.
+        The hash of a config alone does not show whether the engine enforces it.
         """
         assert seen.report is not None, "it has acknowledged the entry"
         zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
@@ -136,7 +136,7 @@ class History:
         )
 
     def acknowledges_newest(self, report: EngineView) -> bool:
-        """Returns whether each process of the engine enforces the newest snapshot, with the same keys and salts."""
+        """Returns whether every process of the engine enforces the newest snapshot, with the same keys and salts."""
         if self._newest is None or report.lag:
             return False
         newest = self._newest.hash
@@ -144,7 +144,7 @@ class History:
 
 
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
-    # The objects are mostly identical, and comparing thousands field by field takes long.
+    # The objects are usually identical, and comparing thousands of them field by field would take long.
     return known is entry or known == entry
 
 
@@ -159,13 +159,13 @@ def programmed(
 
     Args:
         observations: one for each ready engine that can enforce it.
-        acknowledged: for each of them, whether it has acknowledged.
-        nothing_waits: the message if there is no engine.
-        not_written: why the newest config can't be written; empty if it can.
-        elsewhere: which other pools have the pods that the pool selects; empty if none.
+        acknowledged: whether each engine has acknowledged the zone or pool.
+        nothing_waits: the message if there are no engines.
+        not_written: why the newest config can't be written; empty if it can be written.
+        elsewhere: the other pools that own pods that the pool selects, in words; empty if there are none.
     """
     if not_written and not (acknowledged and all(acknowledged)):
-        message = f"the pool's config can't be written, and is tried again: {not_written}"
+        message = f"the pool's config can't be written, retrying: {not_written}"
         return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_NOT_WRITTEN, message)
     if not observations and elsewhere:
         return Condition(Type.PROGRAMMED, "False", Reason.ENGINES_OF_ANOTHER_POOL, elsewhere)
@@ -176,12 +176,12 @@ def programmed(
         if observation.nack:
             untrusted = observation.is_untrusted
             what, reason = ("a", Reason.CONFIG_UNTRUSTED) if untrusted else ("the newest", Reason.CONFIG_REJECTED)
-            kept = "keeps the one before" if observation.has_config else "reports none in force"
+            kept = "keeps the previous config" if observation.has_config else "has no config"
             message = f"{observation.pod} refuses {what} config and {kept}: {observation.nack}"
             return Condition(Type.PROGRAMMED, "False", reason, message)
     for observation in observations:
         if observation.lag:
-            message = f"{observation.pod}: {observation.lag}; restart the pod if it stays so"
+            message = f"{observation.pod}: {observation.lag}; restart the pod if this persists"
             return Condition(Type.PROGRAMMED, "False", Reason.API_SERVER_DIFFERS, message)
     for observation in observations:
         if observation.report is None:

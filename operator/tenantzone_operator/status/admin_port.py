@@ -1,4 +1,4 @@
-"""Whether the admin ports of a pool's engines require a token and accept the operator's, as a condition; pure."""
+"""Computes the condition on whether engines' admin ports require a token and accept the operator's, purely."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ _FOLDER = "/etc/tenantzone/admin"
 
 
 def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """Returns the condition that names engines which refuse the operator or need no token; empty if there are none.
+    """Returns the condition that names engines that refuse the operator or require no token; empty if none do.
 
     Args:
         pool: the pool's name.
         observations: one for each ready engine of the pool.
-        not_made: why the Secret with the token can't be created; empty if it can be, or exists.
+        not_made: why the Secret with the token can't be created; empty if nothing prevents it.
     """
     secret = admin_secret_name(pool)
     reported = {seen.pod: seen.report for seen in observations if seen.report is not None}
@@ -24,16 +24,18 @@ def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_m
     are_open = [pod for pod, report in reported.items() if report.admin_is_open]
     found: list[tuple[Reason, str]] = []
     if not_made and (refusing or broken or not observations):
-        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))
+        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be created: {not_made}"))
     if refusing:
-        advice = f"mount the Secret {secret} at {_FOLDER}; if it is mounted, delete it, and it is made anew"
+        advice = (
+            f"mount the Secret {secret} at {_FOLDER}; if it is mounted, delete it, and the operator creates it again"
+        )
         found.append((Reason.TOKEN_REFUSED, f"engines refuse the operator's token, {advice}: {name_some(refusing)}"))
     if broken:
-        kept = f"what is mounted of the Secret {secret} is not in force, and the tokens before it are"
+        kept = f"engines do not use the mounted files of the Secret {secret}, and keep their previous tokens"
         found.append((Reason.TOKENS_BROKEN, f"{kept}: {name_some(broken)}"))
     if are_open:
         advice = f"mount the Secret {secret} at {_FOLDER} and start them without --admin-open"
-        message = f"any client of their admin ports reads what all tenants hold, {advice}: {name_some(are_open)}"
+        message = f"any client of their admin ports can read the usage of all tenants, {advice}: {name_some(are_open)}"
         found.append((Reason.ADMIN_PORT_OPEN, message))
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""Whether the engines identify tenants as the pool declares, as a condition; pure."""
+"""Computes the condition on whether the engines identify tenants as the pool declares, in pure functions."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def identity_enforced(
     Args:
         declared: the pool's declaration; None means API keys.
         observations: one for each ready engine of the pool.
-        unwatched: the Secrets that its pods mount and that can't be watched.
+        unwatched: the Secrets that the pool's pods mount but the operator can't watch.
     """
 
     def condition(status: Status, reason: Reason, message: str) -> Condition:
@@ -39,11 +39,14 @@ def identity_enforced(
 
 
 def _pace(unwatched: Sequence[str]) -> str:
-    """Returns a sentence part on Secrets whose changes the operator can't announce to kubelet."""
+    """Returns a clause about Secrets whose changes the operator can't announce to kubelet; empty if there are none."""
     if not unwatched:
         return ""
     more = f" and {len(unwatched) - 1} more" if len(unwatched) > 1 else ""
-    return f"; changes of the Secret {unwatched[0]}{more} take kubelet's own time, since the operator may not watch it"
+    return (
+        f"; changes of the Secret {unwatched[0]}{more} take effect only at kubelet's next periodic sync, because the "
+        "operator may not watch it"
+    )
 
 
 def words(declared: IdentityConfig | None) -> str:
@@ -54,7 +57,7 @@ def words(declared: IdentityConfig | None) -> str:
     if header is None:
         return "APIKeys: keys that the pods mount"
     if header.proof is None:
-        return f"TrustedHeader: {header.name}, proved by nothing"
+        return f"TrustedHeader: {header.name}, without any proof"
     secret = header.proof.secret_header
     proof = f"the secret in {secret.name}" if secret is not None else "a client certificate"
     return f"TrustedHeader: {header.name}, proved by {proof}"

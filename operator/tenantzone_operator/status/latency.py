@@ -1,9 +1,9 @@
-"""The state of a zone's latency targets in its engines, as a condition; pure.
+"""Computes the condition about a zone's latency targets in its engines, in pure functions.
 
-Engines report the times of the last minute, which change with each request, and each change of a condition is a write.
-So a time is reported as a range of multiples of its target. It has to leave the range by some percent before the
-condition reports another range. If many engines miss a target, the named ones stay named, and the others are not
-counted.
+Engines report the times of the last minute, which change with each request, and each change of a condition causes a
+write. So the condition shows a time as a range of multiples of its target, and shows another range only once the time
+has left the range by some percent. If many engines miss a target, the condition keeps naming the same engines, and does
+not count the others.
 """
 
 from bisect import bisect_right
@@ -20,15 +20,15 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type
 from tenantzone_operator.kube.resources import Zone
 
 _RANGES: Final = (1.15, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""The borders between ranges of multiples of a target; up to the first border the target is met."""
+"""Bounds between the ranges, as multiples of a target. A time up to the first bound meets the target."""
 _STAYS: Final = 0.1
-"""The fraction of a border by which a time must be beyond it to change the range."""
+"""Fraction of a bound by which a time must exceed or undercut the bound to change the range."""
 
 _NAMED: Final = 3
 _OTHERS: Final = "; and others"
 
 _NOTHING: Final[Mapping[str, Any]] = {"status": "Unknown", "message": ""}
-"""Stands for a missing condition."""
+"""Placeholder for a missing condition."""
 
 _NAMES: Final[Mapping[str, str]] = {"token_time": "between two tokens", "first_token": "to the first token"}
 _REASONS: Final[Mapping[str, Reason]] = {
@@ -44,7 +44,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """What one engine reports of one target."""
+    """One engine's report on one target."""
 
     pod: str
     name: str
@@ -52,17 +52,17 @@ class _Reported:
 
     @property
     def ratio(self) -> float:
-        """The ratio of the time to its target."""
+        """Ratio of the time to its target."""
         return (self.report.actual_seconds or 0.0) / self.report.target_seconds
 
     def figure(self, grade: int) -> str:
-        """Returns the range of multiples by which the target is missed, in words."""
+        """Returns the range of the missed target's time, in words."""
         low = _shown(_RANGES[grade - 1] * self.report.target_seconds)
         high = f" to {_shown(_RANGES[grade] * self.report.target_seconds)}" if grade < len(_RANGES) else " and more"
         return f"{self.pod}: {low}{high} {_NAMES[self.name]}, the target is {_shown(self.report.target_seconds)}: "
 
     def sentence(self, grade: int) -> str:
-        """Returns the range with the reason and what would help, in words."""
+        """Returns the range with the reason and a remedy, in words."""
         words = LATENCY_WORDS.get(self.report.reason, f"missed: {printable(self.report.reason)}")
         return f"{self.figure(grade)}{words}"
 
@@ -70,7 +70,7 @@ class _Reported:
 def latency_target_met(
     zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]]
 ) -> list[Condition]:
-    """Returns the condition about the zone's latency targets; empty if it has none.
+    """Returns the condition about the zone's latency targets; empty if it has no targets.
 
     Args:
         zone: the zone as the API server has it.
@@ -84,14 +84,14 @@ def latency_target_met(
         return [_unknown(Reason.NO_ENGINES, "no engine is ready")]
     reported = [each for seen in observations for each in _reported(zone, seen, targets)]
     if not reported:
-        return [_unknown(Reason.PENDING, "no engine has reported yet what becomes of the targets")]
+        return [_unknown(Reason.PENDING, "no engine has reported on the targets yet")]
     known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
     missed = [(grade, each) for each in reported if (grade := _grade(each, known))]
     if missed:
         return [_missed(missed, known)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
     message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
-    # Otherwise each occasional request would change the condition; without traffic the last result stays true.
+    # Without traffic, keep the last result, because otherwise each occasional request would change the condition.
     is_told = (known["status"], known["message"]) == ("True", message)
     if not is_told and all(each.report.actual_seconds is None for each in reported):
         return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
@@ -103,9 +103,9 @@ def _unknown(reason: Reason, message: str) -> Condition:
 
 
 def _missed(missed: Sequence[tuple[int, _Reported]], known: Mapping[str, Any]) -> Condition:
-    """The condition about targets that are missed, each with the range of multiples in which it is."""
+    """Returns the condition about missed targets, each with the range of its time."""
     named = sorted(missed, key=lambda found: not _range_before(found[1], known))[:_NAMED]
-    # By ranges, for two times may be so alike that now one and now the other is longer.
+    # Compare ranges, because the order of two similar times may change with each report.
     worst = max(named, key=itemgetter(0))[1]
     message = "; ".join(each.sentence(grade) for grade, each in named) + (_OTHERS if len(missed) > _NAMED else "")
     return Condition(Type.LATENCY_TARGET_MET, "False", _REASONS.get(worst.report.reason, Reason.MISSED), message)
@@ -121,7 +121,7 @@ def _targets(zone: Zone) -> dict[str, float]:
 
 
 def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Reported]:
-    """Yields what an engine reports of the current targets; its reports of earlier targets do not count."""
+    """Yields an engine's reports on the current targets, without reports on earlier targets."""
     found = seen.zones.get(zone.meta.name)
     latency: LatencyReport | None = None if found is None else found.latency
     for name, seconds in targets.items() if latency is not None else ():
@@ -131,9 +131,9 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
 
 
 def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """Returns the range of multiples of a time, 0 for met; within some percent of a bound the published range stays.
+    """Returns the number of a time's range, 0 if it meets the target. Near a bound, the published range stays.
 
-    A missed target counts as met as soon as the engine reports so.
+    A missed target counts as met as soon as the engine reports that it is met.
     """
     grade = bisect_right(_RANGES, reported.ratio)
     if known["status"] == "True":
@@ -150,7 +150,7 @@ def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
 
 
 def _range_before(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """Returns the last published range of a time; 0: it was not named."""
+    """Returns the number of a time's last published range; 0 if the condition did not name it."""
     message = f"; {known['message']}"
     return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {reported.figure(grade)}" in message), 0)
 

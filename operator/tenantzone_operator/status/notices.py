@@ -1,4 +1,4 @@
-"""The Events for status changes of zones and pools, each change reported once; pure."""
+"""Derives Events from status changes of zones and pools, one Event for each change."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Status = Mapping[str, Any]
 
 
 class Notable(StrEnum):
-    """The reasons of the Events that the operator writes."""
+    """Reasons of the Events that the operator writes."""
 
     ZONE_EVICTED = "ZoneEvicted"
     LOAN_RECLAIMED = "LoanReclaimed"
@@ -37,14 +37,14 @@ class Notable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The content of an Event about a zone or pool."""
+    """Content of an Event about a zone or pool."""
 
     reason: Notable
     action: str
-    """The action of the operator or an engine, in one word."""
+    """Machine-readable action of the operator or an engine, in CamelCase."""
     type: Literal["Normal", "Warning"]
     note: str
-    """A text for people. Equal notes about an object make one series, so it contains no changing number."""
+    """Text for people, without changing numbers, because equal notes about an object form one series."""
 
 
 _REFUSALS = {
@@ -55,13 +55,13 @@ _REFUSALS = {
     Reason.POOL_NOT_FOUND: Notable.POOL_NOT_FOUND,
     Reason.POOL_INVALID: Notable.POOL_INVALID,
 }
-"""The reasons of a refused zone that cause an Event; a deletion does not."""
+"""Event reason by the reason for refusing a zone; a deletion causes no Event."""
 
 _REFUSED_CONFIGS = {
     Reason.CONFIG_REJECTED: Notable.CONFIG_REJECTED,
     Reason.CONFIG_UNTRUSTED: Notable.CONFIG_UNTRUSTED,
 }
-"""The reasons of a refused config that cause an Event."""
+"""Event reason by the reason for refusing a config."""
 
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
@@ -70,15 +70,15 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
     is_new = before.get("observedGeneration") != after.get("observedGeneration")
     was, now = _condition(before, Type.ACCEPTED), _condition(after, Type.ACCEPTED)
     if now.get("reason") in _REFUSALS and (is_new or now["reason"] != was.get("reason")):
-        # The message changes with other zones; the fact that the zone is refused does not.
+        # Compare only reasons, because the message changes with other zones.
         notices.append(Notice(_REFUSALS[now["reason"]], "Refuse", "Warning", now["message"]))
     has_lost = after.get("evictions", 0) > before.get("evictions", 0)
     if before.get("state") in ("Active", "Idle") and after.get("state") == "Evicted" and has_lost:
-        note = "all its cached blocks were evicted, in every engine; it stays declared, its next request starts cold"
+        note = "all its cached blocks were evicted, in every engine; the zone remains, and its next request starts cold"
         notices.append(Notice(Notable.ZONE_EVICTED, "Evict", "Normal", note))
     purge, refusal = after.get("purge", {}), _condition(after, Type.PURGED)
     if "completedAt" in purge and purge != before.get("purge"):
-        note = f"purge {purge['id']}: what the zone had cached is gone in every engine; status.purge has the counts"
+        note = f"purge {purge['id']}: every engine has evicted the zone's cached blocks; see the counts in status.purge"
         notices.append(Notice(Notable.PURGED, "Purge", "Normal", note))
     if refusal.get("reason") == Reason.PURGE_INVALID and refusal["message"] != _condition(before, Type.PURGED).get(
         "message"
@@ -109,26 +109,26 @@ _ADJUSTED = {
 
 
 def _adjusted(before: Status, after: Status) -> list[Notice]:
-    """Returns the Events about values that are tried, kept or undone."""
+    """Returns the Events about adjusted values that were tried, kept or undone."""
     known = before.get("adjustments", [])
     found = []
     for row in after.get("adjustments", []):
         if row not in known and row["state"] in _ADJUSTED:
             reason, action = _ADJUSTED[row["state"]]
             what = f"{row['field']}{' of ' + row['zone'] if 'zone' in row else ''}"
-            note = f"{what} {row['value']} in place of {row.get('spec', 'nothing')}: {row.get('message', '')}"
+            note = f"{what} {row['value']} instead of {row.get('spec', 'nothing')}: {row.get('message', '')}"
             found.append(Notice(reason, action, "Normal", note))
     return found
 
 
 class Reclaims:
-    """Detects from the engines' counters that borrowed blocks were reclaimed."""
+    """Detects reclaims of borrowed blocks from the engines' counters."""
 
     def __init__(self) -> None:
         self._counted: dict[str, dict[str, int]] = {}
 
     def look(self, observations: Sequence[Observation]) -> dict[str, Notice]:
-        """Returns a notice for each zone that lost borrowed blocks since the last look at the engine."""
+        """Returns a notice for each zone that lost borrowed blocks since the previous call, by zone name."""
         lost: dict[str, list[str]] = {}
         counted = {}
         for seen in observations:
@@ -139,7 +139,7 @@ class Reclaims:
             elif before is not None:
                 counted[seen.pod] = before
             if before is not None:
-                # A restarted engine counts from zero, so a lower count is no reclaim.
+                # A restarted engine counts from zero, so a lower count does not mean a reclaim.
                 for name in (name for name, blocks in now.items() if blocks > before.get(name, 0)):
                     lost.setdefault(name, []).append(seen.pod)
         self._counted = counted
@@ -147,7 +147,7 @@ class Reclaims:
 
 
 def _reclaim(pods: Iterable[str]) -> Notice:
-    note = f"blocks that it had borrowed were taken back in {', '.join(pods)}: the lender needs them, or they were due"
+    note = f"its borrowed blocks were reclaimed in {', '.join(pods)}, because the lender needs them or they were due"
     return Notice(Notable.LOAN_RECLAIMED, "Reclaim", "Normal", note)
 
 

@@ -1,4 +1,4 @@
-"""Pods that several pools select, as conditions; pure."""
+"""Computes conditions about pods that several pools select, in pure functions."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tenantzone_operator.kube.store import Overlap
 
 
 def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
-    """Returns the condition that names the other pools which select the same pods; empty if there are none."""
+    """Returns the condition that names other pools that select the same pods; empty if no other pool does."""
     if not overlaps:
         return []
     message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of the pools"
@@ -15,12 +15,12 @@ def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
 
 
 def engines_elsewhere(overlaps: Sequence[Overlap]) -> str:
-    """Returns which other pools have the pods that a pool selects, in words; empty if none."""
+    """Returns the other pools that own pods selected by a pool, in words; empty if no other pool does."""
     return name_some([_shared(each) for each in overlaps if each.has_pods], "; ")
 
 
 def _shared(overlap: Overlap) -> str:
     pods, other = name_some(overlap.pods), overlap.pool
     if overlap.has_pods:
-        return f"{pods}: selected by this pool and by ZonePool {other}, which is older and has them"
-    return f"{pods}: selected by this pool and by ZonePool {other}, which is younger and does not have them"
+        return f"{pods}: selected by this pool and by ZonePool {other}, which is older and owns them"
+    return f"{pods}: selected by this pool and by ZonePool {other}, which is younger and does not own them"

@@ -1,4 +1,4 @@
-"""The state of the purge that a zone's annotation requests: a record, and a condition; pure."""
+"""Computes the record and the condition about the purge that a zone's annotation requests, in pure functions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.admission import AdmissionDecision
 
 Record = Mapping[str, Any]
-"""``status.purge``: the purge's id, when it was requested and completed, and its result in each engine."""
+"""Content of ``status.purge``: the purge's id, its request and completion times, and its result in each engine."""
 
 
 def purge_record(
     zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], before: Mapping[str, Any], now: str
 ) -> Record | None:
-    """Returns the record of the zone's last purge; None if there was none.
+    """Returns the record of the zone's last purge; None if the zone was never purged.
 
-    An engine's acknowledgement stays, whether the engine answers later or not; a complete record stays unchanged.
+    An acknowledgement stays in the record even if the engine stops answering. A complete record does not change.
 
     Args:
         zone: the zone as the API server has it.
@@ -59,11 +59,11 @@ def purged(
     record: Record | None,
     not_written: str,
 ) -> list[Condition]:
-    """Returns the condition about the requested purge; empty if none is requested."""
+    """Returns the condition about the requested purge; empty if no purge is requested."""
     if zone.purge_invalid:
         message = (
-            f"the annotation {PURGE_ANNOTATION} is no id of a purge, and nothing is purged: {zone.purge_invalid}; set "
-            "it to another text of 1 to 63 letters, digits, -, _ and ., or run kubectl tenantzone purge"
+            f"the annotation {PURGE_ANNOTATION} is not a valid purge id, so nothing is purged: {zone.purge_invalid}; "
+            "set it to 1 to 63 letters, digits, -, _ and ., or run kubectl tenantzone purge"
         )
         return [Condition(Type.PURGED, "False", Reason.PURGE_INVALID, message)]
     if record is None or record["id"] != _wanted(zone):
@@ -108,9 +108,9 @@ def _why(
 ) -> str:
     """Returns why the purge is not complete, with the names of the engines that have not acknowledged it."""
     if not decision.accepted:
-        return f"the engines do not get it, since the zone is not accepted: {decision.message}"
+        return f"the engines do not get it, because the zone is not accepted: {decision.message}"
     if not_written:
-        return f"the pool's config can't be written, and is tried again: {not_written}"
+        return f"the pool's config can't be written, retrying: {not_written}"
     if not observations:
         return "no engine is ready"
     done = {row["pod"] for row in rows}

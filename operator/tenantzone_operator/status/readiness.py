@@ -1,4 +1,4 @@
-"""Whether the engines enforce what a zone or pool asks for, as conditions; pure."""
+"""Computes the conditions on whether the engines enforce a zone or pool, in pure functions."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -22,7 +22,7 @@ _NO_PODS = "no ready pod matches spec.selector"
 
 
 def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it enforces the zone as its spec asks, and reports it so."""
+    """Returns for each engine whether it enforces the zone's current spec, and reports the zone accordingly."""
     entry = decision.entry if decision.accepted else None
     return [
         entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
@@ -31,7 +31,7 @@ def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation
 
 
 def applied(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it has the config with the zone's entry, whatever it reports on the zone."""
+    """Returns for each engine whether it has a config with the zone's entry, whatever it reports about the zone."""
     entry = decision.entry if decision.accepted else None
     return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
 
@@ -71,7 +71,7 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns what an engine is too small for, in words: this zone's reservation, or all if it refuses the config."""
+    """Returns the blocks that an engine lacks for this zone, or for all zones if it refuses the config, in words."""
     assert seen.report is not None, "its size is known"
     lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
     if lacks and (contradicts := history.contradiction(seen, zone)):
@@ -83,7 +83,7 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
 
 
 def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
-    """Returns which engines lack seats that the zone reserves explicitly, and why, in words."""
+    """Returns for each engine that lacks seats of the zone's explicit reservation how many it lacks, in words."""
     lacking = []
     for seen in observations:
         found = seen.zones.get(zone)
@@ -96,7 +96,7 @@ def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneCo
 
 
 def _difference(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> Condition | None:
-    """Returns the condition about the first engine that has the config but differs in the zone; None if none does."""
+    """Returns the condition about the first engine with the config but a different zone; None if all are equal."""
     entry = decision.entry
     for seen in observations:
         if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
@@ -121,14 +121,14 @@ def pool_conditions(
 
     Args:
         pool: the pool as the API server has it.
-        left_out: why its spec is not part of the newest snapshot; empty if it is.
+        left_out: why the pool's spec is not part of the newest snapshot; empty if it is.
         observations: one for each ready engine of the pool.
         acknowledged: for each engine, whether it has the newest snapshot.
         history: the published snapshots.
-        not_written: why the newest snapshot could not be published; empty if it was.
-        salt_not_made: why the Secret with the pool's salt key can't be created; empty if it can be, or exists.
-        token_not_made: why the Secret with its admin token can't be created; empty if it can be, or exists.
-        unwatched: Secrets of others that its pods mount and that can't be watched.
+        not_written: why the newest snapshot could not be published; empty if it was published.
+        salt_not_made: why the Secret with the pool's salt key can't be created; empty if nothing prevents it.
+        token_not_made: why the Secret with the pool's admin token can't be created; empty if nothing prevents it.
+        unwatched: names of user-provided Secrets that the pool's pods mount but the operator can't watch.
         overlaps: the overlaps with other pools that select the same pods.
     """
     if pool.config is None:
@@ -137,8 +137,8 @@ def pool_conditions(
         accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    # An engine that applies the part that fits acknowledges like any other; one that refuses all of it is not waited
-    # for.
+    # An engine that applies the fitting part of the config acknowledges it like any other engine. Do not wait for an
+    # engine that refuses the whole config because it is too small.
     waited_for = [not (seen.nack and not seen.is_untrusted and history.lacking(seen)) for seen in observations]
     engines = programmed(
         list(compress(observations, waited_for)),
@@ -164,26 +164,26 @@ def pool_conditions(
 
 
 def _unfit(seen: Observation, history: History) -> str:
-    """Returns which reservations of the pool's zones an engine does not grant, and why; empty if it grants all."""
+    """Returns the reservations that an engine does not grant, and why, in words; empty if it grants all of them."""
     if seen.report is None:
         return ""
     lacking = history.lacking(seen)
     contradicting = [zone for zone in lacking if history.contradiction(seen, zone)]
     if lacks := sum(blocks for zone, blocks in lacking.items() if zone not in contradicting):
-        return f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
+        return f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of the zones' reserved blocks"
     if contradicting:
         return f"{seen.pod}: limit is below reserved in {name_some(contradicting)}"
     return ""
 
 
 def leaving_pool_conditions() -> list[Condition]:
-    """Returns the conditions of a deleted pool that a finalizer still holds."""
-    message = "it was deleted, and the operator no longer handles its zones; a finalizer holds the object"
+    """Returns the conditions of a pool whose deletion waits for a finalizer."""
+    message = "it was deleted, and the operator no longer handles its zones; a finalizer delays the deletion"
     return _without_config(Condition(Type.ACCEPTED, "False", Reason.DELETING, message), "any more")
 
 
 def not_served_conditions(why: str) -> list[Condition]:
-    """Returns the conditions of a pool that the operator has no rights for.
+    """Returns the conditions of a pool that the operator lacks rights for.
 
     Args:
         why: which right is missing.

@@ -1,4 +1,4 @@
-"""Whether the engines of a pool share one salt key, as a condition; pure."""
+"""Computes the condition on whether a pool's engines use the same salt key, in pure functions."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ _MOUNT = "mount it at /etc/tenantzone/salt"
 
 
 def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """Returns the condition that says why engines hash equal prompts differently; empty if they do not.
+    """Returns the condition that says why engines hash equal prompts differently; empty if all hashes are equal.
 
-    The hashes may also differ after a restart.
+    In that case, hashes may also change when an engine restarts.
 
     Args:
         pool: the pool's name.
         observations: one for each ready engine of the pool. Engines that do not report salts are ignored.
-        not_made: why the Secret can't be created; empty if it can be, or exists.
+        not_made: why the Secret can't be created; empty if nothing prevents it.
     """
     secret = salt_secret_name(pool)
     reported = {seen.pod: seen.report for seen in observations if seen.report is not None}
@@ -26,9 +26,9 @@ def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: st
     ids = {pod: report.salt_key_id for pod, report in reported.items() if report.salt_key_id}
     found: list[tuple[Reason, str]] = []
     if not_made and not (ids and not refused and not keyless):
-        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))
+        found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be created: {not_made}"))
     if refused:
-        found.append((Reason.SALT_KEY_REFUSED, f"the key in the Secret {secret} is not in force: {name_some(refused)}"))
+        found.append((Reason.SALT_KEY_REFUSED, f"engines reject the key in the Secret {secret}: {name_some(refused)}"))
     if keyless:
         found.append((Reason.NO_SALT_KEY, f"without the Secret {secret}, {_MOUNT}: {name_some(keyless)}"))
     if len(set(ids.values())) > 1:

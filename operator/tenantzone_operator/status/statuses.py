@@ -1,4 +1,4 @@
-"""Computes the statuses of zones and pools; pure."""
+"""Computes the statuses of zones and pools, in pure functions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, t
 
 
 class ZoneStatuses:
-    """Makes the statuses of a pool's zones, and caches them: of thousands of zones most are unchanged."""
+    """Computes the statuses of a pool's zones, and caches them, because most of thousands of zones do not change."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
@@ -45,7 +45,7 @@ class ZoneStatuses:
         not_written: str = "",
         overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
-        """Returns each zone's status, by name, from decisions by name; for the other arguments, see `zone_status`."""
+        """Returns the zones' statuses by name. ``decisions`` is by zone name; see `zone_status` for the others."""
         engines = [
             (seen.pod, seen.error, seen.nack, seen.is_untrusted, seen.has_config, seen.lag, seen.tiers)
             for seen in observations
@@ -71,7 +71,7 @@ class ZoneStatuses:
                     not_written=not_written,
                     elsewhere=elsewhere,
                 )
-                # Keep the identical object if possible: thousands of statuses are the largest part of memory.
+                # Reuse the store's object if it is equal, because thousands of statuses use most of the memory.
                 known = zone, causes, zone.status if status == zone.status else status
             made[name] = known
         self._made = made
@@ -96,10 +96,10 @@ def zone_status(
         decision: the decision on the zone, with its entry in the newest snapshot.
         observations: one for each ready engine of the pool.
         history: the published snapshots.
-        before: its last status that this operator made, whatever others wrote since.
+        before: the zone's last status that this operator computed, even if others have changed it since.
         now: the time as RFC 3339.
-        not_written: why the newest snapshot could not be published; empty if it was.
-        elsewhere: which other pools have the pods that the zone's pool selects; empty if none.
+        not_written: why the newest snapshot could not be published; empty if it was published.
+        elsewhere: the other pools that got pods that the zone's pool selects, in words; empty if there are none.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(decision, observations, history)
@@ -146,16 +146,16 @@ def pool_status(
 
     Args:
         pool: the pool as the API server has it.
-        plan: the plan for its zones.
+        plan: the plan for the pool's zones.
         observations: one for each ready engine of the pool.
         history: the published snapshots.
-        size: the blocks of the engines that it is planned for; None if unknown.
-        before: its last status that this operator made, whatever others wrote since.
+        size: the engine size that the plan assumes, in blocks; None if unknown.
+        before: the pool's last status that this operator computed, even if others have changed it since.
         now: the time as RFC 3339.
-        not_written: why the newest snapshot could not be published; empty if it was.
-        salt_not_made: why the Secret with the pool's salt key can't be created; empty if it can be, or exists.
-        token_not_made: why the Secret with its admin token can't be created; empty if it can be, or exists.
-        unwatched: Secrets of others that its pods mount and that can't be watched.
+        not_written: why the newest snapshot could not be published; empty if it was published.
+        salt_not_made: why the Secret with the pool's salt key can't be created; empty if nothing prevents it.
+        token_not_made: why the Secret with the pool's admin token can't be created; empty if nothing prevents it.
+        unwatched: names of user-provided Secrets that the pool's pods mount but the operator can't watch.
         overlaps: the overlaps with other pools that select the same pods.
     """
     done = [
@@ -192,17 +192,21 @@ def pool_status(
 
 
 def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Returns the whole status of a deleted pool that a finalizer still holds; see `pool_status`.
+    """Returns the whole status of a pool whose deletion waits for a finalizer; see `pool_status`.
 
-    It has no numbers, because its engines are not polled any longer.
+    The status has no numbers, because the pool's engines are no longer polled.
     """
     return _without_numbers(pool, leaving_pool_conditions(), before, now)
 
 
 def not_served_status(pool: Pool, why: str, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Returns the whole status of a pool that the operator has no rights for; see `pool_status`.
+    """Returns the whole status of a pool that the operator lacks rights for; see `pool_status`.
 
-    ``why`` says which right is missing.
+    Args:
+        pool: the pool as the API server has it.
+        why: which right is missing.
+        before: the pool's last status.
+        now: the time as RFC 3339.
     """
     return _without_numbers(pool, not_served_conditions(why), before, now)
 
@@ -243,7 +247,7 @@ def _config_in_force(
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the part of a zone's status that is written at once when it changes: without amounts."""
+    """Returns a zone's status without amounts; changes to this part are written immediately."""
     stable = {key: value for key, value in status.items() if key not in (*STATUS_FIELDS, "tiers")}
     stable["engines"] = [
         {key: value for key, value in row.items() if key not in STATUS_FIELDS} for row in status.get("engines", [])
@@ -256,13 +260,13 @@ def _message(conditions: Sequence[Condition]) -> str:
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns why an engine does not grant what a zone reserves, in words; empty if it does."""
+    """Returns why an engine does not grant a zone's whole reservation, in words; empty if it does."""
     lacks = history.lacks(seen, zone)
     return (history.contradiction(seen, zone) or f"too small for the zone's {lacks} blocks") if lacks else ""
 
 
 def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lack: str) -> dict[str, Any]:
-    """Returns an engine's row in a zone's status; without an answer it has no numbers, since old ones mislead."""
+    """Returns an engine's row in a zone's status, without numbers if there is no report, as old ones would mislead."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
         row |= {

@@ -1,4 +1,4 @@
-"""The state of zones and pools in the tiers below engines' blocks, as rows of a status and as conditions; pure."""
+"""Computes the status rows and conditions of zones and pools about KV-cache tiers, in pure functions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class _Trouble:
 
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
-    """Returns a zone's rows in its status: one for each tier of any engine, summed over all engines."""
+    """Returns a zone's status rows: one for each tier that any engine has, with totals over all engines."""
     return [summary.fields() for summary in tier_summaries(reported for report in reports for reported in report.tiers)]
 
 
 def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
-    """Returns a pool's rows in its status, one for each tier that it declares."""
+    """Returns a pool's status rows, one for each tier that it declares."""
     return [
         {
             "tier": name,
@@ -48,7 +48,7 @@ def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]
 def zone_tiers_enforced(
     zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], history: History
 ) -> list[Condition]:
-    """Returns the condition about the tiers that a zone names; empty if it names none.
+    """Returns the condition about the tiers that a zone names; empty if it names no tiers.
 
     Args:
         zone: the zone as the API server has it.
@@ -68,14 +68,14 @@ def zone_tiers_enforced(
 
 
 def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Condition]:
-    """Returns the condition that names tiers from which a zone loads too little of what it stores; empty if none.
+    """Returns the condition that names tiers from which a zone loads too few of its stored blocks; empty if none.
 
     Args:
         zone: the zone as the API server has it.
         observations: one for each ready engine of the pool.
     """
     found = [
-        f"{seen.pod} loaded {_ratio(share.effect)} of what the zone offered tier {share.tier}"
+        f"{seen.pod} loaded {_ratio(share.effect)} of the zone's bytes offered to tier {share.tier}"
         for seen in observations
         if zone.meta.name in seen.zones
         for share in seen.zones[zone.meta.name].tiers
@@ -95,7 +95,7 @@ def _ratio(effect: TierEffectReport) -> str:
 
 
 def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list[Condition]:
-    """Returns the condition about the tiers that a pool declares; empty if it declares none."""
+    """Returns the condition about the tiers that a pool declares; empty if it declares no tiers."""
     tiers = pool.config.tiers if pool.config is not None else PoolTiers()
     names = [name for name in TIER_NAMES if tiers.bytes_of(name)]
     if not names:
@@ -113,7 +113,7 @@ def _judged(troubles: Sequence[_Trouble], observations: Sequence[Observation], w
     if waiting:
         return _condition("Unknown", Reason.PENDING, f"waiting for {name_some(waiting)}")
     engines = "1 engine has" if len(observations) == 1 else f"{len(observations)} engines have"
-    return _condition("True", Reason.ENFORCED, f"{engines} the tiers, with room for what is reserved there")
+    return _condition("True", Reason.ENFORCED, f"{engines} the tiers, with room for all reservations")
 
 
 def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -> Iterator[_Trouble]:
@@ -125,7 +125,7 @@ def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -
             size = seen.tiers[name].capacity_bytes
             message = (
                 f"{seen.pod} has {shown_bytes(size)} of tier {name} and lacks the zone's {shown_bytes(awaited)}; start "
-                f"it with as much as spec.tiers of the ZonePool says, or lower what zones reserve"
+                f"it with the size in spec.tiers of the ZonePool, or lower the reservations of zones"
             )
             yield _Trouble(Reason.TIER_TOO_SMALL, message)
         else:
@@ -137,7 +137,7 @@ def _troubles_of_pool(tiers: PoolTiers, seen: Observation, names: Sequence[TierN
         found, declared = seen.tiers.get(name), tiers.bytes_of(name)
         if found is None:
             yield _missing(seen.pod, name)
-        # A tier can't use less than a chunk.
+        # The capacity is in whole chunks, so it may be up to one chunk smaller than the declared bytes.
         elif found.capacity_bytes + found.chunk_bytes <= declared:
             message = (
                 f"{seen.pod} has {shown_bytes(found.capacity_bytes)} of tier {name}, and spec.tiers.{name}.bytes is "
@@ -158,7 +158,7 @@ def _missing(pod: str, tier: TierName) -> _Trouble:
 
 def _failing(seen: Observation, tier: TierName) -> Iterator[_Trouble]:
     if problem := seen.tiers[tier].problem:
-        message = f"tier {tier} of {seen.pod} fails, and requests compute what it does not give: {problem}"
+        message = f"tier {tier} of {seen.pod} fails, so requests recompute its blocks: {problem}"
         yield _Trouble(Reason.TIER_FAILING, message)
 
 

@@ -1,1 +1,1 @@
-"""Writes statuses and Events: awaited ones first, none twice, and none that delays others."""
+"""Writes statuses and Events. Statuses that users wait for come first, and no write delays the others."""

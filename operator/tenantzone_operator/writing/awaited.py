@@ -1,34 +1,34 @@
-"""Separates zones whose users wait for a status from zones where only amounts changed; pure."""
+"""Separates zones whose users wait for a status from all other zones, in pure functions."""
 
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.status.notices import Status
 
 AWAITED_SECONDS = 60.0
-"""How long a user waits for a zone after its first status for a change, unless it becomes Programmed before."""
+"""Seconds after the first status for a change during which a user waits for the zone, unless it becomes Programmed."""
 
 
 class Awaited:
-    """The zones that a user has just changed: their statuses are written before all others.
+    """Tracks zones that a user has just changed, whose statuses are written before all others.
 
-    An engine that lies, or fails repeatedly, can change the status of each zone of its pool at any rate. The status of
-    a zone that a user waits for must not queue behind those.
+    An engine that sends false reports, or fails repeatedly, can change the status of each zone of its pool at any rate.
+    The status of a zone that a user waits for must not queue behind such changes.
     """
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[int, float]] = {}
-        """The newest generation of each zone, and until when a user waits for it, by uid."""
+        """Newest generation of each zone, and the time until which a user waits for that generation, by uid."""
         self._told_at: dict[str, float] = {}
-        """When each zone's status was last written without a user waiting for it, by uid."""
+        """Time at which each zone's status was last written while no user waited for it, by uid."""
 
     def keep(self, uids: set[str]) -> None:
-        """Forget all zones but these."""
+        """Forget all zones except for these."""
         if len(self._until) > 2 * len(uids):
             self._until = {uid: until for uid, until in self._until.items() if uid in uids}
             self._told_at = {uid: at for uid, at in self._told_at.items() if uid in uids}
 
     def sort(self, zones: list[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
-        """Returns the zones that a user waits for, and the others, those with the oldest status first."""
+        """Returns the zones that a user waits for, and the other zones sorted by the age of their status."""
         awaited = [zone for zone in zones if self._is_awaited(zone, now)]
         others = [zone for zone in zones if not self._is_awaited(zone, now)]
         return awaited, sorted(others, key=lambda zone: self._told_at.get(zone.meta.uid, 0.0))
@@ -44,7 +44,7 @@ class Awaited:
         return now < self._until[uid][1]
 
     def note(self, zone: Zone, status: Status, now: float) -> None:
-        """Note that a zone's status was written."""
+        """Record that a zone's status was written."""
         if not self._is_awaited(zone, now):
             self._told_at[zone.meta.uid] = now
         if _is_programmed(status):

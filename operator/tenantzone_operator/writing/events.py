@@ -1,8 +1,8 @@
 """Writes Kubernetes Events (``events.k8s.io/v1``) without delaying other work and without floods.
 
-As in client-go, a repeated notice about an object turns the first Event into a series with a count. The series is
-written when it starts, then slowly, and when it has ended. Each object has a small budget of Events. An Event may be
-lost: the status always has the current state.
+As in client-go, a repeated notice about an object turns the first Event into a series with a count. The recorder writes
+the series when it starts, then at long intervals, and when it has ended. A token bucket limits the Events of each
+object. Events may be lost, because the status always has the current state.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from tenantzone_operator.status.notices import Notice
 logger = logging.getLogger(__name__)
 
 SERIES_ENDS_SECONDS = 360.0
-"""A notice that repeats after this time is a new Event."""
+"""Seconds without a repetition after which a series ends, so that the next notice is a new Event."""
 SERIES_REFRESH_SECONDS = 1800.0
-"""How often the count of a continuing series is written."""
+"""Seconds between two writes of the count of a continuing series."""
 BURST = 25
-"""The most Events about one object at once."""
+"""Maximum burst of Events about one object."""
 REFILL_SECONDS = 300.0
-"""The time after which one more Event about an object is allowed."""
+"""Seconds after which another Event about an object is allowed."""
 WRITES_PER_SECOND = 10.0
 _LONGEST_QUEUE = 1000
 _LOOK_SECONDS = 30.0
@@ -67,7 +67,7 @@ class _Series:
 
 @dataclass(slots=True)
 class _Budget:
-    """A token bucket: the Events that may still be written about one object."""
+    """A token bucket for the Events about one object."""
 
     left: float
     counted_at: float
@@ -99,7 +99,7 @@ class Recorder:
         self._looked_at = clock()
 
     def record(self, kind: str, meta: Meta, notice: Notice) -> None:
-        """Queue a notice about an object for writing; it is dropped if too many wait."""
+        """Queue a notice about an object; it is dropped if the queue is full."""
         now, key = self._clock(), (meta.uid, notice)
         series = self._series.get(key)
         if series is not None and now - series.seen_at < SERIES_ENDS_SECONDS:
@@ -148,7 +148,7 @@ class Recorder:
         try:
             self._queue.put_nowait(series)
         except asyncio.QueueFull:
-            logger.warning("an Event is dropped, too many wait: %s", series.notice.note)
+            logger.warning("an Event is dropped because the queue is full: %s", series.notice.note)
 
     async def _write(self, series: _Series) -> None:
         for attempt in range(_ATTEMPTS):
@@ -159,7 +159,7 @@ class Recorder:
                 if isinstance(error, RestError) and error.status < 500 and error.status != 429:
                     logger.warning("an Event is dropped: %s", explain(error))
                     return
-                logger.info("an Event waits: %s", explain(error))
+                logger.info("retrying an Event: %s", explain(error))
                 await asyncio.sleep(FIRST_RETRY_SECONDS * 2**attempt)
             else:
                 series.written, series.written_at = count, self._clock()
@@ -173,13 +173,13 @@ class Recorder:
                 await self._api.patch_event(namespace, series.name, {"series": shown})
                 return
             except RestError as error:
-                # The API server deletes Events after an hour.
+                # The API server deletes Events after an hour, so the series may be gone.
                 if error.status != 404:
                     raise
         try:
             await self._api.create_event(namespace, self._event(series))
         except RestError as error:
-            # The Event was written, but the answer got lost.
+            # The Event exists because an earlier write succeeded, but its response was lost.
             if error.status != 409:
                 raise
 
@@ -213,10 +213,10 @@ def _regarding(kind: str, meta: Meta) -> dict[str, str]:
 
 
 def _namespace(series: _Series) -> str:
-    """Returns the Event's namespace: the object's, or for cluster-wide objects the one that Kubernetes uses."""
+    """Returns the namespace of the object, or the namespace that Kubernetes uses for cluster-scoped objects."""
     return series.regarding.get("namespace", "default")
 
 
 def _stamp() -> str:
-    """Returns the time of day as Kubernetes' ``MicroTime``."""
+    """Returns the current time as a Kubernetes ``MicroTime``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,10 +1,10 @@
-"""Repairs statuses that other clients change, slowly enough to avoid a contest of writes; pure."""
+"""Limits the repairs of statuses that other clients change, so that two clients do not overwrite each other nonstop."""
 
 from tenantzone_operator.kube.store import View
 from tenantzone_operator.status.notices import Status
 
 REPAIR_SECONDS = 10.0
-"""The least time between two repairs of a status that other clients keep changing."""
+"""Minimum number of seconds between two repairs of a status that other clients keep changing."""
 
 
 class Repairs:
@@ -22,7 +22,7 @@ class Repairs:
             self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
 
     def may_write(self, uid: str, status: Status, now: float) -> bool:
-        """Returns whether a status that differs from the API server's may be written now."""
+        """Returns whether a status that differs from the status at the API server may be written now."""
         if self._written.get(uid) != status:
             return True
         if now - self._repaired_at.get(uid, float("-inf")) < REPAIR_SECONDS:
@@ -31,5 +31,5 @@ class Repairs:
         return True
 
     def note(self, uid: str, status: Status) -> None:
-        """Note that a status was written."""
+        """Record that a status was written."""
         self._written[uid] = status

@@ -1,4 +1,4 @@
-"""Writes the statuses that have changed and nothing else, and limits writes of amounts that always change."""
+"""Writes only statuses that have changed, and limits the writes for amounts, which change all the time."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ from tenantzone_operator.writing.write_all import failures_of, write_all
 logger = logging.getLogger(__name__)
 
 GAUGES_SECONDS = 2.0
-"""The least time between two writes of amounts that change with each request."""
+"""Minimum number of seconds between two writes of a zone's amounts, which change with each request."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""The most such writes per second in all pools together; with many zones, each waits longer."""
+"""Maximum number of such writes per second for all pools. With more zones, each is written less often."""
 
 _PATIENCE_SECONDS = 0.1
-"""How long a write without a waiting user waits for its turn before the worker checks for other work."""
+"""Seconds that a write without a waiting user waits for its turn before the worker checks for other work."""
 
 
 class StatusWriter:
@@ -40,29 +40,29 @@ class StatusWriter:
         self._recorder = recorder
         self._gauges_due_at = 0.0
         self._gauges_due: set[str] = set()
-        """The uids of zones whose amounts are written before those of others: many zones take several calls."""
+        """Uids of zones whose amounts are written first, because many zones take several calls."""
         self.writes = 0
-        """The number of writes since the start."""
+        """Number of writes since the start."""
         self._under_way = UnderWay(slots)
         self._repairs = Repairs()
         self._awaited = Awaited()
         self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
-        """The status that was written, and the API server's result, where these differ, by uid."""
+        """Written status, and the API server's different result, by uid; only for statuses where the two differ."""
 
     async def write(
         self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
     ) -> float | None:
-        """Write each status that differs from the API server's, awaited ones first.
+        """Write each status that differs from the status at the API server, starting with awaited zones.
 
         Args:
             view: the objects as the API server has them.
             zones: the status that each zone should have, by name.
             pool: the status that the pool should have; None if it does not exist.
-            may_go_on: called before each write. Thousands of writes take minutes, and other work may come up.
+            may_go_on: called before each write, because thousands of writes take minutes, and other work may come up.
 
         Returns:
-            Seconds after which to write what was held back; None if nothing was.
+            Seconds after which to write the postponed statuses; None if none were postponed.
         """
         now, ended = time.monotonic(), self._under_way.ended
         uids = view.uids
@@ -96,7 +96,7 @@ class StatusWriter:
         waits = [REPAIR_SECONDS] if is_held_back else []
         if not is_all and self._under_way.has_room:
             waits.append(0.0)
-        # Running writes were skipped, and may have to be repeated.
+        # Objects with a write in flight were skipped, and may need another write.
         if self._under_way or self._under_way.ended > ended or not is_all:
             waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
@@ -106,25 +106,25 @@ class StatusWriter:
         return min(waits, default=None)
 
     async def stop(self) -> None:
-        """Stop writing; returns when no write is running any longer."""
+        """Stop writing, and return once no write is in flight."""
         await self._under_way.stop()
 
     def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
         return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Returns whether there is anything to write now; fields that others have added do not count."""
+        """Returns whether the status must be written now; additional fields by other clients do not count."""
         if found.meta.uid in self._under_way:
             return False
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-        """Returns the zones whose statuses changed in more than amounts, and the others."""
+        """Returns the zones whose statuses changed in more than amounts, and the zones with other changes."""
         urgent: list[Zone] = []
         gauges: list[Zone] = []
         for zone in changed:
             written, merged = self._merged.get(zone.meta.uid, (None, None))
-            # Fields that others have added are no change.
+            # Ignore fields that other clients have added.
             before = written if written is not None and merged == zone.status else zone.status
             is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(before)
             (urgent if is_urgent else gauges).append(zone)
@@ -133,10 +133,10 @@ class StatusWriter:
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
     ) -> bool:
-        """Write statuses without a waiting user, one zone at a time in all pools; returns whether all were written.
+        """Write statuses without a waiting user, one at a time for all pools, and return whether all were written.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: a write failed; the others were made all the same.
+            RestError, aiohttp.ClientError, TimeoutError: a write failed; the other writes were made nevertheless.
         """
         failures: list[Exception] = []
         left = iter(changed)
@@ -153,7 +153,7 @@ class StatusWriter:
         return next(left, None) is None
 
     async def _has_turn(self) -> bool:
-        """Wait briefly for this pool's turn; returns whether it came."""
+        """Wait briefly for this pool's turn, and return whether it has the turn."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._api.turn.acquire()
@@ -192,7 +192,7 @@ class StatusWriter:
         await self._under_way.make(pool.meta.uid, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
-        """Write a status, and return the answer; None if it is refused for good, which delays no other object."""
+        """Write a status, and return the written object; None if the API server refuses the status permanently."""
         try:
             written = await write
         except RestError as error:

@@ -1,4 +1,4 @@
-"""Runs long writes in the background, so that one that hangs delays no others."""
+"""Runs long writes in the background, so that a hanging write does not delay others."""
 
 import asyncio
 import logging
@@ -10,20 +10,20 @@ from tenantzone_operator.kube.rest import RestError
 logger = logging.getLogger(__name__)
 
 LATE_SECONDS = 0.5
-"""How long the caller waits for a write; after that it continues in the background."""
+"""Seconds that the caller waits for a write before the write continues in the background."""
 
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 
 class WritingSlots(asyncio.Semaphore):
-    """Limits the writes of one namespace at a time: if all of them hang, other namespaces have slots of their own."""
+    """Limits the concurrent writes of one namespace, so that hanging writes do not block other namespaces."""
 
     def __init__(self) -> None:
         super().__init__(_AT_ONCE_IN_A_NAMESPACE)
 
 
 class UnderWay:
-    """Tracks which objects of a pool are being written, so that each has one write at a time.
+    """Tracks the writes in flight of a pool's objects, so that each object has at most one.
 
     Args:
         slots: the slots of the pool's namespace.
@@ -33,7 +33,7 @@ class UnderWay:
         self._slots = slots
         self._writes: dict[str, asyncio.Task[None]] = {}
         self.ended = 0
-        """The number of late writes that have ended, successfully or not."""
+        """Number of late writes that have ended, successfully or not."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._writes
@@ -43,11 +43,11 @@ class UnderWay:
 
     @property
     def has_room(self) -> bool:
-        """Whether another write of the namespace can begin at once."""
+        """Whether another write of the namespace can start immediately."""
         return not self._slots.locked()
 
     async def make(self, uid: str, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Make a write of an object, and wait briefly for it.
+        """Start a write of an object, and wait briefly for it.
 
         Args:
             uid: the object's uid.
@@ -80,7 +80,7 @@ class UnderWay:
         self.ended += 1
         error = None if writing.cancelled() else writing.exception()
         if isinstance(error, Exception) and not (isinstance(error, RestError) and is_gone(error)):
-            logger.warning("the status of %s: %s; trying again", writing.get_name(), explain(error))
+            logger.warning("the status of %s: %s; retrying", writing.get_name(), explain(error))
 
     async def stop(self) -> None:
         """Cancel all running writes."""

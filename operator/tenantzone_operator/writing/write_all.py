@@ -13,17 +13,17 @@ Write = Callable[[], Awaitable[None]]
 
 
 async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
-    """Make all writes, a few at a time; writes to deleted objects are skipped.
+    """Make all writes, a few concurrently, and ignore writes to deleted objects.
 
     Args:
         writes: the writes to make.
         may_go_on: called before each write.
 
     Returns:
-        Whether all were made.
+        Whether all writes were made.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: a write failed; the others were made all the same.
+        RestError, aiohttp.ClientError, TimeoutError: a write failed; the other writes were made nevertheless.
     """
     left = iter(writes)
     failures: list[Exception] = []
@@ -39,7 +39,7 @@ async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lam
 
 
 async def failures_of(write: Write) -> list[Exception]:
-    """Make one write, and return its error if it failed; a deleted object is no failure."""
+    """Make one write, and return its error if it failed; a deleted object does not count as a failure."""
     try:
         await write()
     except Exception as error:

@@ -135,5 +135,5 @@ def test_trials_that_are_begun_kept_and_undone_are_reported_once():
         life.step()
         reported += pool_notices(before, life.status)
     assert [notice.reason for notice in reported] == ["Tried", "Kept", "Tried", "Kept"]
-    assert reported[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
+    assert reported[0].note.startswith("weight of acme 2 instead of 1: acme misses a latency target")
     assert not pool_notices(life.status, life.status)

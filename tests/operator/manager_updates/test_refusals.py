@@ -59,7 +59,7 @@ async def test_a_group_that_goes_is_let_go_only_when_the_manager_has_let_it_go(
     }
     run()
     await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
-    assert "it goes when" in cluster.condition_message("kvcachegroups", "Registered")
+    assert "waiting until" in cluster.condition_message("kvcachegroups", "Registered")
     assert FINALIZER in cluster.objects["kvcachegroups"]["metadata"]["finalizers"]
 
 
