@@ -45,7 +45,7 @@ MAX_CONNECTIONS = 64
 """Maximum number of connections, each with its own thread. If there are more, the oldest is closed, because authorized
 clients finish quickly."""
 CONNECTION_SECONDS = 30.0
-"""Maximum duration of a connection in seconds, of which each read may wait at most 10 s."""
+"""Maximum duration of a connection in seconds. Each read may also wait at most 10 s."""
 
 _TEXT = "text/plain; charset=utf-8"
 

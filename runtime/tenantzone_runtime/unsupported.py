@@ -117,7 +117,7 @@ _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
 
 
 def _fills_chunks(caches: Any) -> bool:
-    """Returns whether a request that stores a chunk of several blocks still has all of these blocks."""
+    """Returns whether a request still has every block of a chunk of several blocks when it stores the chunk."""
     kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
     return len(kinds) == 1 and kinds[0] in _SEES_ALL
 
@@ -355,7 +355,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         "hybrid models with other kinds of layers",
         "in one model, zones can count the blocks of full, latent, windowed and chunked attention and of the states of "
-        "Mamba and linear attention, but not those of other layers, some of which are not in the block pool",
+        "Mamba and linear attention, but no blocks of other layers, because some are outside the block pool",
         _OTHER_ENGINE,
         is_configured=lambda _, caches: (
             len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))

@@ -1,9 +1,9 @@
 """Lets the engine refuse an admitted request with an answer of the frontend, and report that it has the request.
 
 vLLM can't refuse a request at the point at which its blocks are known: an error there becomes a 500, or an event in a
-stream. So the engine's code passes a refusal to the frontend, and waits. The frontend then tells vLLM that the client
-has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine begins to answer,
-the frontend buffers the messages from vLLM, so that it can still send the status of a refusal.
+stream. So the engine's code passes a refusal to the frontend, and waits. The frontend then reports to vLLM that the
+client has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine begins to
+answer, the frontend buffers the messages from vLLM, so that it can still send the status of a refusal.
 """
 
 import asyncio

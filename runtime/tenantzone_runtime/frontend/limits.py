@@ -8,7 +8,7 @@ from tenantzone_runtime.frontend.answers import Receive, Refusal
 BODY_SECONDS = 10.0
 """Time in seconds that every body may take to arrive."""
 MIN_BYTES_PER_SECOND = 64 * 2**10
-"""Number of received bytes for each of which a body gets one more second."""
+"""Number of received bytes that give a body one more second."""
 
 
 class ClientDisconnected(Exception):

@@ -252,7 +252,7 @@ class _Listener:
     Args:
         tenant: the tenant of the request.
         held: the request's part of the tenant's in-flight quota.
-        full_queues: is told of refusals.
+        full_queues: gets the refusals.
     """
 
     def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:

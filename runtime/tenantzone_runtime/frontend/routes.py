@@ -75,8 +75,7 @@ _KEYED = (
     ("GET", "/redoc"),
 )
 
-# The body of each of these routes has the field `cache_salt`, which vLLM passes on to the engine; most also have
-# `vllm_xargs`.
+# Each route has a field `cache_salt`, which vLLM passes on to the engine; most routes also have `vllm_xargs`.
 _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/chat/completions", MACHINERY),
     ("/v1/chat/completions/batch", MACHINERY),
