@@ -14,7 +14,7 @@ from tenantzone_runtime.frontend.grammars import FIELDS
 from tenantzone_runtime.frontend.values import Container, levels, read_text
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
-"""Names of members that are a pattern or grammar if they are strings. A schema may have properties of these names."""
+"""Names of members that are a pattern or grammar if they are strings. A schema may also have such properties."""
 _TYPES: Final = ("regex", "grammar", "structural_tag")
 """Format types that are a pattern or grammar."""
 _OF_PATTERNS: Final = "patternProperties"

@@ -32,8 +32,8 @@ def check_terms(
 ) -> None:
     """Check that a request is within its zone's limits.
 
-    If a request gives no maximum length, the scheduler limits its answer. With beam search, the scheduler can't, because
-    each token is a separate request there, so such a request must give a maximum.
+    If a request gives no maximum length, the scheduler limits its answer. With beam search, it can't, because
+    each token is a separate request there, so it must give a maximum.
 
     Args:
         body: parsed.
