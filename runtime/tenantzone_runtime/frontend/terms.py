@@ -33,7 +33,7 @@ def check_terms(
     """Check that a request is within its zone's limits.
 
     If a request gives no maximum length, the scheduler limits its answer. With beam search, it can't, because
-    each token is a separate request there, so it must give a maximum.
+    each token is a separate request there, so such a request must give a maximum length.
 
     Args:
         body: parsed.
