@@ -10,12 +10,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tenantzone-runtime", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, module, what in (
-        ("serve", "serve", "serve a model with vLLM, zones enforced"),
-        ("hand-down", "hand_down", "have other engines find what this one has cached, before it ends"),
-        ("journal", "journal.command", "check an audit journal, make a bill from it"),
+        ("serve", "serve", "serve a model with vLLM, and enforce zones"),
+        ("hand-down", "hand_down", "copy this engine's cached blocks to shared storages before it ends"),
+        ("journal", "journal.command", "check an audit journal, or create a bill from it"),
     ):
         commands.add_parser(name, help=what, add_help=False).set_defaults(module=module)
-    # Import only this command's module: the others have imports of their own.
+    # Import only the module of this command, because each command has heavy imports of its own.
     module = parser.parse_args(sys.argv[1:2]).module
     import_module(f"tenantzone_runtime.{module}").main(sys.argv[2:])
 

@@ -3,8 +3,8 @@
 Everything but the health, which contains nothing of tenants, requires a token. Everything is read-only except one page,
 which starts migrations of a zone's cache.
 
-It runs in threads of the engine core's process and only reads a report that is published as a whole, so it never holds
-up a scheduling step with a lock.
+The server runs in threads of the engine core's process. It reads only reports that are published as a whole, so it
+never delays a scheduling step with a lock.
 """
 
 import errno
@@ -42,9 +42,10 @@ TakeTierMap = Callable[[str, int], BlockMap | None]
 """Takes a picture of the chunks of the tier with this name; returns None if there is no such tier."""
 
 MAX_CONNECTIONS = 64
-"""The maximum connections, each with a thread. Beyond it, the oldest is closed: authorized clients are fast."""
+"""Maximum number of connections, each with its own thread. If there are more, the oldest is closed, because authorized
+clients finish quickly."""
 CONNECTION_SECONDS = 30.0
-"""The maximum seconds of a connection; a request may wait 10 s of them for each further piece."""
+"""Maximum duration of a connection in seconds. Each read may also wait at most 10 s."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -192,7 +193,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # One request per connection; a silent client is dropped.
+    # One request per connection, so that a silent client is dropped at the time-out.
     protocol_version = "HTTP/1.0"
     timeout = 10.0
     server: "_Server"
@@ -241,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # As many as may arrive at once, instead of five: a client that finds no place retries only after a second.
+    # A longer backlog than the default of five, because a client whose connection does not fit retries after a second.
     request_queue_size = 128
     pages: _Pages
     max_connections: int = MAX_CONNECTIONS
@@ -276,7 +277,7 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
         if isinstance(error, OSError):
-            _log.debug("a client of the admin port has gone: %s", error)
+            _log.debug("a client of the admin port has disconnected: %s", error)
         else:
             _log.error("the admin port failed at a request", exc_info=error)
 

@@ -1,4 +1,4 @@
-"""The pool's admin tokens as an engine mounts them, and the requests that they admit to the admin port."""
+"""Reads the pool's admin tokens from their mounted Secret, and checks requests to the admin port against them."""
 
 import hmac
 import logging
@@ -24,7 +24,7 @@ class AdminTokens:
     """
 
     accepted: tuple[bytes, ...] = ()
-    """The valid tokens, the newest first; empty until there were any."""
+    """The valid tokens, newest first; empty until the file has contained valid tokens."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ACCEPTED_FILE
@@ -33,7 +33,7 @@ class AdminTokens:
 
     @property
     def problem(self) -> str:
-        """Why the present file is not in force; empty if it is."""
+        """Why the current file is not in force; empty if it is."""
         return self._file.problem
 
     def poll(self) -> None:
@@ -61,7 +61,7 @@ class AdminAccess:
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:
-            _log.warning("the admin port is open: any client reads what all tenants hold")
+            _log.warning("the admin port is open, so any client can read the data of all tenants")
 
     @property
     def refused(self) -> int:

@@ -25,7 +25,7 @@ class MigrationPage:
 
     Args:
         do: begins or stops a migration; raises a :class:`MigrationError` if it can't.
-        report: returns the progress for a tenant's zone, and its recent prompts if the second argument is True.
+        report: returns the progress for a tenant's zone, with the zone's recent prompts if the second argument is True.
     """
 
     def __init__(self, do: Callable[[MigrationOrder], object], report: Callable[[str, bool], MigrationReport]) -> None:
@@ -36,7 +36,7 @@ class MigrationPage:
         asked = parse_qs(query)
         tenant = asked.get(TENANT_PARAMETER, [""])[-1]
         if not tenant:
-            return HTTPStatus.BAD_REQUEST, _TEXT, f"say whose zone with ?{TENANT_PARAMETER}=TENANT\n".encode()
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"name the zone's tenant with ?{TENANT_PARAMETER}=TENANT\n".encode()
         return self._tell(tenant, asked.get(PROMPTS_PARAMETER, [""])[-1] == "true")
 
     def ordered(self, body: bytes) -> Page:
@@ -44,7 +44,7 @@ class MigrationPage:
         try:
             order = parse_order(body)
         except ValueError as error:
-            return HTTPStatus.BAD_REQUEST, _TEXT, f"this is no order: {error}\n".encode()
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"the body is not a valid order: {error}\n".encode()
         try:
             self._do(order)
         except MigrationError as error:
@@ -55,9 +55,9 @@ class MigrationPage:
     def refuse_length(length: str | None) -> Page | None:
         """Returns the answer that refuses an order with this ``Content-Length``, or None if it is acceptable."""
         if length is None or not (length.isascii() and length.isdigit()):
-            return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"say the order's length with Content-Length\n"
+            return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"the header Content-Length must state the order's length\n"
         if len(length) > len(str(LONGEST_ORDER)) or int(length) > LONGEST_ORDER:
-            text = f"an order has at most {LONGEST_ORDER:,} bytes\n"
+            text = f"an order may have at most {LONGEST_ORDER:,} bytes\n"
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, text.encode()
         return None
 

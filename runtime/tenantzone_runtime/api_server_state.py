@@ -1,7 +1,7 @@
 """The config that each API server process enforces, in one file per process in a folder shared with the engine core.
 
-A process writes only its own file. The engine core reads all of them for its report, and removes those of ended
-processes.
+Each process writes only its own file. The engine core reads all files for its report, and removes the files of
+processes that have ended.
 """
 
 import json
@@ -23,7 +23,7 @@ _SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 4096
 """The maximum size of a file; a state has about 300 bytes."""
 _ENDED: Final = frozenset("ZXx")
-"""States in ``/proc`` of an ended process, even if its parent has not noticed."""
+"""Process states in ``/proc`` of an ended process, including a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class ApiServerState:
         """Write the state to its file atomically.
 
         Raises:
-            OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core creates again;
-                UnsafeFolder if another user could write to it.
+            OSError: the file can't be written. It is a FileNotFoundError if the folder was removed (the engine core
+                recreates it), and an UnsafeFolder if another user could write to the folder.
         """
         check_state_folder(folder)
         path = _path(folder, self.process)
@@ -95,14 +95,14 @@ def read_states(folder: Path) -> Sequence[ApiServerState]:
 
 
 def remove_state(folder: Path) -> None:
-    """Remove the file of this process, which ends."""
+    """Remove the file of this process, before the process ends."""
     _path(folder, os.getpid()).unlink(missing_ok=True)
 
 
 def state_of_this_process(
     config_generation: int | None, config_hash: str | None, keys: str, salt_key: str
 ) -> ApiServerState:
-    """Returns the present state of this process; for the arguments, see `ApiServerState`."""
+    """Returns the current state of this process; for the arguments, see `ApiServerState`."""
     process = os.getpid()
     started = start_of(process)
     assert started is not None, "this process runs"
@@ -140,7 +140,7 @@ def _content(path: Path) -> bytes:
     """Returns the content of a regular file, at most one byte more than a state may have.
 
     Raises:
-        OSError: it can't be read, or is a link, a pipe or another file that could block the reader.
+        OSError: the file can't be read, or is a link, a pipe or another file that could block the reader.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

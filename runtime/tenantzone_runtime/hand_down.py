@@ -1,7 +1,8 @@
-"""``tenantzone-runtime hand-down``: before its pod ends, an engine copies to shared storages what they do not have.
+"""``tenantzone-runtime hand-down``: copies cached blocks that shared storages lack to them, before the pod ends.
 
-For a ``preStop`` hook: the pod runs this whatever drains the node, and other engines find its zones' caches. As the pod
-ends anyway, other clients' migrations on it are stopped, and a zone that can't be moved does not delay the others.
+Use it in a ``preStop`` hook, which runs whatever the reason for which the pod ends, so that other engines find the
+caches of its zones. Because the pod ends anyway, migrations of other clients are stopped, and a zone that can't be
+moved does not delay the other zones.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_re
 
 _LOOK_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 10.0
-"""The maximum seconds of a call, ..."""
+"""Maximum duration of a call to the engine, in seconds."""
 _LAST_SECONDS: Final = 1.0
-"""... and of a call after the deadline."""
+"""Maximum duration of a call to the engine after the deadline, in seconds."""
 _OK: Final = 200
 _CONFLICT: Final = 409
 
@@ -38,11 +39,11 @@ class HandDownError(Exception):
 
 
 class _Refused(HandDownError):
-    """The engine refused this order, and may accept others."""
+    """The engine refused this order, but may accept an order for another zone."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Hand down zone after zone, until all is done or the time is over.
+    """Hand down one zone after the other, until all are done or the deadline has passed.
 
     Args:
         arguments: the command's arguments.
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
-    """Hand down a zone, and print the result. Returns whether storages have all of it."""
+    """Hand down a zone, and print the result. Returns whether storages then have all of the zone's blocks."""
     try:
         report = _hand_down(engine, tenant, rate, deadline)
     except _Refused as error:
@@ -121,7 +122,7 @@ class _Engine:
         self._host, self._port, self._deadline = host, port, deadline
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.was_stopped = False
-        """Whether the other clients' migrations were stopped once; those ordered since then continue."""
+        """Whether other clients' migrations were already stopped once; migrations ordered since then continue."""
 
     def tenants(self) -> list[str]:
         """Returns the tenants of the zones in the config."""
@@ -172,23 +173,27 @@ def _token(folder: Path) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tenantzone-runtime hand-down", description=__doc__)
-    parser.add_argument("--rate", type=_rate, default="1Gi", help="bytes a second, at most (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=_rate, default="1Gi", help="maximum rate in bytes per second (default: %(default)s)"
+    )
     parser.add_argument(
         "--for",
         type=float,
         default=60.0,
         dest="seconds",
         metavar="SECONDS",
-        help="after which it is given up (default: %(default)g); less than the pod's grace period",
+        help="time limit, which must be below the pod's grace period (default: %(default)g)",
     )
-    parser.add_argument("--admin-host", default="127.0.0.1", help="where the engine listens (default: %(default)s)")
+    parser.add_argument(
+        "--admin-host", default="127.0.0.1", help="address of the engine's admin port (default: %(default)s)"
+    )
     parser.add_argument("--admin-port", type=int, default=DEFAULT_ADMIN_PORT, help="default: %(default)s")
     parser.add_argument(
         "--admin-token",
         type=Path,
         default=Path("/etc/tenantzone/admin"),
         metavar="DIR",
-        help="the folder with the engine's tokens (default: %(default)s)",
+        help="folder with the engine's admin tokens (default: %(default)s)",
     )
     return parser
 
@@ -199,5 +204,5 @@ def _rate(text: str) -> int:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if rate <= 0:
-        raise argparse.ArgumentTypeError("expected bytes a second, such as 1Gi")
+        raise argparse.ArgumentTypeError("expected a number of bytes per second, such as 1Gi")
     return rate

@@ -1,4 +1,4 @@
-"""The level of detail of a scrape for each zone: low by default, as pools have many engines, each with many zones.
+"""The level of detail of a scrape for each zone: low by default, because pools have many engines with many zones.
 
 A family of a higher level may have the same name as one of a lower level, with more labels. At each level, zeros by
 label are omitted, so metrics for alerts have an unlabelled total that always exists.
@@ -20,5 +20,5 @@ DETAILED: Final[tuple[Level, ...]] = ("detailed",)
 FULL: Final[tuple[Level, ...]] = ("full",)
 
 MAX_ZONE_SERIES: Final[Mapping[Level, int]] = MappingProxyType({"basic": 20, "detailed": 160, "full": 209})
-"""The maximum series of one zone with latency targets and all three tiers, in which every counted event has
-happened."""
+"""Maximum number of series of one zone with latency targets and all three tiers, after every counted event has
+happened at least once."""

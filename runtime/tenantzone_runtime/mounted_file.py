@@ -33,9 +33,9 @@ class MountedFile(Generic[T]):
         self._file = WatchedFile(folder, name, _MAX_BYTES)
         self._content: bytes | None = None
         self.value: T | None = None
-        """The value; None if there is no file, or was no valid one."""
+        """The value; None if the file is missing, or has never been valid."""
         self.problem = f"{name} has not been read"
-        """What is wrong with the present file; empty if nothing is."""
+        """The error of the current file; empty if it is valid."""
 
     def refresh(self) -> bool:
         """Check the file, and read it if it has changed. Returns whether the value has changed."""

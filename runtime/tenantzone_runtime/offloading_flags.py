@@ -44,16 +44,16 @@ class DiskFlags:
 
 @dataclass(frozen=True, slots=True)
 class ManagerFlags:
-    """The KV-cache manager whose storages an engine shares with others."""
+    """The KV-cache manager whose storages an engine shares with other engines."""
 
     url: str
-    """The URL of its HTTP port."""
+    """The URL of the manager's HTTP port."""
     token_file: Path | None = None
     """The file with the token to send; None for no token."""
     tls: TlsFiles = DEFAULT_TLS
-    """The trusted and the own certificates, for an https URL."""
+    """The CAs and the client certificate, for an https URL."""
     budget_seconds: float = QUERY_SECONDS
-    """The time budget of a request's query in seconds: a request computes instead of waiting longer."""
+    """Maximum time in seconds that a request waits for the manager; then it computes its prompt instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class TierFlags:
     cpu_bytes: int
     disk: DiskFlags | None = None
     tokens_per_chunk: int | None = None
-    """Tokens that are moved together; None for one block."""
+    """The number of tokens that are moved together; None for those of one block."""
     manager: ManagerFlags | None = None
 
 
@@ -80,7 +80,7 @@ def parse_bytes(text: str) -> int:
     number = text.rstrip("KMGTiB")
     unit = text[len(number) :]
     if not number.isdecimal() or unit not in _UNITS or not int(number):
-        raise ValueError(f"{text!r} is no size; write it as 64GiB")
+        raise ValueError(f"{text!r} is not a size; write it like 64GiB")
     return int(number) * _UNITS[unit]
 
 

@@ -1,6 +1,7 @@
-"""The last good config: watches a folder that kubelet projects, reads changes, and keeps what worked.
+"""The last good config: watches a folder that kubelet projects, reads changes, and keeps the last valid config.
 
-It polls, because kubelet swaps a symbolic link, not every volume sends events for that, and a check costs microseconds.
+The folder is polled, because kubelet swaps a symbolic link, for which not every volume sends events. A check takes
+microseconds.
 """
 
 import json
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 def projection_of(folder: Path) -> Path | None:
-    """Returns the folder that kubelet's link refers to now, whose files are all of one ConfigMap or Secret.
+    """Returns the folder that kubelet's link currently refers to, whose files belong to one version of its source.
 
     Returns None for a plain or missing folder.
     """
@@ -37,11 +38,11 @@ def projection_of(folder: Path) -> Path | None:
 def across_swaps(folder: Path, read: Callable[[], T]) -> T:
     """Read something in a projected folder, and repeat it if kubelet swapped the content meanwhile.
 
-    A path is resolved link by link, so even a single open can end in a projection that has just been removed; and a
-    listing can see one that is half deleted.
+    A path is resolved link by link, so even a single open can end in a projection that has just been removed, and a
+    listing can see a projection that is partly deleted.
 
     Raises:
-        FileNotFoundError: it is missing, not merely swapped.
+        FileNotFoundError: the file is missing even without a swap.
     """
     while True:
         before = projection_of(folder)
@@ -57,7 +58,7 @@ def across_swaps(folder: Path, read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """The stamp of a file's state, which distinguishes it from the next state without reading the file."""
+    """A file's metadata, by which a change is detected without reading the file."""
 
     device: int
     inode: int
@@ -133,7 +134,7 @@ _Content = tuple[bytes, bytes | None, bytes | None]
 
 
 class ConfigSource:
-    """The newest config of a folder that could be read completely, and what is wrong with a newer file.
+    """The newest valid config of a folder, and the error of a newer file that is invalid.
 
     Args:
         folder: the folder into which the pool's ConfigMap is projected. It need not exist yet.
@@ -143,9 +144,9 @@ class ConfigSource:
     """
 
     config: RuntimeConfig | None = None
-    """The last good config; None until there was one."""
+    """The last good config; None until a config was accepted."""
     rejection: Rejection | None = None
-    """Why the present file is not ``config``; None if it is, or if there never was a file."""
+    """Why the current file was not accepted as ``config``; None if it was, or if there never was a file."""
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class ConfigSource:
         """The previous value of ``config``: the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
-        """Check the config's file, and read it if it has changed; verify it again if the tokens have changed.
+        """Check the config's file, read it if it has changed, and verify it again if the tokens have changed.
 
         Returns:
             Whether ``config`` or ``rejection`` has changed.
@@ -221,7 +222,7 @@ class ConfigSource:
         text, packed, signature = content
         pool_created = ""
         if self._read_tokens is not None:
-            # Before anything of the config is parsed, because its author is not verified yet.
+            # Verify before parsing, because the author of the file is not known yet.
             files = {CONFIG_KEY: text} | ({} if packed is None else {PACKED_KEY: packed})
             try:
                 pool_created = verify_config(files, signature, self._tokens)
@@ -253,13 +254,15 @@ class ConfigSource:
         newest_pool, newest = self._newest
         if pool_created < newest_pool:
             error = (
-                "it was signed for an earlier pool of this name: the operator replaces it; if that pool was restored "
-                "from a backup, restart the engine"
+                "it was signed for an earlier pool of this name, and the operator will replace it; if that pool was "
+                "restored from a backup, restart the engine"
             )
             self._reject(error, config.generation, is_untrusted=True)
             return False
         if pool_created == newest_pool and config.generation < newest:
-            error = f"it is older than the signed config {newest} that came before it: the operator replaces it"
+            error = (
+                f"it is older than the signed config {newest} that was read before, and the operator will replace it"
+            )
             self._reject(error, config.generation, is_untrusted=True, newest_generation=newest)
             return False
         self._newest = pool_created, config.generation
@@ -272,7 +275,7 @@ class ConfigSource:
     def _reject(
         self, error: str, generation: int | None, *, is_untrusted: bool = False, newest_generation: int | None = None
     ) -> None:
-        # The same error of the same file keeps its time.
+        # Keep the time of the first rejection if the same file has the same error.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(
                 generation=generation,

@@ -1,4 +1,4 @@
-"""The salt key of a pool, from the folder of its mounted Secret: it reads changes, and keeps what worked."""
+"""The salt key of a pool, from the folder of its mounted Secret: it reads changes, and keeps the last valid key."""
 
 import hashlib
 import hmac
@@ -15,10 +15,10 @@ _MAX_BYTES = 2**20
 
 
 class SaltKeySource:
-    """The newest salt key of a folder that could be read, and what is wrong with a newer file.
+    """The newest valid salt key of a folder, and the error of a newer file that is invalid.
 
-    Until there is one, the key is this engine's own: blocks cached under it are never found again once the engine has
-    ended.
+    Until the folder has a valid key, the engine uses its own key, and blocks that are cached with it can't be found
+    after the engine has ended.
 
     Args:
         folder: the folder into which the pool's Secret is mounted. It need not exist yet.
@@ -29,7 +29,7 @@ class SaltKeySource:
     id: str = ""
     """The id of the pool's key; empty if the key is the engine's own."""
     error: str = ""
-    """Why the present file is not in force; empty if it is, or if there never was one."""
+    """Why the current file is not in force; empty if it is, or if there never was a file."""
 
     def __init__(self, folder: Path, seal_key: bytes) -> None:
         self._path = folder / SALT_KEY_FILE

@@ -1,11 +1,11 @@
 """The sealed binding of a request to a tenant.
 
-The frontend knows the client; the scheduler decides which zone pays. Between them lie vLLM's own request models, and
-routes that may bypass the frontend. So the frontend seals the binding with a key that only the two share, and the
-scheduler trusts nothing without a valid seal.
+The frontend identifies the client, and the scheduler decides which zone's blocks a request uses. Between the two are
+vLLM's own request models, and routes that may bypass the frontend. So the frontend seals the binding with a key that
+only the frontend and the scheduler have, and the scheduler trusts no request without a valid seal.
 
 The seal also covers the cache salt that the frontend sets. The salt puts the request into the tenant's prefix
-namespace, and is made with another key: the seal key is an engine's own, the salt key is the pool's
+namespace. It is made with another key: each engine has its own seal key, but all engines of a pool share the salt key
 (``tenantzone_contract.salt``).
 """
 
@@ -35,7 +35,7 @@ class Sealed(NamedTuple):
 
 
 class SealError(ValueError):
-    """The seal is absent, forged, stale, or another request's."""
+    """The seal is missing, forged or expired, or belongs to another request."""
 
 
 def new_seal_key() -> bytes:
@@ -64,7 +64,7 @@ def seal(key: bytes, tenant: str, cache_salt: str, user: str = "", *, now: float
         tenant: the tenant of the client.
         cache_salt: the salt that the frontend has set on this request.
         user: the digest of the tenant's user; empty if unknown.
-        now: Unix time in seconds; the present by default.
+        now: Unix time in seconds; the current time by default.
     """
     issued = f"{time.time() if now is None else now:.0f}"
     nonce = secrets.token_hex(8)

@@ -1,8 +1,8 @@
 """``tenantzone-runtime serve``: the ``serve`` command of vLLM with the flags that turn zones on.
 
-It refuses what does not go together with zones, sets the environment and then becomes ``vllm serve``: same process, so
-signals and exit codes are vLLM's. What the resolved configuration says, with what a config file adds, is checked again
-by the scheduler.
+It refuses flags that are incompatible with zones, sets the environment, and then replaces itself with ``vllm serve``
+in the same process, so signals and exit codes are vLLM's. The scheduler later checks vLLM's resolved configuration,
+which also contains the settings of a config file.
 """
 
 import argparse
@@ -36,19 +36,19 @@ from tenantzone_runtime.usage import FLAGS, FORMER_FLAGS, UsageError, flag_value
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
 _MANAGER_FILES: Final = {
-    "token": "the token to show to it, read again as it is renewed (default: none is shown)",
-    "ca": "the CAs of its certificate, where its URL begins with https (default: those that the system trusts)",
-    "client-cert": "a certificate to show to it (default: none is shown)",
-    "client-key": "the key of that certificate",
+    "token": "file with the token to send to the manager, which is read again when it changes (default: no token)",
+    "ca": "file with the CAs of the manager's certificate, for an https URL (default: the system's CAs)",
+    "client-cert": "file with the client certificate to send to the manager (default: no certificate)",
+    "client-key": "file with the private key of the client certificate",
 }
-"""Settings of the KV-cache manager that are read from files, as in ``--manager-token-file``."""
+"""Help texts of the flags that name files for the KV-cache manager, such as ``--manager-token-file``."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Become ``vllm serve``, or print what to add to it.
+    """Replace this process with ``vllm serve``, or print the flags to add to it.
 
     Args:
-        arguments: our arguments and vLLM's, mixed.
+        arguments: the command line, which mixes our arguments with vLLM's.
     """
     parser = _parser()
     own, vllm_arguments = parser.parse_known_args(arguments)
@@ -72,14 +72,14 @@ def main(arguments: Sequence[str]) -> None:
             raise UsageError("vLLM is not installed: pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU")
     except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
-    # -P: vLLM's modules must never be imported from the current folder.
+    # -P, because vLLM's modules must never be imported from the current folder.
     command = [sys.executable, "-P", "-m", _LAUNCHER, *with_flags(vllm_arguments)]
     _say(f"vllm serve {shlex.join(with_flags(vllm_arguments))}", own.log_format)
     os.execve(sys.executable, command, {**os.environ, **variables})
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments for vLLM, ours last: the last middleware is the outermost, so nothing runs before it."""
+    """Returns the arguments for vLLM, ours last, because the last middleware is the outermost and so runs first."""
     given = flag_values(arguments)
     missing = [
         (name, value) for name, value in FLAGS.items() if not {value, FORMER_FLAGS.get(name)} & set(given.get(name, ()))
@@ -88,7 +88,7 @@ def with_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
-    """Returns the environment variables for our own flags."""
+    """Returns the environment variables that pass our own flags on to vLLM's processes."""
     for flag, folder in (
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
@@ -99,11 +99,11 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         ("--record", own.record),
     ):
         if folder is not None and folder.exists() and not folder.is_dir():
-            raise UsageError(f"{flag} {folder} is not a folder; give the folder that holds the file")
+            raise UsageError(f"{flag} {folder} is not a folder; name the folder that contains the file")
     if own.max_auto_registered_series is not None and own.max_auto_registered_series < 0:
         raise UsageError("--max-auto-registered-series must not be negative")
     if own.admin_port is not None and not 0 <= own.admin_port <= 65535:
-        raise UsageError(f"--admin-port {own.admin_port} is no port; choose one from 0 to 65535")
+        raise UsageError(f"--admin-port {own.admin_port} is not a port; choose a number from 0 to 65535")
     chosen = {
         settings.CONFIG_DIR: own.zones_config and str(own.zones_config.absolute()),
         settings.KEYS_DIR: own.tenant_keys and str(own.tenant_keys.absolute()),
@@ -133,16 +133,16 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     given = flag_values(arguments).get(TIERS_FLAG, ())
     if own.cpu_tier is None:
         if own.disk_tier is not None or own.disk_tier_size is not None:
-            raise UsageError("--disk-tier needs --cpu-tier: what is read from the disk goes through CPU memory")
+            raise UsageError("--disk-tier needs --cpu-tier, because the disk is read through CPU memory")
         if own.manager_url is not None or own.manager_budget is not None or any(_manager_files(own).values()):
-            raise UsageError("--manager-url needs --cpu-tier: what is read from storages goes through CPU memory")
+            raise UsageError("--manager-url needs --cpu-tier, because storages are read through CPU memory")
         for value in given:
             check_kv_transfer_config(value)
         return []
     if given:
-        raise UsageError(f"--cpu-tier and {TIERS_FLAG} can't be used together: the one makes the other")
+        raise UsageError(f"--cpu-tier and {TIERS_FLAG} can't be used together, because --cpu-tier sets the other flag")
     if (own.disk_tier is None) != (own.disk_tier_size is None):
-        raise UsageError("--disk-tier and --disk-tier-size must be given together: which folder, and how much of it")
+        raise UsageError("--disk-tier and --disk-tier-size must be given together: the folder and its maximum size")
     if own.disk_tier is not None and own.disk_tier.exists() and not own.disk_tier.is_dir():
         raise UsageError(f"--disk-tier {own.disk_tier} is not a folder")
     disk = None if own.disk_tier is None else DiskFlags(own.disk_tier.absolute(), own.disk_tier_size)
@@ -161,12 +161,12 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
     files = _manager_files(own)
     for flag, path in files.items():
         if path is not None and own.manager_url is None:
-            raise UsageError(f"{flag} needs --manager-url: which manager it is for")
+            raise UsageError(f"{flag} needs --manager-url")
         if path is not None and path.is_dir():
-            raise UsageError(f"{flag} {path} is a folder; give the file")
+            raise UsageError(f"{flag} {path} is a folder; name the file")
     if own.manager_url is None:
         if own.manager_budget is not None:
-            raise UsageError("--manager-budget needs --manager-url: which manager it is for")
+            raise UsageError("--manager-budget needs --manager-url")
         return None
     token, authorities, certificate, key = files.values()
     try:
@@ -186,7 +186,7 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
-    """Returns the manager's files by flag."""
+    """Returns the files for the KV-cache manager by the flags that name them."""
     named = {name: getattr(own, f"manager_{name.replace('-', '_')}_file") for name in _MANAGER_FILES}
     return {f"--manager-{name}-file": path and path.absolute() for name, path in named.items()}
 
@@ -207,7 +207,7 @@ def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str
     flags = flag_values(arguments)
     for name in ("--log-config-file", "--logging-config", logs.CONFIG_VARIABLE, "VLLM_CONFIGURE_LOGGING"):
         if name in flags or environ.get(name, "1") != "1":
-            raise UsageError(f"--log-format json and {name} can't be used together: both say how lines look")
+            raise UsageError(f"--log-format json and {name} can't be used together, because both set the log format")
     level = flags.get("--log-level")
     return {logs.CONFIG_VARIABLE: str(logs.JSON_CONFIG)} | ({logs.LEVEL_VARIABLE: level[-1].upper()} if level else {})
 
@@ -227,7 +227,7 @@ def _say(message: str, log_format: str) -> None:
 
 
 def _show(variables: Mapping[str, str], tiers: Sequence[str]) -> None:
-    """Print what to add to one's own ``vllm serve``: the flags on standard output, so that a shell can insert them."""
+    """Print the variables and flags for another ``vllm serve``; only the flags go to standard output, for a shell."""
     plain = settings.read_settings({})
     needed = {
         name: value
@@ -246,7 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tenantzone-runtime serve",
         usage="%(prog)s MODEL [options] [any option of vllm serve]",
-        description="Serve a model with vLLM, zones enforced. Options that are not listed here go to vLLM unchanged.",
+        description="Serve a model with vLLM and enforce zones. Options that are not listed here go to vLLM unchanged.",
         allow_abbrev=False,
         add_help=False,
     )
@@ -256,114 +256,116 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="WHAT",
-        help="print this, or vLLM's help on WHAT ('all': everything)",
+        help="print this help, or vLLM's help on WHAT ('all' for everything)",
     )
     parser.add_argument(
         "--zones-config",
         type=Path,
         metavar="DIR",
-        help=f"the folder with the pool's config.json (default: {default.config_dir})",
+        help=f"folder that contains the pool's config.json (default: {default.config_dir})",
     )
     parser.add_argument(
         "--signed-config",
         action="store_true",
-        help="refuse a config that the operator did not sign, by the tokens of --admin-token; needs an operator that "
-        "signs (from 0.2 on)",
+        help="refuse a config that the operator did not sign with a token of --admin-token; needs an operator of "
+        "version 0.2 or later",
     )
     parser.add_argument(
         "--tenant-keys",
         type=Path,
         metavar="DIR",
-        help=f"the folder with one file of API keys per tenant (default: {default.keys_dir})",
+        help=f"folder with one file of API keys per tenant (default: {default.keys_dir})",
     )
     parser.add_argument(
         "--salt-key",
         type=Path,
         metavar="DIR",
-        help=f"the folder with the pool's salt key, the same for all of its engines (default: {default.salt_dir})",
+        help=f"folder with the pool's salt key, which all of its engines share (default: {default.salt_dir})",
     )
     parser.add_argument(
         "--tenant-identity",
         type=Path,
         metavar="DIR",
-        help="the folder with what spec.identity of the pool goes by: secret, ca.crt or jwks.json"
+        help="folder with the file that spec.identity of the pool needs: secret, ca.crt or jwks.json"
         f" (default: {default.identity_dir})",
     )
     parser.add_argument(
-        "--admin-host", metavar="HOST", help=f"where report and metrics are served (default: {default.admin_host})"
+        "--admin-host", metavar="HOST", help=f"address of the admin server (default: {default.admin_host})"
     )
     parser.add_argument(
-        "--admin-port", type=int, metavar="PORT", help=f"0 chooses a free one (default: {default.admin_port})"
+        "--admin-port", type=int, metavar="PORT", help=f"its port; 0 for any free port (default: {default.admin_port})"
     )
     parser.add_argument(
         "--admin-token",
         type=Path,
         metavar="DIR",
-        help="the folder with the tokens that open the admin port; without any it is closed"
+        help="folder with the tokens that clients of the admin port must send; without tokens, all are refused"
         f" (default: {default.admin_token_dir})",
     )
     parser.add_argument(
         "--admin-open",
         action="store_true",
-        help="open the admin port without tokens, where only trusted clients reach it: it shows what all tenants hold",
+        help="require no tokens at the admin port; only if just trusted clients can reach it, because it shows data of "
+        "all tenants",
     )
     parser.add_argument(
         "--max-auto-registered-series",
         "--most-auto-registered-series",  # its older name
         type=int,
         metavar="N",
-        help="zones of tenants without a TenantZone with metrics of their own; others share the zone 'overflow'"
+        help="maximum number of tenants without a TenantZone whose zones have metrics of their own; the metrics of "
+        "others are summed up in the zone 'overflow'"
         f" (default: {default.max_auto_registered_series})",
     )
     parser.add_argument(
         "--metrics-level",
         choices=LEVELS,
-        help="how much the admin port's /metrics says of each zone: what alerts need, all counters, or histograms and"
-        f" all labels, too (default: {default.metrics_level})",
+        help="level of detail of each zone at the admin port's /metrics: the metrics for alerts, all counters, or also "
+        f"histograms and all labels (default: {default.metrics_level})",
     )
     parser.add_argument(
         "--journal",
         type=Path,
         metavar="DIR",
-        help="where an audit journal is written, of this engine alone (default: none)",
+        help="folder for the audit journal, which no other engine may use (default: no journal)",
     )
     parser.add_argument(
         "--record",
         type=Path,
         metavar="DIR",
-        help="where it is recorded what is asked for, as lengths and salted hashes, to be replayed (default: nowhere)",
+        help="folder for recordings of requests, as lengths and salted hashes, for a replay (default: no recordings)",
     )
     parser.add_argument(
         "--scrub-blocks",
         action="store_true",
-        help="prepare a GPU's workers for zones with scrub: OnTransfer; on a CPU they always are",
+        help="prepare GPU workers for zones with scrub: OnTransfer; CPU workers always are",
     )
     parser.add_argument(
         "--cpu-tier",
         type=_size,
         metavar="SIZE",
-        help="keep what leaves the blocks in this much of the machine's memory, zone by zone, as 64GiB (default: none)",
+        help="size of the CPU tier, which stores blocks in the machine's memory, for example 64GiB (default: no tier)",
     )
     parser.add_argument(
         "--disk-tier",
         type=Path,
         metavar="DIR",
-        help="and in files of this folder, of this engine alone (default: none)",
+        help="folder of the disk tier, which no other engine may use (default: no tier)",
     )
     parser.add_argument(
-        "--disk-tier-size", type=_size, metavar="SIZE", help="what they may take of the disk, as 500GiB"
+        "--disk-tier-size", type=_size, metavar="SIZE", help="maximum size of the disk tier, for example 500GiB"
     )
     parser.add_argument(
         "--manager-url",
         metavar="URL",
-        help="and in storages that the pool's engines share, by the KV-cache manager there, as http://HOST:9470"
-        " (default: none)",
+        help="URL of the KV-cache manager, for storages that several engines share, for example http://HOST:9470 "
+        "(default: no shared storages)",
     )
     parser.add_argument(
         "--manager-budget",
         type=float,
         metavar="SECONDS",
-        help="how long a request waits for it, before it computes what it did not hear of "
+        help="maximum time that a request waits for the KV-cache manager before it computes its prompt instead "
         f"(default: {QUERY_SECONDS:g})",
     )
     for name, what in _MANAGER_FILES.items():
@@ -372,17 +374,17 @@ def _parser() -> argparse.ArgumentParser:
         "--tier-chunk",
         type=int,
         metavar="TOKENS",
-        help="how much of a prompt tiers move at once, a multiple of --block-size (default: one block)",
+        help="number of tokens that tiers move together, a multiple of --block-size (default: one block)",
     )
     parser.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",
-        help="of all lines, vLLM's too (default: %(default)s)",
+        help="format of all log lines, including vLLM's (default: %(default)s)",
     )
     parser.add_argument(
         "--show-flags",
         action="store_true",
-        help="print what to add to your own 'vllm serve' to turn zones on, and exit",
+        help="print the variables and flags that enable zones in your own 'vllm serve', and exit",
     )
     return parser

@@ -1,7 +1,7 @@
 """The runtime's settings: environment variables, read by the frontend and by the engine core.
 
-vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Every setting
-has a default that fits the manifests, so that flags alone enable zones.
+vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Each setting
+has a default that matches the manifests, so no variable needs to be set to enable zones.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ RECORD_MAX_BYTES = "TENANTZONE_RECORD_MAX_BYTES"
 RECORD_KEEP = "TENANTZONE_RECORD_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 WARM_UP = "TENANTZONE_WARM_UP"
-"""0: workers do not compile at start what sampling otherwise compiles at first use."""
+"""With 0, workers compile sampling kernels at their first use instead of at the start."""
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
-"""The older name, read if the newer one is not set."""
+"""Former name of the previous variable, still read if only this one is set."""
 METRICS_LEVEL = "TENANTZONE_METRICS_LEVEL"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
@@ -64,33 +64,33 @@ class Bounds:
     """Bounds of what the frontend accepts from tenants."""
 
     max_text_bytes: int = 2**20
-    """The maximum bytes of a request's body without its images."""
+    """Maximum number of bytes of a request's body without its images."""
     max_body_bytes: int = 16 * 2**20
-    """The maximum bytes of a request's body that may contain images, with them."""
+    """Maximum number of bytes of a request's body with its images, on routes that accept images."""
     max_tenant_body_bytes: int = 32 * 2**20
-    """The maximum bytes of all bodies of one tenant's requests in flight."""
+    """Maximum number of bytes of the bodies of all in-flight requests of one tenant."""
     max_held_body_bytes: int = 256 * 2**20
-    """The maximum bytes of all bodies of requests in flight."""
+    """Maximum number of bytes of the bodies of all in-flight requests."""
     max_tenant_requests: int = 1024
-    """The maximum requests of one tenant in flight; each prompt of a list, and each answer to one, is a request."""
+    """Maximum number of in-flight requests of one tenant. Each answer to each prompt of a list counts as a request."""
     max_grammar_bytes: int = 64 * 2**10
-    """The maximum bytes of each field that specifies the format of the answer."""
+    """Maximum number of bytes of each field that specifies the format of the answer."""
     max_prompts: int = 128
-    """The maximum prompts of a request's body, each counted once for each answer to it."""
+    """Maximum number of prompts in a request's body. A prompt counts once for each answer to it."""
     max_media_items: int = 128
-    """The maximum images, sounds and videos of a request."""
+    """Maximum number of images, sounds and videos of a request."""
     max_image_pixels: int = 2**25
-    """The maximum pixels of one image, or of one frame of a video."""
+    """Maximum number of pixels of one image, or of one frame of a video."""
     max_request_pixels: int = 2**26
-    """The maximum pixels of all images and frames of a request."""
+    """Maximum number of pixels of all images and frames of a request."""
     max_audio_samples: int = 2**26
-    """The maximum samples of all sounds of a request, in all channels."""
+    """Maximum number of samples of all sounds of a request, summed over their channels."""
     max_media_file_bytes: int = 2**26
-    """The maximum bytes of the files of a request's media, before decoding."""
+    """Maximum number of bytes of the media files of a request before they are decoded."""
     max_tenant_media_bytes: int = 2**32
-    """The maximum memory in bytes for media of one tenant that are decoded or processed at a time."""
+    """Maximum memory in bytes for media of one tenant that are decoded or processed at the same time."""
     max_held_media_bytes: int = 2**33
-    """The maximum memory in bytes for media of all tenants that are decoded or processed at a time."""
+    """Maximum memory in bytes for media of all tenants that are decoded or processed at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,33 +110,33 @@ class Settings:
     open_routes: frozenset[str]
     """Paths that need no key although they show several tenants (for instance ``/metrics``)."""
     seal_key: bytes
-    """The key shared by the frontend and the scheduler; empty until the first of them has made one."""
+    """The key that the frontend and the scheduler share; empty until one of them has created it."""
     pod_name: str
     pod_uid: str = ""
     state_dir: Path | None = None
-    """The folder in which the engine core publishes its config to the frontend; None until one of them has made it."""
+    """The folder in which the engine core publishes its config to the frontend; None until the folder exists."""
     identity_dir: Path = Path("/etc/tenantzone/identity")
-    """The folder of the proof of a trusted header, or of the keys that sign tokens."""
+    """The folder of the proof for a trusted header, or of the keys that verify tokens."""
     admin_open: bool = False
-    """Whether the admin port answers every client that reaches it."""
+    """Whether the admin port answers all clients, with or without a token."""
     signed_config: bool = False
     """Whether a config must be signed with one of the admin port's tokens."""
     scrub_blocks: bool = False
-    """Whether workers are prepared to zero blocks that move to another zone; on a CPU they always are."""
+    """Whether GPU workers are prepared to zero blocks that move to another zone; CPU workers always are."""
     journal_dir: Path | None = None
     """The folder of the audit journal; None for no journal."""
     journal_max_bytes: int = DEFAULT_JOURNAL_MAX_BYTES
-    """The size in bytes at which a new file of the journal is begun."""
+    """The size in bytes at which the journal is rotated."""
     journal_keep: int = 0
-    """The number of journal files to keep, including the newest; 0 for all."""
+    """The number of journal files to keep, including the newest one; 0 keeps all files."""
     record_dir: Path | None = None
     """The folder of recordings of requests; None for no recordings."""
     record_max_bytes: int = DEFAULT_RECORD_MAX_BYTES
-    """The size in bytes at which a new file is begun."""
+    """The size in bytes at which a recording is rotated."""
     record_keep: int = DEFAULT_RECORD_KEEP
-    """The number of files of each process to keep, in addition to the one that it writes."""
+    """The number of rotated recordings of each process to keep, in addition to the current file."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
-    """The maximum zones of tenants without a TenantZone with their own metrics; the others are summed up in one."""
+    """Maximum number of zones of tenants without a TenantZone that have their own metrics; the rest share one zone."""
     metrics_level: Level = DEFAULT_LEVEL
     """The level of detail of a scrape for each zone."""
     bounds: Bounds = Bounds()

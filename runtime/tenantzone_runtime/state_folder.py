@@ -1,7 +1,7 @@
 """The folder that the engine core shares with its API server processes, which no other user may change.
 
-It may lie where other users of the container can write. If it is removed, one of them could create a folder with its
-name and write a config into it.
+The folder may be in a place where other users of the container can write. If the folder is removed, such a user could
+create a folder of the same name and write a config into it.
 """
 
 import os
@@ -16,7 +16,7 @@ class UnsafeFolder(OSError):
 
 
 def own_folder(folder: Path) -> Path:
-    """Returns the folder to use for ``folder``: that one, or one in it that other users can't write to.
+    """Returns ``folder``, or a folder within it that other users can't write to.
 
     A volume's folder is often writable by other users: an emptyDir of Kubernetes has the mode 777. In such a folder,
     this user's own folder is created. A folder that this function returned is returned unchanged.

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tenantzone_runtime.offloading_flags import CHUNK_SIZES, is_ours
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
-_OTHER_ENGINE: Final = "run a vLLM without zones for it"
+_OTHER_ENGINE: Final = "run it in a vLLM without zones"
 _SAFE_HASHES: Final = ("sha256", "sha256_cbor")
 
 
@@ -17,19 +17,19 @@ class Setting:
 
     name: str
     others: tuple[str, ...] = ()
-    """Its further names, or equivalent settings."""
+    """Other names of the setting, or equivalent settings."""
     refused: tuple[str, ...] = ()
-    """The only values that are refused; empty for all."""
+    """The only values that are refused; empty if all values are refused."""
     bound_to: str | None = None
-    """The one value that is accepted; None for none."""
+    """The only value that is accepted; None if no value is."""
     but_for: tuple[str, ...] = ()
-    """Values that are accepted."""
+    """Further values that are accepted."""
     without: str | None = None
-    """An item of its list that makes it acceptable."""
+    """An item that makes a comma-separated list acceptable; None if there is no such item."""
     but_if: Callable[[str], bool] | None = None
-    """Returns whether a value is accepted."""
+    """Predicate for further values that are accepted; None if there are none."""
     but_beside: tuple[str, ...] = ()
-    """Flags that make it acceptable if one of them is given."""
+    """Flags that make any value of this flag acceptable if one of them is also given."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -47,21 +47,23 @@ class Setting:
 class Unsupported:
     """A feature of vLLM that an engine with zones refuses.
 
-    A feature that neither a setting nor vLLM's resolved configuration reveals is refused by request.
+    If neither a setting nor vLLM's resolved configuration shows that the feature is in use, the requests that use it
+    are refused.
     """
 
     feature: str
     reason: str
     instead: str
-    """What to do instead."""
+    """Advice on how to do without the feature."""
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None
-    """Returns whether vLLM's configuration, with that of its KV caches, has the feature. What a file or a model adds is
-    known only once the model is loaded. None if the configuration does not show it."""
+    """Predicate for vLLM's resolved configuration and that of its KV caches: whether the feature is in use. Settings
+    from a config file or from the model are known only after the model is loaded. None if the configuration does not
+    show whether the feature is in use."""
 
     def refusal(self, name: str = "") -> str:
-        """Returns the error text for the feature, or for its setting with this name."""
+        """Returns the error message for the feature, or for the setting of that name."""
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
@@ -73,7 +75,7 @@ _COUNTED: Final = (
     "ChunkedLocalAttentionSpec",
     "MambaSpec",
 )
-"""Kinds of KV caches, by the names of vLLM's classes, that may be combined."""
+"""Names of vLLM's classes for the kinds of KV caches that may be combined in one model."""
 
 
 def _is_counted(group: Any) -> bool:
@@ -83,18 +85,18 @@ def _is_counted(group: Any) -> bool:
 
 
 _IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec"))
-"""Kinds of KV caches, by the names of vLLM's classes, that may be combined in tiers."""
+"""Names of vLLM's classes for the kinds of KV caches that may be combined in a model with tiers."""
 
 
 def has_groups_in_tiers(config: Any, caches: Any) -> bool:
-    """Returns whether an engine has tiers for a model with several groups of KV caches."""
+    """Returns whether an engine has tiers, and its model has several groups of KV caches."""
     return _has_tiers(config) and len(caches.kv_cache_groups) > 1
 
 
 def _go_in_tiers(caches: Any) -> bool:
     """Returns whether tiers support the groups of KV caches: one group of attention, or a supported combination.
 
-    In a combination, cached data must end at the end of a block in all groups.
+    In a combination, cached data must end at block boundaries, and these must be the same in all groups.
     """
     specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
     kinds = {type(spec).__name__ for spec in specs}
@@ -106,16 +108,16 @@ def _go_in_tiers(caches: Any) -> bool:
 
 
 def _keeps_states_at_ends(spec: Any) -> bool:
-    """Returns whether this is a cache of states that keeps one state at the end of each block."""
+    """Returns whether this is a cache of recurrent states that keeps one state at the end of each block."""
     return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
-"""Names of vLLM's classes of KV caches in which a request keeps every block from its beginning on."""
+"""Names of vLLM's classes for KV caches in which a request keeps all of its blocks, from the first one on."""
 
 
 def _fills_chunks(caches: Any) -> bool:
-    """Returns whether a request that stores a chunk of several blocks has all of them."""
+    """Returns whether a request still has every block of a chunk of several blocks when it stores the chunk."""
     kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
     return len(kinds) == 1 and kinds[0] in _SEES_ALL
 
@@ -126,7 +128,7 @@ def _moves_more_than_blocks(config: Any) -> bool:
 
 
 def _keeps_other_ends(config: Any) -> bool:
-    """Returns whether hits may end elsewhere than at the last block before a prompt's end or at a branch."""
+    """Returns whether cache hits may end anywhere but at the last block of a prompt or where prompts diverge."""
     caches = config.cache_config
     interval = getattr(caches, "prefix_cache_retention_interval", None)
     ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
@@ -134,9 +136,10 @@ def _keeps_other_ends(config: Any) -> bool:
 
 
 def _shares_an_api_server(parallel: Any) -> bool:
-    """Returns whether an API server has several ranks behind it.
+    """Returns whether one API server has several data-parallel ranks behind it.
 
-    vLLM turns a dense model's ranks into engines that do not know of each other; only their numbers remain.
+    For a dense model, vLLM turns the ranks into independent engines; of the configuration only each rank's index
+    remains.
     """
     if parallel.data_parallel_size > 1:
         return not parallel.data_parallel_external_lb
@@ -144,97 +147,97 @@ def _shares_an_api_server(parallel: Any) -> bool:
 
 
 _RANKS: Final = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
-"""Flags that mark an engine as one of several ranks, each with its own API server."""
+"""Flags that make an engine one of several data-parallel ranks, each with its own API server."""
 
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
-    "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
-    "send each input as a request of its own, which finds the prefix of those before it cached",
+    "a session keeps its blocks while it waits for its client, and no queue limit or grace of a zone ends that",
+    "send each input as a separate request, which finds the earlier inputs in the prefix cache",
 )
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         "a prefix hash that is not SHA-256",
-        "a client that makes two prompts of one hash makes an engine take one for the other",
-        "--prefix-caching-hash-algo takes sha256_cbor, which is the same in each image, or sha256",
+        "with a weaker hash, a client could make two prompts with the same hash, and the engine would confuse them",
+        "set --prefix-caching-hash-algo to sha256_cbor, whose hashes are the same in all images, or to sha256",
         flags=(Setting("--prefix-caching-hash-algo", but_for=_SAFE_HASHES),),
         is_configured=lambda config, _: config.cache_config.prefix_caching_hash_algo not in _SAFE_HASHES,
     ),
     Unsupported(
         "KV connectors other than the zones' own",
-        "other KV connectors move blocks past the zones",
-        "name tiers below the GPU by --cpu-tier and --disk-tier of tenantzone-runtime serve, or leave the flag out",
+        "other KV connectors move blocks that zones do not account for",
+        "omit the flag, or configure tiers with --cpu-tier and --disk-tier of tenantzone-runtime serve",
         flags=(Setting("--kv-transfer-config", but_if=is_ours),),
         is_configured=lambda config, _: (
             config.kv_transfer_config is not None and not is_ours(config.kv_transfer_config)
         ),
     ),
     Unsupported(
-        "KV offloading by vLLM's own flag",
-        "it moves blocks past the zones",
-        "leave the flag out; --cpu-tier and --disk-tier of tenantzone-runtime serve keep more, zone by zone",
+        "vLLM's own flag for KV offloading",
+        "it moves blocks that zones do not account for",
+        "omit the flag, and use --cpu-tier and --disk-tier of tenantzone-runtime serve, which are divided among zones",
         flags=(Setting("--kv-offloading-size"),),
     ),
     Unsupported(
-        "tiers and prompts that are computed whole",
-        "what a tier has of a prompt is loaded first, and the rest could wait for a whole step for ever",
-        "leave --no-enable-chunked-prefill out, or the tiers",
+        "tiers without chunked prefill",
+        "the part of a prompt that a tier has is loaded first, and the rest might never fit into a single step",
+        "omit --no-enable-chunked-prefill, or the tiers",
         is_configured=lambda config, _: _has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
     ),
     Unsupported(
-        "tiers and a model with states alone, or with other groups than of full attention, of windows and of states",
-        "what is stored of one group alone is of no use",
-        "leave the tiers out for this model",
+        "tiers for a model that has only states, or groups other than full attention, sliding windows and states",
+        "the stored blocks of one group are useless without those of the other groups",
+        "omit the tiers for this model",
         is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
     ),
     Unsupported(
-        "chunks of several blocks, and a model with windows or with several groups of KV caches",
-        "of a chunk in which a window begins vLLM stores a part, and it does not say which",
-        "leave --tier-chunk out",
+        "chunks of several blocks for a model with sliding windows or with several groups of KV caches",
+        "if a window begins within a chunk, vLLM stores only a part of the chunk, and does not report which part",
+        "omit --tier-chunk",
         is_configured=lambda config, caches: (
             _has_tiers(config) and _moves_more_than_blocks(config) and not _fills_chunks(caches)
         ),
     ),
     Unsupported(
-        "tiers, a model with several groups of KV caches, and drafts or other places where prompts are found again",
-        "tiers keep together what a prompt needs at its last block, or where others were seen to go on otherwise",
-        "leave --speculative-config, --prefix-cache-retention-interval and --prefix-match-unit out, or the tiers",
+        "tiers for a model with several groups of KV caches, with speculative decoding or other ends of cache hits",
+        "tiers store complete data only for the last block of a prompt and for blocks at which prompts diverged",
+        "omit --speculative-config, --prefix-cache-retention-interval and --prefix-match-unit, or the tiers",
         is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _keeps_other_ends(config),
     ),
     Unsupported(
-        "tiers and latent attention over several ranks",
-        "what ranks have alike is stored once, in a form that zones do not account for",
-        "leave the tiers out, or use one rank",
+        "tiers for a model with latent attention on several ranks",
+        "data that is equal on all ranks is stored once, in a form that zones do not account for",
+        "omit the tiers, or use a single rank",
         is_configured=lambda config, _: (
             _has_tiers(config) and config.model_config.use_mla and config.parallel_config.world_size > 1
         ),
     ),
     Unsupported(
         "routed experts in answers",
-        "they are kept by prefix, past the zones",
-        "leave the flag out",
+        "they are cached by prefix, and zones do not account for them",
+        "omit the flag",
         flags=(Setting("--enable-return-routed-experts", ("--aux-output-config",)),),
         is_configured=lambda config, _: config.aux_output_config.enabled,
     ),
     Unsupported(
         "encoder cache connectors",
-        "encoder caches are shared past the zones",
-        "let images be encoded where they are served, and leave the flag out",
+        "they share encoder caches without regard to zones",
+        "omit the flag, so that each engine encodes the images of its own requests",
         flags=(Setting("--ec-transfer-config"),),
         is_configured=lambda config, _: config.ec_transfer_config is not None,
     ),
     Unsupported(
-        "another encoder cache manager",
-        "what an encoder made of a tenant's images is kept by zone, by a manager of the zones' own",
-        "leave the flag out",
+        "an encoder cache manager other than the zones' own",
+        "the zones' own encoder cache manager keeps the encoded images of each zone apart",
+        "omit the flag",
         flags=(Setting("--ec-manager-config"),),
         is_configured=lambda config, _: config.ec_manager_config.encoder_cache_manager_cls is not None,
     ),
     Unsupported(
         "several ranks of data parallelism behind one API server",
-        "a frontend, an admin port and a report are of one engine",
-        "run one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one for each engine, "
-        "without these flags: the pool's zones hold in each",
+        "each frontend, admin port and report belongs to exactly one engine",
+        "run one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one Pod for each engine, "
+        "without these flags; each of them enforces the pool's zones",
         flags=(
             Setting("--data-parallel-size", ("-dp",), bound_to="1", but_beside=_RANKS),
             Setting("--data-parallel-size-local", ("-dpl",), bound_to="1"),
@@ -248,120 +251,120 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: _shares_an_api_server(config.parallel_config),
     ),
     Unsupported(
-        "ranks that the environment names",
-        "vLLM takes them for ranks without a coordinator, and none wakes the others",
+        "data-parallel ranks that are set in the environment",
+        "vLLM treats them as ranks without a coordinator, so no rank wakes up the others",
         "unset the variable, and use --data-parallel-size and --data-parallel-rank",
         variables=(Setting("VLLM_DP_SIZE", bound_to="1"), Setting("VLLM_DP_RANK", bound_to="0")),
     ),
     Unsupported(
-        "ranks that Ray starts",
-        "an engine core that runs elsewhere does not share its API server's seal key",
-        "leave the flag out, and run one Pod for each rank",
+        "data-parallel ranks that are started by Ray",
+        "an engine core on another node does not have its API server's seal key",
+        "omit the flag, and run one Pod for each rank",
         flags=(Setting("--data-parallel-backend", ("-dpb",), bound_to="mp"),),
         is_configured=lambda config, _: config.parallel_config.data_parallel_backend == "ray",
     ),
     Unsupported(
-        "engines that go on after a step has failed",
-        "what zones held in that step is counted no more",
-        "leave the flag out: Kubernetes starts the Pod again",
+        "engines that continue after a failed step",
+        "the blocks that zones held in the failed step would no longer be counted",
+        "omit the flag, so that Kubernetes restarts the Pod",
         flags=(Setting("--enable-fault-tolerance", ("--fault-tolerance-config",)),),
         is_configured=lambda config, _: getattr(config.parallel_config, "enable_fault_tolerance", False),
     ),
     Unsupported(
         "pipeline parallelism without asynchronous scheduling",
-        "several steps are in flight then, and vLLM's older runner would be asked for tokens that it does not know",
-        "let vLLM run its V2 model runner, or use --tensor-parallel-size, or engines in more Pods",
+        "with several steps in flight, vLLM's older model runner would be asked for tokens that it does not have yet",
+        "let vLLM use its V2 model runner, or use --tensor-parallel-size, or run engines in more Pods",
         is_configured=lambda config, _: (
             config.parallel_config.pipeline_parallel_size > 1 and not config.scheduler_config.async_scheduling
         ),
     ),
     Unsupported(
-        "another scheduler",
-        "zones are enforced by a scheduler of their own",
-        "leave the flag to tenantzone-runtime serve, or start vLLM without zones",
+        "a scheduler other than the zones' own",
+        "the zones' own scheduler enforces them",
+        "omit the flag, which tenantzone-runtime serve sets, or start vLLM without zones",
         flags=(Setting("--scheduler-cls", bound_to=FLAGS["--scheduler-cls"]),),
     ),
     Unsupported(
         "synchronous scheduling",
         "the zone scheduler extends vLLM's asynchronous one",
-        "leave the flag out: vLLM itself goes without where the platform can't",
+        "omit the flag; vLLM disables asynchronous scheduling itself on platforms that do not support it",
         flags=(Setting("--no-async-scheduling"),),
     ),
     Unsupported(
-        "prompts at intervals",
-        "a zone's promise is kept in the next step, and prompts would wait for more of them",
-        "leave the flag out; latency targets (spec.latency) keep prompts from delaying others' tokens",
+        "prefill at intervals of several steps",
+        "a zone's guarantee takes effect in the next step, but prompts would wait for several steps",
+        "omit the flag; latency targets (spec.latency) prevent prompts from delaying the tokens of other requests",
         flags=(Setting("--prefill-schedule-interval", bound_to="1"),),
         is_configured=lambda config, _: config.scheduler_config.prefill_schedule_interval > 1,
     ),
     Unsupported(
         "gRPC",
-        "gRPC requests do not pass the frontend that binds them to tenants",
+        "gRPC requests bypass the frontend, which binds requests to tenants",
         "use the HTTP routes",
         flags=(Setting("--grpc", ("--grpc-port",)),),
     ),
     Unsupported(
         "the Rust front end",
-        "the Rust front end does not run the middleware that binds requests to tenants",
+        "it does not run the middleware that binds requests to tenants",
         "unset the variable",
         variables=(Setting("VLLM_USE_RUST_FRONTEND", bound_to="0"),),
     ),
     Unsupported(
-        "an API server elsewhere",
-        "its requests come from an API server elsewhere, which does not share its seal key",
-        "run API server and engine in one Pod",
+        "an API server in another Pod",
+        "an API server in another Pod does not have the engine's seal key",
+        "run the API server and the engine in one Pod",
         flags=(Setting("--headless"),),
     ),
     Unsupported(
-        "tokens in place of text",
-        "the routes that it serves have no field in which the tenant's seal would reach the scheduler",
+        "an API server that accepts only tokens",
+        "its routes have no field that could carry the tenant's seal to the scheduler",
         "send text, or token ids as the prompt of /v1/completions",
         flags=(Setting("--tokens-only"),),
     ),
     Unsupported(
         "vLLM's own API keys",
-        "two lists of keys would exclude each other",
-        "give the keys of tenants by --tenant-keys",
+        "a key would have to be on both lists, vLLM's and the tenants', to be accepted",
+        "set the tenants' keys with --tenant-keys",
         flags=(Setting("--api-key"),),
         variables=(Setting("VLLM_API_KEY"),),
     ),
     Unsupported(
-        "a list of plugins without ours",
-        f"it leaves out the plugin {PLUGIN!r}, which makes the seal key",
-        "add it to the list",
+        "a list of plugins without TenantZone's",
+        f"it lacks the plugin {PLUGIN!r}, which creates the seal key",
+        "add the plugin to the list",
         variables=(Setting("VLLM_PLUGINS", without=PLUGIN),),
     ),
     Unsupported(
         "request ids that are not made unique",
-        "clients choose their requests' ids, and one tenant's could end another's",
+        "clients choose the ids of their requests, so one tenant could abort another tenant's request",
         "unset the variable",
         variables=(Setting("VLLM_DISABLE_REQUEST_ID_RANDOMIZATION", bound_to="0"),),
     ),
     Unsupported(
-        "adapters that are loaded at run time",
-        "any tenant could load one by naming it",
-        "name the adapters by --lora-modules when the engine starts",
+        "LoRA adapters that are loaded at run time",
+        "any tenant could load an adapter by naming it in a request",
+        "list the adapters in --lora-modules when the engine starts",
         variables=(Setting("VLLM_ALLOW_RUNTIME_LORA_UPDATING", but_for=("0", "false", "False")),),
     ),
     Unsupported(
         "models without KV caches",
-        "blocks of KV caches are what zones own",
+        "zones consist of KV-cache blocks, and such a model has none",
         _OTHER_ENGINE,
         is_configured=lambda _, caches: not caches.kv_cache_groups,
     ),
     Unsupported(
         "hybrid models with other kinds of layers",
-        "in one model, zones count the blocks of full, latent, windowed and chunked attention and of Mamba's and "
-        "linear attention's states, and of no others: some are no blocks of the pool",
+        "in one model, zones can count the blocks of full, latent, windowed and chunked attention and of the states of "
+        "Mamba and linear attention, but no blocks of other layers, because some are outside the block pool",
         _OTHER_ENGINE,
         is_configured=lambda _, caches: (
             len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))
         ),
     ),
     Unsupported(
-        "drafts on CPUs for a model whose states are kept at the ends of blocks",
-        "vLLM's engine fails at the first request there",
-        "leave --speculative-config out, or --mamba-cache-mode align, or use a GPU",
+        "speculative decoding on CPUs for a model that keeps its states at the ends of blocks",
+        "vLLM's engine fails at the first request in this case",
+        "omit --speculative-config or --mamba-cache-mode align, or use a GPU",
         is_configured=lambda config, caches: (
             config.device_config.device_type == "cpu"
             and config.speculative_config is not None
@@ -370,7 +373,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "encoder-decoder models",
-        "what the encoder made has blocks of its own kind, and zones count those of one kind",
+        "the encoder's output has blocks of a separate kind, and zones count blocks of a single kind",
         _OTHER_ENGINE,
         is_configured=lambda config, _: config.model_config.is_encoder_decoder,
     ),
@@ -397,7 +400,7 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def configured(config: Any, caches: Any) -> list[Unsupported]:
-    """Returns the unsupported features in vLLM's resolved configuration and that of its KV caches."""
+    """Returns the unsupported features that are in use, by vLLM's resolved configuration and that of its KV caches."""
     return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
 
 

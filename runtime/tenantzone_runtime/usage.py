@@ -1,4 +1,4 @@
-"""Utilities for vLLM's arguments: the flags that enable zones, and the flags that are given."""
+"""Utilities for vLLM's arguments: the flags that enable zones, and a parser for given flags."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ class UsageError(ValueError):
 
 
 def flag_values(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Returns each given flag in vLLM's spelling with its values; "" for a flag without a value.
+    """Returns the values of each given flag, by the flag in vLLM's spelling; "" for a flag without a value.
 
     vLLM accepts ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag that is a JSON object.
     """

@@ -49,7 +49,7 @@ PROOF = {"secretHeader": {"name": "x-proof"}}
         ),
         pytest.param(
             pool(advice={"mode": "Auto"}),
-            "mode Auto changes only what advice.bounds names",
+            "mode Auto changes only the fields in advice.bounds",
             id="no bounds to change in",
         ),
         pytest.param(pool(advice={"mode": "Auto", "bounds": {}}), "spec.advice.bounds", id="bounds of nothing"),

@@ -15,12 +15,12 @@ from tests.operator.crd_objects import group, manifest, refused, storage
     [
         pytest.param(
             storage("S3", fileSystem={"path": "/kv"}),
-            "type says which one of fileSystem, s3 and mooncake has to be there",
+            "set only the field of fileSystem, s3 and mooncake that matches type",
             id="a storage of another type than it says",
         ),
         pytest.param(
             storage("FileSystem"),
-            "type says which one of fileSystem, s3 and mooncake has to be there",
+            "set only the field of fileSystem, s3 and mooncake that matches type",
             id="a storage that is nowhere",
         ),
         pytest.param(storage("Tape"), '"FileSystem", "S3", "Mooncake"', id="an unknown storage"),
@@ -29,7 +29,7 @@ from tests.operator.crd_objects import group, manifest, refused, storage
         ),
         pytest.param(
             storage("FileSystem", fileSystem={"path": "/kv"}, watermark="90%"),
-            "watermark is a part of capacity; set capacity, too",
+            "watermark is a percentage of capacity; set capacity, too",
             id="a watermark of nothing",
         ),
         pytest.param(
@@ -69,11 +69,11 @@ from tests.operator.crd_objects import group, manifest, refused, storage
         ),
         pytest.param(
             storage("Mooncake", s3={"bucket": "kv-cache"}),
-            "type says which one of fileSystem, s3 and mooncake has to be there",
+            "set only the field of fileSystem, s3 and mooncake that matches type",
             id="a pool that is a bucket",
         ),
         pytest.param(group(storages=[]), "spec.storages", id="a group without a storage"),
-        pytest.param(group(storages=["a", "a"]), "a storage is named twice", id="a storage that is named twice"),
+        pytest.param(group(storages=["a", "a"]), "a storage is listed twice", id="a storage that is listed twice"),
         pytest.param(group(quota={"watermark": "90%"}), "spec.quota.limit", id="a watermark of no quota"),
         pytest.param(group(quota={"limit": "10%"}), "spec.quota.limit", id="a quota in percent"),
         pytest.param(
@@ -93,13 +93,13 @@ from tests.operator.crd_objects import group, manifest, refused, storage
         ),
         pytest.param(
             group(zones=[{"namespace": "a", "name": "b", "types": [{"type": "S3", "limit": "0Gi"}]}]),
-            "zones.types.limit must be 1 or more; leave it out for as much as the group",
+            "zones.types.limit must be 1 or more; omit it if only the group's limits apply",
             id="a zone that may have nothing",
         ),
         pytest.param(group(ttl="10ms"), "ttl (10ms) must not be below 1s", id="a group's short ttl"),
         pytest.param(
             group(moves={"bytesPerSecond": "0M"}),
-            "moves.bytesPerSecond must be 1 or more; leave moves out to move nothing",
+            "moves.bytesPerSecond must be 1 or more; omit moves to disable moves",
             id="moves at no rate",
         ),
         pytest.param(group(moves={}), "spec.moves.bytesPerSecond", id="moves without a rate"),
@@ -115,7 +115,7 @@ def test_what_the_api_server_refuses(control_plane: Cluster, body: str, refusal:
     ("first", "second", "refusal"),
     [
         ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"bucket": "other-bucket"}}, "bucket is immutable"),
-        ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"prefix": "p"}}, "even from or to unset"),
+        ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"prefix": "p"}}, "can't be added, changed or removed"),
         (
             {"type": "FileSystem", "fileSystem": {"path": "/kv"}},
             {"fileSystem": {"path": "/other"}},

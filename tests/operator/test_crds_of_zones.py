@@ -137,7 +137,7 @@ from tests.operator.crd_objects import manifest, refused, zone
         ),
         pytest.param(
             zone(tiers=[{"tier": "disk", "ttl": "24h"}], retention={"ttl": "1h"}),
-            "no tier's ttl may be above retention.ttl",
+            "a tier's ttl must not exceed retention.ttl",
             id="a tier that keeps longer than the zone",
         ),
         pytest.param(zone(offload="Some"), '"Prompt", "All", "Never"', id="an unknown way to offload"),
@@ -181,9 +181,15 @@ def stored(control_plane: Cluster) -> Iterator[Cluster]:
     ("name", "patch", "refusal"),
     [
         pytest.param("named", {"pool": "other"}, "pool is immutable", id="another pool"),
-        pytest.param("named", {"tenant": "burst"}, "tenant is immutable", id="another tenant"),
-        pytest.param("named", {"tenant": None}, "tenant is immutable", id="a tenant taken away"),
-        pytest.param("unnamed", {"tenant": "acme"}, "tenant is immutable", id="a tenant added"),
+        pytest.param(
+            "named", {"tenant": "burst"}, "tenant (by default the object's name) is immutable", id="another tenant"
+        ),
+        pytest.param(
+            "named", {"tenant": None}, "tenant (by default the object's name) is immutable", id="a tenant taken away"
+        ),
+        pytest.param(
+            "unnamed", {"tenant": "acme"}, "tenant (by default the object's name) is immutable", id="a tenant added"
+        ),
     ],
 )
 def test_what_can_not_be_changed(stored: Cluster, name: str, patch: dict[str, Any], refusal: str):
@@ -255,7 +261,7 @@ def test_kubectl_shows_what_a_zone_holds_in_tiers(stored: Cluster):
 def test_kubectl_explains_a_field(control_plane: Cluster):
     explained = control_plane.kubectl("explain", "tz.spec.lending.lendable").stdout
 
-    assert "How much of the reservation others may use" in explained
+    assert "Part of the reservation that other zones may use" in explained
 
 
 @pytest.mark.controlplane

@@ -247,7 +247,7 @@ def test_a_client_that_goes_is_no_error(capsys, caplog):
             client.sendall(b"GET /report HTTP/1.0\r\n")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
-        await_that(lambda: caplog.text.count("has gone") == 5, "a line for each of them")
+        await_that(lambda: caplog.text.count("has disconnected") == 5, "a line for each of them")
     assert capsys.readouterr().err == ""
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

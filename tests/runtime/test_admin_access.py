@@ -136,7 +136,7 @@ def test_refusals_are_counted(folder: Path):
 def test_an_open_port_says_so(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         access = AdminAccess(None)
-    assert "any client reads" in caplog.text
+    assert "any client can read" in caplog.text
     assert access.status == AdminPortStatus(open=True)
     with scraped(access=access) as url:
         assert get(f"{url}/report")[0] == 200

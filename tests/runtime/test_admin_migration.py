@@ -132,7 +132,7 @@ def test_what_can_not_be_done_now_says_why(port: int, mover: Mover):
 @pytest.mark.parametrize(
     ("body", "headers", "status", "words"),
     [
-        (b"{}", {}, 400, b"this is no order"),
+        (b"{}", {}, 400, b"the body is not a valid order"),
         (b"", {"Content-Length": str(LONGEST_ORDER + 1)}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "9" * 5000}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "-1"}, 411, b"Content-Length"),
@@ -147,7 +147,7 @@ def test_what_is_no_order_is_not_taken(port: int, mover: Mover, body: bytes, hea
 
 def test_whose_zone_has_to_be_said(port: int):
     status, text = ask(port, "GET", "/migration")
-    assert (status, text) == (400, b"say whose zone with ?tenant=TENANT\n")
+    assert (status, text) == (400, b"name the zone's tenant with ?tenant=TENANT\n")
 
 
 def test_orders_take_a_token(mover: Mover, tmp_path):

@@ -38,7 +38,7 @@ def test_sizes_are_read_as_people_write_them(text, size):
 
 @pytest.mark.parametrize("text", ["", "GiB", "64GB", "-1", "1.5GiB", "0", "0GiB", "64 GiB", "1GiBGiB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="is no size; write it as 64GiB"):
+    with pytest.raises(ValueError, match="is not a size; write it like 64GiB"):
         parse_bytes(text)
 
 

@@ -231,7 +231,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         (["--cpu-tier", "1GiB", "--manager-token-file", "t"], "--manager-token-file needs --manager-url"),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-token-file", "/"],
-            "/ is a folder; give the file",
+            "/ is a folder; name the file",
         ),
         (["--manager-ca-file", "ca"], "--manager-url needs --cpu-tier"),
         (["--cpu-tier", "1GiB", "--manager-ca-file", "ca"], "--manager-ca-file needs --manager-url"),
@@ -314,7 +314,7 @@ def test_a_file_where_a_folder_is_needed_is_refused(tmp_path):
 
 
 def test_a_port_that_is_none_is_refused():
-    with pytest.raises(SystemExit, match="--admin-port 70000 is no port"):
+    with pytest.raises(SystemExit, match="--admin-port 70000 is not a port"):
         serve.main(["model", "--admin-port", "70000"])
 
 

@@ -21,17 +21,17 @@ from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-"""The age of the config at which it is read again while requests come in, ..."""
+"""Age in seconds at which the config is read again when a request arrives."""
 MAX_AGE_SECONDS = 0.2
-"""... and its largest age meanwhile; a request that finds it older waits."""
+"""Age in seconds above which a request waits until the config has been read again."""
 
 
 class ActiveConfig:
     """Reads the folders that a pod mounts, and the one in which the engine publishes the config that it enforces.
 
     Args:
-        settings: where the folders are.
-        state_dir: the engine's.
+        settings: name the folders of the pod.
+        state_dir: the folder in which the engine publishes its config.
         has_changed: called, on any thread, when another config becomes active.
     """
 
@@ -39,11 +39,11 @@ class ActiveConfig:
         self._identity_dir = settings.identity_dir
         self._has_changed = has_changed
         self._keys = KeyRing(settings.keys_dir, settings.seal_key)
-        # Not the folder of the operator's config: the engine may refuse that one.
+        # Not the folder of the operator's config, because the engine may refuse that config.
         self._source = ConfigSource(state_dir)
         self._state_dir = state_dir
         self._unsafe = ""
-        """Why the engine's folder is not read; empty: it is read."""
+        """Why the engine's folder is not read; empty if it is read."""
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
@@ -58,7 +58,7 @@ class ActiveConfig:
 
     @property
     def config(self) -> RuntimeConfig | None:
-        """The active config; None: there was none yet."""
+        """The active config; None until the engine has published a config."""
         return self._source.config
 
     @property
@@ -67,12 +67,12 @@ class ActiveConfig:
 
     @property
     def salt_key_id(self) -> str:
-        """The id of the pool's salt key; empty: this engine uses its own key."""
+        """The id of the pool's salt key; empty if this engine uses its own key."""
         return self._salt.id
 
     @property
     def keys_digest(self) -> str:
-        """The digest of the valid API keys, with a key that only this engine's processes have."""
+        """The keyed digest of the valid API keys, which only this engine's processes can compute."""
         return self._keys.digest
 
     @property
@@ -107,7 +107,7 @@ class ActiveConfig:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self.look))
         if age > MAX_AGE_SECONDS:
-            # Other requests do not wait: they would all continue at once then, and delay the requests behind them.
+            # Otherwise no request waits, because all waiting requests would continue at once and delay later ones.
             await asyncio.shield(self._looking)
 
     def look(self) -> None:
@@ -124,7 +124,7 @@ class ActiveConfig:
                 _log.error("the frontend keeps its last good config: %s", rejection.error)
         declared = self.config.pool.identity if self.config is not None else None
         if declared != self._declared:
-            # Set after it is made: if that fails, no tenant is served until it succeeds.
+            # `_declared` is set last, so that a failure is retried, and no tenant is served until it succeeds.
             self.identity = make_identity(declared, self._keys, self._identity_dir)
             self._declared = declared
         self.identity.refresh()

@@ -20,13 +20,13 @@ def parse_body(body: bytes) -> dict[str, Any]:
     """Parse a request's body into the object that it contains.
 
     Raises:
-        Refusal: it contains none, or nests deeper than Python parses.
+        Refusal: the body is not a JSON object, or nests too deep for Python's parser.
     """
     try:
         parsed = json.loads(body)
     except RecursionError:
         raise refuse_depth("complex_body", "The request's body") from None
-    # In addition to malformed JSON: bytes that are not text, and numbers too long to convert.
+    # A ValueError means malformed JSON, bytes that are not text, or numbers that are too long to convert.
     except ValueError as error:
         raise Refusal(400, "malformed_body", f"The request's body is not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
@@ -63,16 +63,16 @@ def bind(
 ) -> bytes:
     """Returns the request's body with the tenant's cache salt and the seal in it, as JSON.
 
-    A salt or extra arguments that the client sent, even twice, are dropped: only ours are kept.
+    The client's own salt and seal are replaced, even if the client sent them twice.
 
     Args:
         raw: the body as received.
         body: the same, parsed.
-        seal_key: shared with the scheduler.
-        salt_key: of the pool.
-        tenant: whose request it is.
-        user: the digest of the tenant's user; empty: unknown.
-        context: gets the seal, too.
+        seal_key: the key that the scheduler also has.
+        salt_key: the pool's salt key.
+        tenant: the tenant of the request.
+        user: the digest of the tenant's user; empty if unknown.
+        context: the request's context, in which the seal is also set.
         takes_arguments: whether the route's body has a field for the seal.
 
     Raises:
@@ -109,7 +109,7 @@ def _extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> b
 
 
 def without_seal(raw: bytes, body: dict[str, Any]) -> bytes:
-    """Returns the request's body without any seal, as JSON: a seal from a client is invalid.
+    """Returns the request's body as JSON, without a seal from the client, which would be invalid.
 
     Args:
         raw: the body as received.

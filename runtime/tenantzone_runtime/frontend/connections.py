@@ -1,9 +1,9 @@
 """Bounds below the frontend: the size and time of request heads, connections, and pipelined requests.
 
-The frontend sees a request when its head is complete. Until then uvicorn collects the head of any client, without a
-bound: its parser copies the collected part of a header with each new piece. So this is uvicorn's own protocol, with a
-bound and a deadline for the head. It takes effect in each process in which :func:`bound_connections` was called before
-uvicorn is configured.
+The frontend sees a request only when its head is complete. Until then, uvicorn collects the head without a bound, and
+its parser copies the incomplete header again with each new piece. So this module extends uvicorn's own protocol by a
+bound and a deadline for the head. It takes effect in each process that calls :func:`bound_connections` before uvicorn
+is configured.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from tenantzone_runtime.frontend.peer import PeerProtocol
 from tenantzone_runtime.frontend.refusals import Reason, count_refusal
 
 MAX_HEAD_BYTES = 64 * 2**10
-"""The most bytes of the request line and all headers; ``--h11-max-incomplete-event-size`` can lower it."""
+"""Maximum number of bytes of the request line and all headers; ``--h11-max-incomplete-event-size`` can lower it."""
 MAX_HEADERS = 256
-"""The most headers; ``--h11-max-header-count`` can lower it."""
+"""Maximum number of headers; ``--h11-max-header-count`` can lower it."""
 HEAD_SECONDS = 10.0
-"""The time for a complete head, from the connection's start or the end of the last answer."""
+"""Maximum time until a head is complete, from the start of the connection or the end of the last answer."""
 UNREAD_SECONDS = 120.0
-"""The time for which a client may read next to nothing of its answer."""
+"""Time after which a client is disconnected if it reads its answer more slowly than `MIN_READ_PER_SECOND`."""
 MIN_READ_PER_SECOND = 2**10
-"""In bytes; a slower client reads next to nothing."""
+"""Minimum rate at which a client must read its answer, in bytes per second."""
 READING_SECONDS = 1.0
-"""A client that has not read its whole answer within this time may have to make room for another connection."""
+"""Time after which a client that has not read its whole answer may be disconnected in favour of a new connection."""
 MAX_PIPELINED = 16
-"""Requests of a connection that wait for an earlier answer: each takes far more memory than its bytes."""
+"""Maximum number of pipelined requests of a connection, because each takes far more memory than its bytes."""
 MAX_CONNECTIONS = 4096
-"""The most connections of one API server. Beyond it, the connections idle for longest are closed first, and then those
-whose clients have not read their answers for longest."""
+"""Maximum number of connections of one API server. If there are more, the connection that has been idle for longest is
+closed, or else the one whose client has left its answer unread for longest."""
 
 
 def bound_connections() -> None:
@@ -67,9 +67,9 @@ class BoundedProtocol(PeerProtocol):
     unread_seconds: float = UNREAD_SECONDS
     max_connections: int = MAX_CONNECTIONS
     _idle: ClassVar[dict["BoundedProtocol", None]] = {}
-    """The connections of this process without a request, the one idle for longest first."""
+    """The connections of this process without a request, ordered by their idle time, longest first."""
     _unread: ClassVar[dict["BoundedProtocol", float]] = {}
-    """Connections with unread output, and since when on the loop's clock; the longest first."""
+    """The connections with unread output, by the loop's time since which it is unread, oldest first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,24 +77,24 @@ class BoundedProtocol(PeerProtocol):
         self._max_headers = min(MAX_HEADERS, getattr(self.config, "h11_max_header_count", None) or MAX_HEADERS)
         self._in_head = False
         self._has_progressed = False
-        """Whether the last data ended a head or contained part of a body."""
+        """Whether the last received data completed a head or contained part of a body."""
         self._unfinished_bytes = 0
-        """The bytes of a head, or of trailers after a chunked body, in data that did neither."""
+        """Number of bytes received since then, of a head or of the trailers after a chunked body."""
         self._running: RequestResponseCycle | None = None
-        """The request being answered; uvicorn knows only the last request, which may be waiting for this one."""
+        """The request that is being answered; uvicorn knows only the last request, which may wait behind this one."""
         self._deadline: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
-        """Checks whether the client reads its answer."""
+        """The timer of the check whether the client reads its answer."""
         self._unread_bytes = 0
-        """The unread rest of the answer at the last check."""
+        """Number of unread bytes of the answer at the last check."""
         self._has_strayed = False
         """Whether the parser took data that is not an HTTP request for the end of one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.scheme == "http":
-            # So that uvicorn waits, and the clock runs, for the last byte of an answer, too: a connection closes only
-            # when the client has read it. With TLS asyncio has a time-out for closing.
+            # With no buffer, uvicorn and the read timer also wait for the last byte of an answer, because a connection
+            # is closed only after the client has read it. With TLS, asyncio has a time-out for closing.
             transport.set_write_buffer_limits(0)
         if len(self.connections) > self.max_connections:
             self._make_room()
@@ -123,7 +123,7 @@ class BoundedProtocol(PeerProtocol):
         self._has_progressed = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
-            return  # ... or it has become a WebSocket
+            return  # it is closing, or has become a WebSocket
         self._unfinished_bytes = 0 if self._has_progressed else self._unfinished_bytes + len(data)
         if self._unfinished_bytes > self._max_head:
             self._close_for_head()
@@ -138,14 +138,14 @@ class BoundedProtocol(PeerProtocol):
         self._in_head = self._has_progressed = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers after a chunked body are not headers: proxies in front of this server have not checked them.
+        # Ignore trailers after a chunked body, because proxies in front of this server have not checked them.
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
-        # With Upgrade, or CONNECT, the parser ends the request here, and takes its body for the next request.
+        # With Upgrade or CONNECT, the parser ends the request here, and would parse its body as the next request.
         self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head
@@ -161,7 +161,7 @@ class BoundedProtocol(PeerProtocol):
             self.flow.resume_reading()
 
     def on_chunk_header(self) -> None:
-        """Note that a chunk of a body begins; called by the parser."""
+        """Note that a chunk of a body begins. The parser calls this."""
         self._has_progressed = True
 
     def on_body(self, body: bytes) -> None:
@@ -171,7 +171,7 @@ class BoundedProtocol(PeerProtocol):
             self._abort_pipeline()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over, unless it still has a request to answer, or output to read."""
+        """Hand over the connection, unless a request is still being answered or output is unread."""
         if self._is_answering() or self in self._unread:
             count_refusal("pipelined")
             self.transport.abort()
@@ -186,7 +186,7 @@ class BoundedProtocol(PeerProtocol):
         return super()._should_upgrade() and self.parser.get_method() == b"GET" and not self._has_body()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Do nothing: any client could fill the log."""
+        """Do nothing, because any client could fill the log with this warning."""
 
     def _has_body(self) -> bool:
         return any(
@@ -225,10 +225,10 @@ class BoundedProtocol(PeerProtocol):
         count_refusal("pipelined")
         self.transport.abort()
         # Nothing else stops the parser from processing the rest of this data.
-        raise ConnectionAbortedError("too much waits for the answer to a request before it")
+        raise ConnectionAbortedError("too many requests wait for the answer to an earlier request")
 
     def _head_bytes(self) -> int:
-        # As on the wire: ": " and a line's end with each header.
+        # Count 4 more bytes for each header, for ": " and the end of the line.
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _is_answering(self) -> bool:

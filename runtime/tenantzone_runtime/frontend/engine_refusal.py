@@ -1,9 +1,9 @@
 """Lets the engine refuse an admitted request with an answer of the frontend, and report that it has the request.
 
-vLLM has no way to refuse a request where blocks are known: an error there is answered with 500, or within a stream. So
-the engine's code passes a refusal to the frontend, and waits. The frontend then reports to vLLM that the client has
-disconnected, which vLLM handles on each route, and answers itself. Until the engine begins to answer, the frontend
-keeps back what vLLM sends, so that a refusal has its own status.
+vLLM can't refuse a request at the point at which its blocks are known: an error there becomes a 500, or an event in a
+stream. So the engine's code passes a refusal to the frontend, and waits. The frontend then reports to vLLM that the
+client has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine begins to
+answer, the frontend buffers the messages from vLLM, so that it can still send the status of a refusal.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from tenantzone_runtime.frontend.answers import App, Message, Receive, Refusal, 
 from tenantzone_runtime.frontend.refusals import count_refusal
 
 _PATIENCE_SECONDS = 30.0
-"""How long a refusal waits until vLLM handles the client's disconnect."""
+"""Maximum time in seconds for which a refusal waits until vLLM handles the client's disconnect."""
 
 
 class RefusalListener(Protocol):
     """Listens to the engine's decision on one request."""
 
     def is_ready(self) -> None:
-        """Called when the engine has the request: it was tokenized."""
+        """Called when the request was tokenized and is in the engine."""
 
     def is_refused(self, refusal: Refusal, seconds: float) -> None:
-        """Called when the engine has refused it, and would refuse others of the same tenant for ``seconds``."""
+        """Called when the engine has refused the request, and will refuse the tenant's others for ``seconds``."""
 
 
 async def _nothing_kept() -> None:
-    """Do nothing: no answer has begun yet."""
+    """Do nothing, because no part of the answer is buffered yet."""
 
 
 class _EngineDecision:
-    """Whether one request is refused, and how."""
+    """The engine's decision on one request: whether it is refused, and with which answer."""
 
     def __init__(self, listener: RefusalListener) -> None:
         self.listener = listener
@@ -43,7 +43,7 @@ class _EngineDecision:
         self.is_accepted = False
         """Whether the engine has begun to answer."""
         self.release: Callable[[], Awaitable[None]] = _nothing_kept
-        """Sends the part of the answer that was kept back so far."""
+        """Sends the part of the answer that is buffered."""
 
 
 _current: ContextVar[_EngineDecision | None] = ContextVar("tenantzone_engine_decision", default=None)
@@ -59,8 +59,8 @@ def arrive() -> None:
 async def accept() -> None:
     """Report that the engine has begun to answer the current request.
 
-    The frontend then sends the part of the answer that it has kept back. Further calls have no effect, nor has a call
-    for a request that did not come through the frontend.
+    The frontend then sends the part of the answer that it has buffered. Further calls have no effect, and neither has a
+    call for a request that did not come through the frontend.
     """
     decision = _current.get()
     if decision is not None and not decision.is_accepted:
@@ -80,10 +80,10 @@ async def refuse(
 
     Args:
         status: HTTP status of the answer.
-        message: for the client.
-        retry_after: seconds after which the client should retry; None: not given.
-        closed_seconds: for which the frontend may refuse all further requests of the tenant itself.
-        param: the field of the body that is at fault; None: no field.
+        message: the error message for the client.
+        retry_after: seconds after which the client should retry; None to state no time.
+        closed_seconds: seconds for which the frontend may refuse all further requests of the tenant itself.
+        param: the field of the body that is at fault; None if no field is.
     """
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
     await refuse_with(Refusal(status, "engine", message, param=param, headers=headers), closed_seconds)
@@ -92,7 +92,7 @@ async def refuse(
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
     """Have the frontend answer the current request with a refusal; returns if there is no frontend."""
     if refuse_answer(refusal, closed_seconds):
-        # Until vLLM cancels this.
+        # vLLM cancels this task when it handles the disconnect.
         await asyncio.sleep(_PATIENCE_SECONDS)
 
 
@@ -148,13 +148,13 @@ def _gone_when_refused(decision: _EngineDecision, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """The answer to a request, which is kept back until it is known whether the engine refuses the request.
+    """The answer to a request, which is buffered until it is known whether the engine refuses the request.
 
-    That is known when the engine begins to answer, or when the application's answer is complete. Some routes send the
-    first events of a stream before the engine gets the request.
+    This is known when the engine begins to answer, or when the application's answer is complete. Buffering is needed
+    because some routes send the first events of a stream before the engine gets the request.
 
     Args:
-        decision: once it has a refusal, nothing more of the application's is sent.
+        decision: the engine's decision. If it is a refusal, no further message of the application is sent.
         send: takes the answer's messages.
     """
 
@@ -164,10 +164,10 @@ class _Answer:
         self._kept: list[Message] = []
         self._has_begun = False
         self._turn = asyncio.Lock()
-        """Held while messages are sent, to keep their order: the engine's part may run in another task."""
+        """Held while messages are sent, to keep their order, because `accept` may run in another task."""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application's, or keep it back."""
+        """Pass on a message of the application, or buffer it."""
         async with self._turn:
             if self._decision.refusal is not None:
                 return
@@ -177,13 +177,13 @@ class _Answer:
                 await self._pass_on()
 
     async def release(self) -> None:
-        """Send the messages that were kept back."""
+        """Send the buffered messages."""
         async with self._turn:
             if self._decision.refusal is None:
                 await self._pass_on()
 
     async def _pass_on(self) -> None:
-        # The head is sent together with the first piece after it: until then the status can still change.
+        # Send the head only together with the first part of the body, because until then the status can still change.
         if not self._has_begun and len(self._kept) < 2:
             return
         self._has_begun = True
@@ -192,7 +192,7 @@ class _Answer:
             await self._send(message)
 
     async def refuse(self, scope: Scope, refusal: Refusal) -> None:
-        """Answer with a refusal; within a stream of events, if that has begun."""
+        """Answer with a refusal, or with an error event if the stream has already begun."""
         if self._has_begun:
             event = error_event(scope, refusal.body(scope))
             await self._send({"type": "http.response.body", "body": event})

@@ -1,8 +1,8 @@
 """Error masking: hides the server's internals from tenants when the server itself fails.
 
-Where vLLM meets a request that it did not expect, the client gets 500 and the text of Python's exception: classes,
-attributes, paths. vLLM answers some exceptions itself; others are exceptions that pass the frontend to the code around
-it. The details are in the log for the engine's operator; the tenant only learns that the request failed.
+If a request makes vLLM fail, the client would get a 500 with the text of Python's exception, which names classes,
+attributes and paths. vLLM answers some exceptions itself, and others pass through the frontend to the code around it.
+Here, the details go to the log, and the tenant learns only that the request failed.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Finds patterns and grammars in a request's answer format, which can be expensive at any length.
 
 The cost of a schema or a list of choices grows with its size, which is bounded. A regular expression or a grammar of a
-few hundred bytes can keep a processor busy for hours, and can't be interrupted.
+few hundred bytes can keep a CPU busy for hours, and can't be interrupted.
 
 Texts that nest too deep are refused by :func:`check_grammars`, which comes first.
 """
@@ -14,14 +14,14 @@ from tenantzone_runtime.frontend.grammars import FIELDS
 from tenantzone_runtime.frontend.values import Container, levels, read_text
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
-"""Names whose text is a pattern or grammar. A schema may have such properties, whose values are not texts."""
+"""Names of members that are a pattern or grammar if they are strings. A schema may also have such properties."""
 _TYPES: Final = ("regex", "grammar", "structural_tag")
 """Format types that are a pattern or grammar."""
 _OF_PATTERNS: Final = "patternProperties"
 _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
 """Names of schemas that may be sent as a text."""
 _LONGEST_PLACE: Final = 200
-"""The most characters of a place in an error message."""
+"""Maximum number of characters of a path in an error message."""
 _WITH_OTHERS: Final = "structural_tag"
 """A JSON text that contains schemas and patterns."""
 _OF_SIZE: Final = frozenset({*_PATTERNS, *_AS_TEXT, _OF_PATTERNS})
@@ -39,7 +39,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
         limit: characters.
 
     Raises:
-        Refusal: they are too large; the message names the field.
+        Refusal: the patterns and grammars of a field are too large; the message names the field.
     """
     for field in FIELDS:
         if _pattern_size({field.removeprefix("guided_"): body.get(field)}) > limit:

@@ -1,4 +1,4 @@
-"""Remembers which tenants' queues the engine has just found full, so that it is not asked again for a moment."""
+"""Remembers which tenants' queues are full, so that further requests are refused without asking the engine."""
 
 import time
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from tenantzone_runtime.frontend.answers import Refusal
 
 
 class FullQueues:
-    """Refuses requests of tenants whose last request the engine has refused, for the time that it gave.
+    """Refuses requests of a tenant for as long as the engine has announced that the tenant's queue stays full.
 
-    The engine refuses a request after it was tokenized, on a thread that all tenants share. As long as none of the
+    The engine refuses a request only after it was tokenized, on a thread that all tenants share. Until one of the
     waiting requests can have been served, the answer is known in advance.
 
     Args:
-        clock: monotonic seconds.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._full: dict[str, tuple[float, Refusal]] = {}
-        """For each tenant: until when its queue is full, and the engine's refusal."""
+        """The time until which each tenant's queue is full, and the engine's refusal, by tenant."""
 
     def note(self, tenant: str, refusal: Refusal, seconds: float) -> None:
         """Note that the engine has refused a request, and will refuse others for ``seconds``."""
@@ -29,14 +29,14 @@ class FullQueues:
             self._full[tenant] = now + seconds, refusal
 
     def forget(self) -> None:
-        """Forget all full queues: their bounds may have changed."""
+        """Forget all full queues, because their limits may have changed."""
         self._full = {}
 
     def check(self, tenant: str) -> None:
         """Check that a tenant's queue is not known to be full.
 
         Raises:
-            Refusal: it is full; this is the engine's refusal.
+            Refusal: the queue is full; the message is that of the engine's refusal.
         """
         until, refusal = self._full.get(tenant, (0.0, None))
         if refusal is not None and self._clock() < until:

@@ -13,7 +13,7 @@ from tenantzone_runtime.frontend.answers import Refusal
 from tenantzone_runtime.frontend.values import Reader, TooDeep, TooMuch, refuse_depth
 
 MAX_REPETITIONS_SQUARED = 10**6
-"""The most that the squares of all repetitions in a field, ``{3,1000}`` and such, may sum to."""
+"""Maximum sum of the squares of all repetition counts in a field, such as ``{3,1000}``."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
 """The most for that sum times the number of repetitions of one text: if the repeated part is optional, xgrammar keeps a
 state for each pair of them, so that one mask for 8 KiB took 1.5 GiB."""
@@ -34,9 +34,9 @@ FIELDS = (
 _TOGETHER = 4
 """All fields, and the JSON texts in them and in these texts, may have this many times the characters of one field."""
 _REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
-"""Blanks match in one way only: with several ways, a text of a few kilobytes takes hours."""
+"""Blanks match in exactly one way, because with several ways a text of a few kilobytes would take hours."""
 _LONGEST_COUNT = 6
-"""The most digits of a count; a longer one is too large in any case."""
+"""Maximum number of digits of a count; a longer count is too large in any case."""
 
 
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:

@@ -12,7 +12,7 @@ def check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Check that a request's headers describe its body unambiguously, and that it is not compressed.
 
     Raises:
-        Refusal: they are ambiguous, or it is compressed.
+        Refusal: the headers are ambiguous, or the body is compressed.
     """
     names = [name.lower() for name, _ in headers]
     for single in _SINGLE:

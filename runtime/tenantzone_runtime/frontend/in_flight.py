@@ -1,4 +1,4 @@
-"""In-flight quota: the requests and the bytes of their bodies that the API server holds for each tenant."""
+"""In-flight quota: bounds the number of in-flight requests of each tenant, and the bytes of their bodies."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from tenantzone_runtime.settings import Bounds
 _LATER = {"retry-after": "1", "connection": "close"}
 
 _ROOM = 16
-"""Prompts, or equivalent work, of one tenant that are prepared for the engine at a time. A few keep vLLM's thread busy;
-requests that become ready at the same time start at the same time, on the event loop."""
+"""Maximum number of prompts of one tenant, or equivalent work, that are prepared for the engine at the same time. A few
+keep vLLM's thread busy, and requests that become ready at the same time all start at once on the event loop."""
 _BYTES_OF_WEIGHT = 64 * 2**10
-"""The bytes of a body that count as much work as one prompt."""
+"""Number of bytes of a body that count as much as one prompt."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class InFlight:
     """The in-flight requests of all tenants, within bounds.
 
     Args:
-        bounds: of each tenant and of all.
+        bounds: the bounds of each tenant and of all tenants.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -39,7 +39,7 @@ class InFlight:
         self._tenants: dict[str, _Tenant] = {}
         self._media = AllMedia(bounds)
         self.size = 0
-        """The bytes of all tenants."""
+        """Number of bytes of the bodies of all tenants."""
 
     def admit(self, name: str) -> "Held":
         """Begin to hold a request of a tenant.
@@ -81,17 +81,17 @@ class Held:
         self._requests = 0
         self._size = 0
         self._weight = 0
-        """The weight of its part that is being prepared."""
+        """Weight of the request while it is being prepared, otherwise 0."""
         self.media = MediaUse(bounds, tenant.media)
-        """The use of its images, sounds and videos."""
+        """The request's use of memory for images, sounds and videos."""
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Held while a large body of the tenant is processed: one at a time, so that other tenants get their turn."""
+        """Held while a large body of the tenant is processed, so that other tenants get their turn."""
         return self._tenant.turn
 
     def count(self, requests: int) -> None:
-        """Hold ``requests`` more requests of the engine.
+        """Count ``requests`` more engine requests.
 
         Raises:
             Refusal: the tenant has too many requests.
@@ -107,23 +107,24 @@ class Held:
         self._tenant.requests += requests
 
     async def make_ready(self) -> None:
-        """Wait until the request may be prepared for the engine; one vLLM thread does this for all tenants.
+        """Wait until the request may be prepared for the engine.
 
-        So each tenant has at most a bounded amount of work ahead of another tenant's request.
+        A single vLLM thread prepares requests for all tenants, so the work of each tenant that may be ahead of another
+        tenant's request is bounded.
         """
         weight = max(self._requests, ceil(self._size / _BYTES_OF_WEIGHT))
         await self._tenant.limiter.enter(weight)
         self._weight = weight
 
     def is_ready(self) -> None:
-        """Note that the request is prepared, or has ended; its media then need no memory here. May be called twice."""
+        """Note that the request is prepared, or has ended, so its media need no memory here. May be called twice."""
         weight, self._weight = self._weight, 0
         if weight:
             self._tenant.limiter.leave(weight)
         self.media.leave()
 
     def add(self, size: int) -> None:
-        """Hold ``size`` more bytes.
+        """Count ``size`` more bytes of the body.
 
         Raises:
             Refusal: the tenant, or all tenants together, have too many bytes.

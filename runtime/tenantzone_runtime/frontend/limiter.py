@@ -1,4 +1,4 @@
-"""Limits a tenant's concurrent requests behind the frontend, so that other tenants' requests come between them."""
+"""Limits the concurrent work behind the frontend, so that the requests of several callers are interleaved."""
 
 import asyncio
 from collections import deque
@@ -8,24 +8,24 @@ from collections.abc import Hashable
 class Limiter:
     """Limits the total weight of admitted entries. Callers take turns; the entries of one caller keep their order.
 
-    The next caller in turn waits until there is room for its entry. No other entry passes it, however light.
+    The caller whose turn it is waits until there is room for its entry. No other entry, however light, overtakes it.
 
     Args:
-        room: the most weight. An entry heavier than this is admitted alone.
+        room: the maximum total weight. A heavier entry is admitted alone.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._inside = 0
         self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
-        """By caller, the next one in turn first; none of the queues is empty."""
+        """Non-empty queues by caller; the caller whose turn is next comes first."""
 
     async def enter(self, weight: int, caller: Hashable = None) -> None:
         """Wait until there is room, and take it.
 
         Args:
-            weight: of the entry.
-            caller: whose turn it takes; callers without one share None.
+            weight: the weight of the entry.
+            caller: the caller in whose turn the entry is admitted; by default, a common caller.
         """
         weight = min(weight, self.room)
         if not self._waiting and self._inside + weight <= self.room:
@@ -37,7 +37,7 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                # The entries behind it may be lighter.
+                # The entries behind the cancelled one may be lighter, and fit.
                 self._let_in()
             else:
                 self.leave(weight)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from tenantzone_runtime.frontend.answers import Receive, Refusal
 
 BODY_SECONDS = 10.0
-"""The time that any body may take; a large one gets more, ..."""
+"""Time in seconds that every body may take to arrive."""
 MIN_BYTES_PER_SECOND = 64 * 2**10
-"""... one second for this many bytes that have arrived."""
+"""Number of received bytes that give a body one more second."""
 
 
 class ClientDisconnected(Exception):
@@ -28,16 +28,16 @@ async def read_body(
     Args:
         receive: the request's messages.
         declared_length: its ``Content-Length`` header, if it has one: a body that is too large is then refused unread.
-        limit: bytes.
-        hold: called with the size of each further piece before it is kept; an exception ends the reading.
-        seconds: that any body may take.
+        limit: the maximum size in bytes.
+        hold: called with the size of each piece before the piece is kept; an exception ends the reading.
+        seconds: the time that every body may take to arrive.
 
     Raises:
         Refusal: the body is larger than ``limit``, or arrives too slowly.
         ClientDisconnected: it did not arrive completely.
     """
     if declared_length is not None and declared_length.isdigit():
-        # Python converts no number with thousands of digits, even if they are zeros.
+        # Python refuses to convert numbers of thousands of digits, even if most of them are leading zeros.
         digits = declared_length.lstrip(b"0")
         if len(digits) > len(str(limit)) or int(digits or b"0") > limit:
             raise _too_large(limit)

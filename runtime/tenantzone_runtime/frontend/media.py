@@ -1,8 +1,8 @@
 """Bounds the API server's memory for decoded images, sounds and videos.
 
-An image of a few kilobytes can become gigabytes of pixels. So all media of a request are measured by their headers
-before any of them is decoded, and the media that are decoded and processed at a time are bounded, for one tenant and
-for all tenants together. The files of media have a separate bound, before they are decoded.
+An image of a few kilobytes can become gigabytes of pixels. So the sizes of all media of a request are read from their
+headers before any of them is decoded, and the memory for media that are decoded and processed at the same time is
+bounded, for each tenant and for all tenants together. A separate bound applies to the files before they are decoded.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from tenantzone_runtime.settings import (
 )
 
 BYTES_OF_PIXEL: Final = 64
-"""Memory per pixel, measured with a model's processor that keeps images at their size: for the image, the model's input
+"""Bytes per pixel, measured with a model's processor that does not resize images: for the image, the model's input
 (three channels of 4 bytes, twice in models that also read videos), and the processor's working memory."""
 BYTES_OF_SAMPLE: Final = 32
-"""Memory per sample of a sound, measured: for the decoded sound, mixed down and resampled, and the processor's
+"""Measured bytes of memory per sample of a sound: for the decoded sound, mixed down and resampled, and the processor's
 spectrum."""
 _PARTS_FOR_FILES: Final = 8
-"""Fetched files may take the memory for decoded media divided by this, in addition to it."""
+"""Divisor of the memory for decoded media that gives the additional memory for fetched files."""
 _FRAMES_OF_IMAGE: Final = 4
-"""This many small video frames count as one small image: processors enlarge frames less than images."""
+"""Number of small frames that count as one small image, because processors enlarge frames less."""
 _THREADS: Final = 2
-"""Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
+"""Maximum number of threads that fetch, measure or decode files of one tenant. vLLM has 8 threads for all tenants."""
 
 
 class AllMedia:
-    """The memory that the media of all tenants of one API server may take at a time.
+    """The memory for the media of all tenants of one API server.
 
     Args:
-        bounds: of the memory.
+        bounds: the bounds of the memory.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -49,13 +49,13 @@ class AllMedia:
 
 
 class _Share:
-    """One tenant's share of a memory of all tenants.
+    """One tenant's share of memory that all tenants share.
 
-    A request waits for its tenant's own requests first, and then in turn with those of other tenants.
+    A request first waits for requests of its own tenant, and then takes turns with requests of other tenants.
 
     Args:
-        size: bytes that the tenant may take at a time.
-        shared: by all tenants.
+        size: maximum number of bytes of the tenant.
+        shared: the limiter for all tenants.
     """
 
     def __init__(self, size: int, shared: Limiter) -> None:
@@ -64,7 +64,7 @@ class _Share:
         self._shared = shared
 
     async def enter(self, size: int) -> None:
-        """Wait until there is memory, and take ``size`` bytes of it, at most the share."""
+        """Wait until there is room, and take ``size`` bytes, or the whole share if that is less."""
         await self._own.enter(size)
         try:
             await self._shared.enter(size, self)
@@ -78,7 +78,7 @@ class _Share:
 
 
 class TenantMedia:
-    """The memory and the threads that one tenant's media may take at a time.
+    """The memory and the threads for the media of one tenant.
 
     Args:
         all: the memory of all tenants.
@@ -95,7 +95,7 @@ class MediaUse:
     """The use of media by one request.
 
     Args:
-        bounds: of one request.
+        bounds: the bounds of one request.
         tenant: the memory and threads of the request's tenant.
     """
 
@@ -112,7 +112,7 @@ class MediaUse:
         self._entered_files = 0
         """Bytes of the tenant's memory for files that the request has taken."""
         self._entering = asyncio.Lock()
-        """Held while the request waits for memory: several conversations of one body wait for it once."""
+        """Held while the request waits for memory, so that several conversations of one body take it only once."""
 
     @property
     def threads(self) -> asyncio.Semaphore:
@@ -121,31 +121,31 @@ class MediaUse:
 
     @property
     def samples_left(self) -> int:
-        """Samples of sounds that the request may still have."""
+        """Number of samples of sounds that the request may still add."""
         return self.bounds.max_audio_samples - self._samples
 
     @property
     def pixels_left(self) -> int:
-        """Pixels that the request may still have."""
+        """Number of pixels that the request may still add."""
         return self.bounds.max_request_pixels - self._pixels
 
     @property
     def file_bytes_left(self) -> int:
-        """Bytes of files that the request may still have."""
+        """Number of bytes of files that the request may still add."""
         return self.bounds.max_media_file_bytes - self._file_bytes
 
     def add_items(self, count: int) -> None:
         """Count images, sounds and videos.
 
         Raises:
-            Refusal: the request has too many.
+            Refusal: the request has too many of them.
         """
         self._items += count
         if self._items > self.bounds.max_media_items:
             raise _too_many(f"{self._items} images, sounds and videos", self.bounds.max_media_items, MAX_MEDIA_ITEMS)
 
     def add_file(self, size: int) -> None:
-        """Count a file, of ``size`` bytes before it is decoded.
+        """Count a file that has ``size`` bytes before it is decoded.
 
         Raises:
             Refusal: the request's files are too large.
@@ -158,7 +158,7 @@ class MediaUse:
     def add_image(self, width: int, height: int) -> None:
         """Count an image.
 
-        A small one counts as a larger one: a model's processor may enlarge it.
+        A small image counts as a larger one, because a model's processor may enlarge it.
 
         Raises:
             Refusal: the image is too large, or all images of the request are.
@@ -166,7 +166,7 @@ class MediaUse:
         self._add_pixels(width * height, 1, least_pixels(self.bounds))
 
     def add_video(self, width: int, height: int, frames: int) -> None:
-        """Count the frames of a video, small ones as larger ones.
+        """Count the frames of a video. Small frames count as larger ones.
 
         Raises:
             Refusal: the frames are too large, or all images and frames of the request are.
@@ -183,12 +183,12 @@ class MediaUse:
             )
 
     def add_samples(self, samples: int) -> None:
-        """Count the samples of a sound, of all its channels.
+        """Count the samples of all channels of a sound.
 
-        A short one counts as a longer one: a model's processor may fill it up.
+        A short sound counts as a longer one, because a model's processor may pad it.
 
         Raises:
-            Refusal: the request has too many.
+            Refusal: the request has too many samples.
         """
         self._samples += max(samples, self.bounds.max_audio_samples // max(1, self.bounds.max_media_items))
         if self._samples > self.bounds.max_audio_samples:
@@ -204,7 +204,7 @@ class MediaUse:
             self._entered_files = size
 
     def are_fetched(self) -> None:
-        """Give back the memory that the files do not need, unless another conversation may bring more of them."""
+        """Release the memory that the files do not need, unless another conversation of the body may need it."""
         unused = self._entered_files - self._file_bytes
         if unused > 0 and not self.has_several_conversations:
             self._entered_files -= unused
@@ -213,11 +213,11 @@ class MediaUse:
     async def enter(self) -> None:
         """Wait until there is memory for the request's decoded media. Further calls have no effect.
 
-        Conversations of one body that wait for each other's memory would wait forever. So the first of several
-        conversations takes all the memory that a tenant may have.
+        Conversations of one body would deadlock if they waited for each other's memory. So the first of several
+        conversations takes all of the tenant's memory.
 
         Raises:
-            Refusal: the request needs more than a tenant may have.
+            Refusal: the request needs more memory than a tenant may have.
         """
         room = self._tenant.memory.size
         size = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE
@@ -247,12 +247,12 @@ class MediaUse:
 
 
 def file_room(room: int) -> int:
-    """Returns the bytes that fetched files may take in addition to ``room`` bytes of decoded media."""
+    """Returns the maximum number of bytes of fetched files, in addition to ``room`` bytes of decoded media."""
     return max(1, room // _PARTS_FOR_FILES)
 
 
 def least_pixels(bounds: Bounds) -> int:
-    """The pixels that each image counts as, at least."""
+    """Returns the minimum number of pixels that an image counts as."""
     return bounds.max_request_pixels // max(1, bounds.max_media_items)
 
 
@@ -267,12 +267,12 @@ def slowly_fetched(seconds: float) -> Refusal:
 
 
 def too_large_image(bounds: Bounds) -> Refusal:
-    """The refusal of a request with an image, or a frame of a video, that is larger than any may be."""
+    """Returns the refusal of a request with an image, or a frame of a video, that is too large."""
     return _too_large("an image or a frame of a video", bounds.max_image_pixels, "pixels", MAX_IMAGE_PIXELS)
 
 
 def too_many_samples(bounds: Bounds) -> Refusal:
-    """The refusal of a request whose sounds are too long."""
+    """Returns the refusal of a request whose sounds are too long."""
     return _too_large("sounds", bounds.max_audio_samples, "samples of all channels", MAX_AUDIO_SAMPLES)
 
 

@@ -43,16 +43,16 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class TenantMiddleware:
-    """Binds each request to its tenant, with the pool's identity: by API keys unless it declares another.
+    """Binds each request to its tenant, who is identified as the pool declares, by default by API keys.
 
-    The config is the one that the engine enforces and publishes. Without any key file and without a config, requests
-    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With
-    files for another identity and no config, all requests are refused. With a config, a tenant needs a zone in it,
-    unless the pool registers unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
+    The config is the one that the engine enforces and publishes. Without key files and without a config, requests pass
+    unchanged, as with stock vLLM. With keys and without a config, a key is required, and requests go to the default
+    zone. With files for another identity and without a config, all requests are refused. With a config, a tenant needs
+    a zone in it, unless the pool registers unknown tenants, for whom the scheduler creates zones at the first request.
 
     Args:
         app: the application behind the frontend.
-        settings: by default from the environment, as vLLM gives its ``--middleware`` no arguments.
+        settings: by default read from the environment, because vLLM passes no arguments to its ``--middleware``.
 
     Raises:
         ValueError: a setting is invalid, or there is no seal key.
@@ -86,7 +86,7 @@ class TenantMiddleware:
                 await self._app(scope, receive, _opening(scope.get("app"), send))
             return
         try:
-            # Probes come while the server is busiest, and need no key.
+            # Skipped for probes, which need no key and must be answered even if the server is very busy.
             if not self._is_open(scope):
                 await self._active_config.look_if_due()
         except Exception as error:
@@ -116,7 +116,7 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._active_config.identity  # another may become active meanwhile
+                identity = self._active_config.identity  # kept, because another may become active meanwhile
                 tenant = self._active_config.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
@@ -192,7 +192,7 @@ class TenantMiddleware:
         return route
 
     async def _check_still(self, scope: Scope, tenant: str) -> None:
-        """Check that the request still belongs to the tenant: a body may take minutes, and keys are revoked at once."""
+        """Check that the tenant is still the same, because a key may be revoked while a body is received."""
         await self._active_config.look_if_due()
         if self._active_config.tenant_of(scope, self._active_config.identity) != tenant:
             raise unauthorized("unknown_key", "The tenant of this request has changed while it was received; repeat it")
@@ -200,7 +200,7 @@ class TenantMiddleware:
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
     ) -> tuple[Scope, Receive]:
-        """Returns the request with our body in place of the client's."""
+        """Read and check the body; returns the request with the bound body in place of the client's body."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._active_config.zones.get(tenant)
@@ -250,9 +250,9 @@ class _Listener:
     """Passes on the engine's decision on a request.
 
     Args:
-        tenant: whose request it is.
-        held: the request, as it counts for its tenant.
-        full_queues: gets refusals.
+        tenant: the tenant of the request.
+        held: the request's part of the tenant's in-flight quota.
+        full_queues: gets the refusals.
     """
 
     def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:
@@ -271,7 +271,7 @@ async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
     if scope["type"] == "http":
         await refusal.send(scope, send)
     else:
-        # A WebSocket: closed before it is accepted, it is answered with 403.
+        # A WebSocket that is closed before it is accepted is answered with 403.
         await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)})
 
 
@@ -297,7 +297,7 @@ def _header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Returns a ``receive`` that gives the new body first, and then the client's later messages: its disconnect."""
+    """Returns a ``receive`` that returns the new body first, and then the client's later messages (its disconnect)."""
     replayed = False
 
     async def receive_replayed() -> Message:
@@ -311,7 +311,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _opening(application: Any, send: Send) -> Send:
-    """Returns a ``send`` that runs the start-up hooks after vLLM's application has started, before it is reported."""
+    """Returns a ``send`` that runs the start-up hooks before it passes on that vLLM's application has started."""
 
     async def opened(message: Message) -> None:
         if message["type"] == "lifespan.startup.complete":

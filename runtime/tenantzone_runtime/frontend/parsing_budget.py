@@ -1,4 +1,4 @@
-"""Bounds the processor time that the parsers of one request's answers may take.
+"""Bounds the CPU time that the parsers of one request's answers may take.
 
 vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop and block all
 requests meanwhile, and for some texts their time grows with the square or the cube of the length. Calls that take
@@ -9,20 +9,20 @@ from typing import Final
 
 BASE_SECONDS: Final = 0.05
 SECONDS_OF_TOKEN: Final = 0.001
-"""A request's parsers may take `BASE_SECONDS`, and this for each token of its answers."""
+"""CPU time for each token of a request's answers, in addition to `BASE_SECONDS`."""
 EXCESS_SECONDS: Final = 0.01
 """The time that parsers may take between two turns of the event loop. They are interrupted up to 4 ms later."""
 LINEAR_SECONDS: Final = 10e-6
-"""The time of a linear parser for one character of an answer, on a slow processor. A call that can't be moved to
+"""The time of a linear parser for one character of an answer, on a slow CPU. A call that can't be moved to
 another process may take this in addition."""
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
-"""The time of a loop to look at one token id, of an answer or of a prompt."""
+"""The time of a linear parser for one token id of an answer or a prompt."""
 _TURNS_AHEAD: Final = 3
 """Turns that the budget should still have time for: the last one of a stream may take longer than the others."""
 
 
 class ParsingBudget:
-    """The remaining time of one request's parsers. Times are seconds of a processor."""
+    """The remaining CPU time of one request's parsers, in seconds."""
 
     def __init__(self) -> None:
         self.tokens = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tenantzone_runtime.frontend.answers import Refusal
 
 _PROMPTS: Final = ("prompt", "prompt_embeds")
-"""vLLM answers both of one body."""
+"""Fields with prompts; vLLM answers the prompts of both fields if a body has both."""
 _CONVERSATIONS: Final = "messages"
 _TEXTS_OR_MESSAGES: Final = "input"
 """Texts to be embedded, conversations, or the messages of a single one."""
@@ -22,7 +22,7 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
 
     Args:
         body: parsed.
-        limit: prompts, each times the number of its answers.
+        limit: maximum number of prompts, each times the number of its answers.
 
     Raises:
         Refusal: it makes more; the message names the list, or the field that requests several answers to one prompt.

@@ -16,7 +16,7 @@ from typing import Any, Final
 FORMAT: Final = 1
 """The version of a line's format."""
 HASH_BYTES: Final = 6
-"""The bytes of a block's hash, which are 8 letters of base64."""
+"""Number of bytes of a block's hash, which are 8 characters in base64."""
 
 
 @dataclass(slots=True)
@@ -26,16 +26,16 @@ class Generation:
     arrival: float
     """The Unix time when the engine got the prompt."""
     tenant: str
-    """The tenant; empty: tenants are not identified."""
+    """The tenant; empty if tenants are not identified."""
     caller: str
-    """The salted hash of the request's API key if tenants are not identified; empty: it has none."""
+    """The keyed hash of the request's API key if tenants are not identified; empty if the request has no key."""
     key: bytes
     """The key of the hashes."""
     block_tokens: int
     prompt: Sequence[int] = ()
     """The tokens of the prompt."""
     apart: tuple[str, ...] = ()
-    """What separates its prefixes from others with the same tokens: an adapter's name, the client's own salt."""
+    """The properties that separate its prefixes from others with the same tokens: adapter name and client salt."""
     media: tuple[tuple[int, str], ...] = ()
     """The positions of images and the like, and their hashes, in the order of the prompt."""
     answers: dict[int, list[int]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Generation:
     cached_tokens: int = 0
     first_token_seconds: float | None = None
     finish: str = ""
-    """Why it ended, in vLLM's words; empty: the client disconnected."""
+    """vLLM's finish reason; empty if the client disconnected."""
 
 
 def line_of(generation: Generation, seconds: float, oldest: float, lost: int) -> str:
@@ -51,9 +51,9 @@ def line_of(generation: Generation, seconds: float, oldest: float, lost: int) ->
 
     Args:
         generation: the request.
-        seconds: since its arrival.
-        oldest: no later line is of a request that arrived before this Unix time.
-        lost: requests since the previous line for which no line was written.
+        seconds: seconds since the arrival of the request.
+        oldest: Unix time before which no request of a later line arrived.
+        lost: number of lines lost since the previous line.
     """
     tokens = [len(answer) for answer in generation.answers.values()]
     whole = [*generation.prompt, *(generation.answers.get(0, ()) if len(tokens) == 1 else ())]
@@ -90,7 +90,7 @@ def recording_key(salt_key: bytes) -> bytes:
 
 
 def apart_of(prompt: Any, adapter: Any) -> tuple[str, ...]:
-    """Returns what separates a prompt's prefixes from others with the same tokens.
+    """Returns the properties that separate a prompt's prefixes from others with the same tokens.
 
     Args:
         prompt: as the engine gets it, with the salt that the frontend has set.

@@ -1,9 +1,9 @@
 """The recorder: writes requests to files, so that they can be replayed. It is off unless it is given a folder.
 
-The format of a line is in ``record``. A thread makes and writes the lines, and requests never wait for it: if the disk
-is too slow, or a line can't be made, the line is lost; the next line has the number of lost ones. vLLM may have several
-processes that serve its API, and pods may share a folder, so each process writes files of its own:
-``requests-HOST-PID.jsonl`` and, rotated, ``requests-HOST-PID.jsonl.1`` and so on, the oldest last.
+The module ``record`` defines the format of a line. A thread formats and writes the lines, and requests never wait for
+it. If the disk is too slow, or a line can't be formatted, the line is lost, and the next line contains the number of
+lost lines. vLLM may have several API server processes, and pods may share a folder, so each process writes its own
+files: ``requests-HOST-PID.jsonl`` and the rotated ``requests-HOST-PID.jsonl.1`` and so on, oldest last.
 """
 
 import atexit
@@ -26,14 +26,14 @@ from tenantzone_runtime.frontend.record import Generation, caller_of, line_of, r
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 10_000
-"""The most ended requests that may wait to be written."""
+"""Maximum number of ended requests that wait to be written."""
 _LEAVE_SECONDS: Final = 5.0
-"""The time that the end of the process waits for the rest to be written."""
+"""Maximum time in seconds that the process waits at its end for the remaining lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The client of one HTTP request, for each of its prompts."""
+    """The client of one HTTP request, which records each of the request's prompts."""
 
     recorder: "Recorder"
     tenant: str
@@ -41,7 +41,7 @@ class Asker:
     key: bytes
 
     def begin(self, block_tokens: int) -> Generation:
-        """Begin to record a prompt, which the engine gets now."""
+        """Begin to record a prompt at the moment at which the engine gets it."""
         generation = Generation(self.recorder.now(), self.tenant, self.caller, self.key, block_tokens)
         self.recorder.under_way[generation.arrival] = None
         return generation
@@ -55,7 +55,7 @@ _asker: ContextVar[Asker | None] = ContextVar("tenantzone_asker", default=None)
 
 
 def current_asker() -> Asker | None:
-    """Returns the client of the current request; None: nothing is recorded."""
+    """Returns the client of the current request, or None if requests are not recorded."""
     return _asker.get()
 
 
@@ -63,8 +63,8 @@ class Recorder:
     """Writes recordings.
 
     Args:
-        folder: created if needed.
-        max_bytes: of a file, before the next one is begun.
+        folder: the folder of the files, which is created if needed.
+        max_bytes: size of a file in bytes at which it is rotated.
         keep: the number of this process's rotated files to keep.
 
     Raises:
@@ -74,7 +74,7 @@ class Recorder:
     def __init__(self, folder: Path, max_bytes: int, keep: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.under_way: dict[float, None] = {}
-        """The start times of requests that have not ended, oldest first; no two are equal."""
+        """The distinct start times of requests that have not ended, oldest first."""
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
@@ -87,7 +87,7 @@ class Recorder:
         atexit.register(self.close)
 
     def now(self) -> float:
-        """Returns a strictly increasing Unix time; steps exceed the rounding, so that times order arrivals."""
+        """Returns a strictly increasing Unix time, in steps above the rounding, so that recorded times are in order."""
         self._latest = max(time.time(), self._latest + 2e-6)
         return self._latest
 
@@ -119,7 +119,7 @@ class Recorder:
             line = line_of(generation, seconds, oldest, lost - self._reported)
             self._files.emit(logging.makeLogRecord({"msg": line}))
             self._reported, self._is_failing = lost, False
-        # Any exception: the thread must write the later lines.
+        # Catch every exception, because one failed line must not stop the thread from writing the rest.
         except Exception as error:
             self._not_taken += 1
             if not self._is_failing:
@@ -133,11 +133,12 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
     """Returns the application for a request that is recorded.
 
     Args:
-        app: that answers it.
-        recorder: that writes.
-        tenant: whose request it is; empty: tenants are not identified, and the API key's hash stands for the client.
-        authorization: the header.
-        salt_key: of the pool.
+        app: the application that answers the request.
+        recorder: the recorder to use.
+        tenant: the tenant of the request; empty if tenants are not identified, so that a hash of the API key stands for
+            the client.
+        authorization: the value of the ``Authorization`` header, or None.
+        salt_key: the pool's salt key.
     """
     key = recording_key(salt_key)
     asker = Asker(recorder, tenant, "" if tenant else caller_of(authorization, key), key)
@@ -155,7 +156,7 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
 class _Files(RotatingFileHandler):
     """Files that log write errors, and start a new line after one that was cut off.
 
-    A file that was removed or moved is created again, with its folder: writes to the old one would be lost.
+    A file that was removed or moved is created again, with its folder, because writes to the old file would be lost.
     """
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -10,27 +10,27 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 WEBSOCKET = "websocket"
-"""The method of a route for WebSockets."""
+"""Value of `Route.method` for a WebSocket route."""
 
 
 class Access(Enum):
     """Who may use a route, and how."""
 
     OPEN = "open"
-    """All clients: probes and public information about the server."""
+    """Open to all clients: probes, and public information about the server."""
     KEYED = "keyed"
-    """Clients with a key; the route touches no KV cache."""
+    """Open to clients with a key, because the route uses no KV cache."""
     SEALED = "sealed"
-    """Clients with a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
+    """Open to clients with a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
     REFUSED = "refused"
-    """No client: it crosses tenants, or it can't carry the seal."""
+    """Closed to all clients, because the route crosses tenants or can't carry the seal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """One route of vLLM's API server, and how the frontend treats it.
 
-    ``reason`` says why it is refused and what to do instead.
+    ``reason`` states why the route is refused, and what to do instead.
     """
 
     method: str
@@ -39,20 +39,20 @@ class Route:
     access: Access
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
-    """Fields of a sealed route's body that would bypass the seal, and why."""
+    """Fields that are refused in a sealed route's body, each with the reason, because they would bypass the seal."""
     takes_arguments: bool = True
     """Whether a sealed route's body has ``vllm_xargs``; if not, the seal travels outside the body."""
     brings_media: bool = False
-    """Whether its body may contain images, which are large; other bodies are text."""
+    """Whether the body may contain images, and so may be larger than a body of text."""
     since: str = ""
-    """The first vLLM that has it; "" for a route of every supported one. It is treated alike in all versions."""
+    """The first vLLM version with the route; "" if all supported versions have it."""
 
 
 MACHINERY = dict.fromkeys(
     ("kv_transfer_params", "ec_transfer_params", "kv_hints", "kv_cache_report_mode"),
     "it is for the engine's machinery, such as where it fetches blocks from; leave it out",
 )
-"""Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, and why."""
+"""Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, each with the reason."""
 _NO_PLUGINS = MACHINERY | {
     "data": "it is for a plugin of the engine, which the frontend does not know; send 'input' or 'messages'"
 }
@@ -75,7 +75,7 @@ _KEYED = (
     ("GET", "/redoc"),
 )
 
-# Each route has `cache_salt` in its protocol and passes it on to the engine; most have `vllm_xargs`, too.
+# Each route has a field `cache_salt`, which vLLM passes on to the engine; most routes also have `vllm_xargs`.
 _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/chat/completions", MACHINERY),
     ("/v1/chat/completions/batch", MACHINERY),
@@ -215,7 +215,7 @@ class RouteTable:
     """Finds the declared routes of a path.
 
     Args:
-        open_routes: paths that are opened to all clients although they are keyed or refused by default.
+        open_routes: paths to open to all clients although they are keyed or refused by default.
 
     Raises:
         ValueError: an open route is unknown, or opening it would let requests bypass the zones.
@@ -237,7 +237,7 @@ class RouteTable:
             raise ValueError(f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened, only {', '.join(sorted(readable))}")
 
     def at(self, path: str) -> tuple[Route, ...]:
-        """Returns the routes of a path, one for each method; none for a path that is not exactly one of vLLM's."""
+        """Returns the routes of a path, one for each method; empty if the path is not exactly one of vLLM's paths."""
         return self._exact.get(path) or tuple(route for pattern, route in self._patterns if pattern.fullmatch(path))
 
 
@@ -246,7 +246,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def routed_path(path: str, root_path: str) -> str:
-    """Returns the path that the application routes on: without the prefix under which it is mounted."""
+    """Returns the path without the prefix under which the application is mounted, as the application routes it."""
     if root_path and path.startswith(root_path) and path.removeprefix(root_path)[:1] in ("", "/"):
         return path.removeprefix(root_path)
     return path

@@ -1,4 +1,4 @@
-"""Bounds the engine's work per token for a request: one tenant's work delays all tenants' steps.
+"""Bounds the engine's work per token of a request, because the work for one tenant delays the steps of all tenants.
 
 vLLM processes these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
 model runner has room for a fixed number of tokens in a list, and ends the engine if a request names more.
@@ -11,14 +11,15 @@ from typing import Any, Final
 from tenantzone_runtime.frontend.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
-"""The most members of each field. An answer has room for 128 stop tokens, including the model's own."""
+"""Maximum number of members of each field. A request has room for 128 stop tokens, including the model's own."""
 MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
 """The most characters of each field, plus one for each text in it. vLLM searches an answer for stop strings after each
 token, on its event loop; it tokenizes bad words there, and checks for them in each step."""
 MAX_LOGPROBS: Final = 2**17
-"""The most log probabilities of an answer in one piece: vLLM makes an object of each on its event loop."""
+"""Maximum number of log probabilities of an answer that is sent in one piece, because vLLM creates an object for each
+on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
-"""The most log probabilities of all prompts of a body: fewer, since vLLM makes these at once, not token by token."""
+"""Maximum number of log probabilities of all prompts of a body. It is lower, because vLLM creates them all at once."""
 _UNSAID_TOKENS: Final = 4096
 """The assumed tokens of an answer without a given length: the frontend does not know how long it may get."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -33,7 +34,7 @@ _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
 _MOST_COMPARED: Final = 2**14
-"""The most tokens to compare after each token."""
+"""Maximum number of tokens that vLLM may compare after each generated token."""
 
 
 def check_sampling(body: Mapping[str, Any]) -> None:

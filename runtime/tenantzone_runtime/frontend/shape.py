@@ -19,9 +19,9 @@ from tenantzone_runtime.frontend.values import (
 )
 
 MAX_VALUES = 2**18
-"""The most objects, lists and members. A prompt of token ids has one for each token."""
+"""Maximum number of objects, lists and members. Each token id of a prompt is a member."""
 MAX_MESSAGES = 4096
-"""The most messages of a conversation, or parts of a message; vLLM reads each several times, on its event loop."""
+"""Maximum number of messages of a conversation, or parts of a message; vLLM's event loop reads each several times."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
 """The types of message parts that contain an image, a sound or a video."""
@@ -29,7 +29,7 @@ _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"
 _BITS = 64
-"""The bits of a whole number that vLLM's processes can exchange."""
+"""Size in bits of the largest integers that vLLM's processes can exchange."""
 
 
 def check_count(body: bytes) -> None:
@@ -52,9 +52,9 @@ def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
         body: parsed.
 
     Raises:
-        Refusal: a field does; the message names it.
+        Refusal: a field nests too deep; the message names it.
     """
-    # Each level opens with a bracket: a long prompt of token ids needs no walk.
+    # Each level opens with a bracket, so a long prompt of token ids needs no walk.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
         for name, value in body.items():
             if nests_deeper(value, MAX_DEPTH - 1):

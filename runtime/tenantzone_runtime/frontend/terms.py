@@ -24,7 +24,7 @@ _CHOICES: Final = ("n", "best_of")
 _LOGPROBS: Final = ("logprobs", "top_logprobs", "prompt_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
 _WITH_COUNTED_LOGPROBS: Final = "/v1/completions"
-"""The route where ``logprobs`` is a number; elsewhere it is a switch."""
+"""The only route where ``logprobs`` is a number; on the other routes it is a boolean."""
 
 
 def check_terms(
@@ -32,7 +32,8 @@ def check_terms(
 ) -> None:
     """Check that a request is within its zone's limits.
 
-    If an answer's length is not given, the scheduler bounds it, except for beams, which it sees token by token.
+    If a request gives no maximum length, the scheduler limits its answer. With beam search, it can't, because
+    each token is a separate request there, so such a request must give a maximum length.
 
     Args:
         body: parsed.
@@ -106,7 +107,7 @@ def _priorities_in(headers: Sequence[tuple[bytes, bytes]]) -> list[int]:
     for name, text in headers:
         if name.lower() == PRIORITY_HEADER.encode():
             with suppress(ValueError):  # vLLM ignores it
-                # As vLLM reads it: Latin-1 has blanks that ASCII does not have.
+                # Decode like vLLM, because Latin-1 has blanks that ASCII does not have.
                 found.append(int(text.decode("latin-1")))
     return found
 

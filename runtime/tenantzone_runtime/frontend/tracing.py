@@ -4,8 +4,8 @@ vLLM makes its span ``llm_request`` when a request has ended, as a child of the 
 The frontend puts its own span there, which continues the client's trace. Every span that starts as a child of one of
 the frontend's spans gets its attributes.
 
-So attributes come from the frontend's own memory, by an id that its process has just drawn. From the client only the
-ids and state of the trace are used. Its baggage is ignored, and none is made that could leak.
+So the attributes come from the frontend's own memory, by a span id that its own process has generated. Only the ids and
+the state of the trace are taken from the client. The client's baggage is ignored, and none is added that could leak.
 
 Nothing of this happens unless tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
 """
@@ -66,7 +66,7 @@ class Tracing(SpanProcessor):
         try:
             await app(_continuing(scope, span), receive, send_noted)
         except Exception:
-            # Without the exception itself: its text may quote the request.
+            # The exception is not recorded, because its text may quote the request.
             span.set_status(StatusCode.ERROR)
             raise
         finally:

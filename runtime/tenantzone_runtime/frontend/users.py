@@ -8,11 +8,11 @@ from tenantzone_runtime.frontend.answers import Refusal
 from tenantzone_runtime.seal import user_digest
 
 MAX_BYTES: Final = 256
-"""The most bytes of a user's name."""
+"""Maximum number of bytes of a user's name."""
 
 
 def naming_users(zone: ZoneConfig | None) -> frozenset[bytes]:
-    """Returns the lower-case header that names users, which is not passed on; empty if there is none."""
+    """Returns the lower-case name of the header that identifies users, which is not passed on; empty if unset."""
     header = None if zone is None else zone.fairness.header
     return frozenset() if header is None else frozenset({header.encode()})
 

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 from tenantzone_runtime.frontend.answers import Refusal
 
 MAX_DEPTH: Final = 128
-"""The most levels of objects and lists within each other, of a request body and of each JSON text in it."""
+"""Maximum nesting of objects and lists in a request body, and in each JSON text in it."""
 
 _CONTAINERS: Final = frozenset({dict, list})
 _CHARACTERS_OF_CONTAINER: Final = 16
-"""The characters for each object or list that a `Reader` may read; schemas and tools have far fewer."""
+"""Minimum average number of characters per object or list in the input of a `Reader`; schemas and tools have more."""
 
 Container = dict[str, Any] | list[Any]
 
@@ -36,7 +36,7 @@ def refuse_depth(reason: Literal["complex_body", "complex_grammar"], what: str, 
     Args:
         reason: for the metric.
         what: the value, as the subject of a sentence.
-        param: the field that contains it; None: unknown.
+        param: the field that contains it; None if it is unknown.
     """
     advice = "send flatter data; in a schema, move inner schemas to '$defs' and refer to them"
     return Refusal(400, reason, f"{what} nests deeper than {MAX_DEPTH} levels; {advice}", param=param)
@@ -96,7 +96,7 @@ class Reader:
     the body.
 
     Args:
-        limit: characters of all values, as JSON, and of all texts.
+        limit: maximum number of characters of all values, as JSON, and of all texts in them.
     """
 
     def __init__(self, limit: int) -> None:

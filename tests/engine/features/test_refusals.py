@@ -24,19 +24,19 @@ from tenantzone_runtime.usage import UsageError
     [
         (
             ["--kv-transfer-config", "{}"],
-            "--kv-transfer-config can't be used: other KV connectors move blocks past the zones",
+            "--kv-transfer-config can't be used: other KV connectors move blocks that zones do not account for",
         ),
         (
             ["--data-parallel-size=2"],
             "one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one",
         ),
-        (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: a client that makes two"),
-        (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: a client that"),
-        (["--grpc"], "--grpc can't be used: gRPC requests do not pass the frontend"),
-        (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are kept by prefix"),
+        (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: with a weaker hash"),
+        (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: with a weaker hash"),
+        (["--grpc"], "--grpc can't be used: gRPC requests bypass the frontend"),
+        (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are cached by prefix"),
         (
             ["--prefill-schedule-interval=4"],
-            "--prefill-schedule-interval can't be used: a zone's promise is kept in the next step",
+            "--prefill-schedule-interval can't be used: a zone's guarantee takes effect",
         ),
         (
             ["--no-async-scheduling"],
@@ -52,7 +52,7 @@ def test_flags_are_refused_before_a_model_is_loaded(arguments, message):
 
 
 def test_the_rust_front_end_is_refused():
-    with pytest.raises(UsageError, match="VLLM_USE_RUST_FRONTEND can't be used: the Rust front end does not run"):
+    with pytest.raises(UsageError, match="VLLM_USE_RUST_FRONTEND can't be used: it does not run"):
         check(["model"], {"VLLM_USE_RUST_FRONTEND": "1"})
 
 
@@ -120,16 +120,16 @@ def with_routed_experts(config):
 
 USES = {
     "routed experts in answers": with_routed_experts,
-    "prompts at intervals": with_prompts_at_intervals,
+    "prefill at intervals of several steps": with_prompts_at_intervals,
     "KV connectors other than the zones' own": with_connector,
-    "tiers and prompts that are computed whole": with_tiers_and_whole_prompts,
-    "tiers and latent attention over several ranks": with_tiers_and_latent_attention,
+    "tiers without chunked prefill": with_tiers_and_whole_prompts,
+    "tiers for a model with latent attention on several ranks": with_tiers_and_latent_attention,
     "encoder cache connectors": with_encoder_connector,
-    "another encoder cache manager": with_an_encoder_cache,
+    "an encoder cache manager other than the zones' own": with_an_encoder_cache,
     "encoder-decoder models": with_encoder,
     "several ranks of data parallelism behind one API server": with_several_engines,
-    "ranks that Ray starts": with_ray,
-    "engines that go on after a step has failed": with_fault_tolerance,
+    "data-parallel ranks that are started by Ray": with_ray,
+    "engines that continue after a failed step": with_fault_tolerance,
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
@@ -182,7 +182,7 @@ def test_all_that_a_configuration_reveals_is_tried_here():
 
 
 KINDS_IN_TIERS = (
-    "tiers and a model with states alone, or with other groups than of full attention, of windows and of states"
+    "tiers for a model that has only states, or groups other than full attention, sliding windows and states"
 )
 
 
@@ -237,10 +237,10 @@ def with_hits_within_blocks(config):
     config.cache_config.prefix_match_unit = 8
 
 
-CHUNKS_AND_WINDOWS = "chunks of several blocks, and a model with windows or with several groups of KV caches"
+CHUNKS_AND_WINDOWS = "chunks of several blocks for a model with sliding windows or with several groups of KV caches"
 GROUPS_IN_TIERS = {
     CHUNKS_AND_WINDOWS: (with_larger_chunks,),
-    "tiers, a model with several groups of KV caches, and drafts or other places where prompts are found again": (
+    "tiers for a model with several groups of KV caches, with speculative decoding or other ends of cache hits": (
         with_drafts,
         with_windows_at_intervals,
         with_hits_within_blocks,
@@ -300,11 +300,11 @@ def of_groups(specs):
 @pytest.mark.parametrize("feature", MODELS)
 @pytest.mark.shows("refused by configuration")
 def test_what_a_model_brings_is_refused_by_name(tmp_path, feature):
-    with pytest.raises(UnsupportedError, match=f"{feature} .*; run a vLLM without zones for it"):
+    with pytest.raises(UnsupportedError, match=f"{feature} .*; run it in a vLLM without zones"):
         check_supported(vllm_config(tmp_path), of_groups(MODELS[feature]))
 
 
-DRAFTS_AND_STATES_ON_CPUS = "drafts on CPUs for a model whose states are kept at the ends of blocks"
+DRAFTS_AND_STATES_ON_CPUS = "speculative decoding on CPUs for a model that keeps its states at the ends of blocks"
 
 
 @pytest.mark.shows("refused by configuration")
@@ -364,7 +364,7 @@ def test_each_hash_of_vllms_is_accepted_if_it_is_sha_256(tmp_path, name):
         check_supported(config, caches(10))
         check(["model", "--prefix-caching-hash-algo", name], {})
     else:
-        with pytest.raises(UnsupportedError, match="--prefix-caching-hash-algo takes sha256_cbor"):
+        with pytest.raises(UnsupportedError, match="set --prefix-caching-hash-algo to sha256_cbor"):
             check_supported(config, caches(10))
 
 
