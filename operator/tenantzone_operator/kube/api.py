@@ -105,7 +105,7 @@ class Api:
                 yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
-        """Returns the ConfigMap of the pool's runtime config, even if another client created it; None if it does not exist."""
+        """Returns the ConfigMap of the pool's config, even if another client created it; None if it does not exist."""
         found = await self._read_config(namespace, pool, {})
         return None if found is None else read_config_map(found)
 
