@@ -251,7 +251,7 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     pools = [{"namespace": world.namespace, "name": pool} for pool in ("first", "second")]
     site.create("KVCacheGroup", name, storages=[name], pools=pools)
     unresolved = site.condition("KVCacheGroup", name, "PoolsResolved", "False")
-    assert f"another pool, {world.namespace}/first, names the service account" in unresolved["message"]
+    assert f"the older pool {world.namespace}/first also names the service account" in unresolved["message"]
     register(site, token, name, name)
     assert site.registered("ListInstances", "instance")[name]["instance"]["pool"] == f"{world.namespace}/first"
 

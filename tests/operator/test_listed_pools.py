@@ -85,7 +85,7 @@ def test_a_pool_that_is_not_listed_says_so_once_until_it_is(world: World, contro
 
     refusal = world.await_condition("beta", "Accepted", "False", "PoolNotServed")["message"]
     assert refusal.startswith("ZonePool other is not served: its ConfigMap can't be read: 403")
-    assert "add it to the value pools of its chart" in refusal
+    assert "add the pool to the value pools of its chart" in refusal
     assert conditions(world.pool("other"))["Stalled"]["reason"] == "PoolNotServed"
     world.kubectl("annotate", "zonepool", "other", "looked=at")
     eventually(lambda: world.pool("other")["metadata"]["annotations"])

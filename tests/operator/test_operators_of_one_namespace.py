@@ -162,7 +162,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     first, second = worlds
     start(first.namespace).await_running()
     lonely = site.condition("KVCacheGroup", group, "PoolsResolved", "False")
-    assert lonely["message"].startswith(f"no operator that serves the namespace {second.namespace} has looked")
+    assert lonely["message"].startswith(f"no operator that watches the namespace {second.namespace} has resolved")
     start(second.namespace).await_running()
     await_shared(site, group, worlds)
     instances = []

@@ -108,7 +108,7 @@ def test_without_the_right_it_goes_by_kubelets_pace_and_the_pool_says_so(world: 
     world.add_zone("acme", reserved="10%")
     world.add_engine()
     world.await_ready("acme")
-    assert "kubelet's own time" not in conditions(world.pool())["IdentityEnforced"]["message"]
+    assert "kubelet's next periodic sync" not in conditions(world.pool())["IdentityEnforced"]["message"]
     add_pod(world, "engine-with-keys", salt_secret_name(POOL))
 
     eventually(lambda: says_pace(world))

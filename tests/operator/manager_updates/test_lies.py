@@ -43,7 +43,7 @@ async def test_one_that_answers_as_no_manager_does_is_unreachable(
     await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
     assert cluster.condition("kvstorages", "Healthy") == ("Unknown", "ManagerUnreachable")
     assert cluster.condition("kvcachegroups", "Registered") == ("Unknown", "ManagerUnreachable")
-    words = "its own words" if isinstance(answer, str) else f"not as a KV-cache manager does: {call}: "
+    words = "its own words" if isinstance(answer, str) else f"does not answer like a KV-cache manager: {call}: "
     assert words in cluster.message("kvstorages")
 
 
