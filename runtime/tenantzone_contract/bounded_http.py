@@ -27,7 +27,7 @@ READING_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 1.0
 """Maximum time between two checks of all connections."""
 _TLS_END_SECONDS: Final = 86400.0
-"""asyncio's time limit for closing a TLS connection, so long that `_Connection.is_late` always decides first."""
+"""asyncio's time limit for closing a TLS connection; it never applies, because `_Connection.is_late` decides first."""
 _POLL_SECONDS: Final = 0.02
 """Interval at which a stopping server checks whether all answers have been sent."""
 _BYTES_ACKED: Final = slice(120, 128)
