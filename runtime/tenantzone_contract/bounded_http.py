@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HttpBounds:
-    """The limits for the clients of one listener."""
+    """The limits for clients that connect to one port."""
 
     head_seconds: float = 10.0
     """Maximum time for a request's head, from the connection (so with the TLS handshake) or the head's first byte."""
@@ -119,7 +119,7 @@ class _Phase(Enum):
     BODY = auto()
     ANSWER = auto()
     NEXT = auto()
-    """The first byte of another request."""
+    """The connection is idle, and waits for the first byte of another request."""
 
 
 class _Listener:
@@ -210,7 +210,7 @@ class _Connection(asyncio.Protocol):
         self._raw: asyncio.Transport
         """The transport below TLS."""
         self._transport: asyncio.Transport | None = None
-        """The transport for aiohttp; None until a TLS handshake has ended."""
+        """The transport for aiohttp; None until the TLS handshake has ended."""
         self._handshake: asyncio.Task[None] | None = None
         self._early = b""
         """Data that arrived together with the end of the handshake."""
@@ -225,7 +225,7 @@ class _Connection(asyncio.Protocol):
         if self._listener.tls is None:
             self._connect(self._raw)
         else:
-            # Read nothing before TLS is in place.
+            # Read nothing in plain text before the handshake.
             self._raw.pause_reading()
             self._handshake = self._loop.create_task(self._secure(self._listener.tls))
 

@@ -40,7 +40,7 @@ class ApiKeys(_Model):
 
 
 class SecretHeader(_Model):
-    """A header whose value only the gateway knows."""
+    """A header that proves that a request comes from the gateway, because only the gateway knows its value."""
 
     name: HeaderName
 

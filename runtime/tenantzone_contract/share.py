@@ -28,7 +28,7 @@ BlockShare = Annotated[int | Percent, BeforeValidator(_check)]
 
 
 def percentage(share: Percent) -> int:
-    """Returns the number in a percentage such as ``"25%"``."""
+    """Returns a percentage such as ``"25%"`` as a number from 0 to 100."""
     return int(share.removesuffix("%"))
 
 

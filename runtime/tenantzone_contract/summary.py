@@ -123,7 +123,7 @@ class ZoneSummary:
         )
 
     def fields(self) -> dict[str, Any]:
-        """Returns all fields, with the API's names."""
+        """Returns all fields, by their names in the API."""
         return {
             "state": self.state,
             "reserved": self.reserved,

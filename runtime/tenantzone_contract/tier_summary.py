@@ -48,12 +48,12 @@ class TierSummary:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """Read a summary from a row of a status."""
+        """Read the summary from a zone's row for a tier in a status."""
         names = ("held", "reserved", "hits", "evictions", "writesRefused")
         return cls(row["tier"], *(row.get(name, 0) for name in names))
 
     def fields(self) -> dict[str, Any]:
-        """Returns all fields, with the API's names."""
+        """Returns all fields, by their names in the API."""
         return {
             "tier": self.tier,
             "summary": self.shown,

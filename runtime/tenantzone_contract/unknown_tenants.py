@@ -60,7 +60,7 @@ class TenantLevel(ConfigModel):
 
 
 class UnknownTenants(ConfigModel):
-    """The handling of a request whose tenant has no zone."""
+    """The settings for requests whose tenant has no zone."""
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()

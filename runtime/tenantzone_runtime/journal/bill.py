@@ -79,7 +79,7 @@ class _Run:
     """Whether the journals contain all records of the run from its beginning."""
     first: Amounts | None = None
     before: Amounts | None = None
-    """The last value before the period."""
+    """The last value of the counters before the period; None if there is none."""
     last: Amounts = Amounts()
 
     def used(self) -> Amounts:

@@ -25,7 +25,7 @@ def journal_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a journal."""
+    """The end of a journal, as found when it is opened."""
 
     link: Link
     """The link of the last valid record."""

@@ -29,7 +29,7 @@ class ZoneTierFigures(NamedTuple):
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
 
 
 class ZoneFigures(NamedTuple):
@@ -56,7 +56,7 @@ class ZoneFigures(NamedTuple):
     outcomes: Mapping[TargetName, TargetOutcome]
     """The outcomes of the zone's latency targets."""
     counters: Counters
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
     tiers: tuple[ZoneTierFigures, ...] = ()
     """The zone's figures in tiers; empty for the overflow zone, whose chunks are part of the tier's own figures."""
 
@@ -72,7 +72,7 @@ class TierFigures(NamedTuple):
     problem: str
     """The current problem that keeps the tier from storing or loading; empty if it works."""
     totals: TierTotals
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
     questions: Mapping[QuestionOutcome, int] | None = None
     """Number of queries to the KV-cache manager by outcome; None for a tier without a manager."""
 

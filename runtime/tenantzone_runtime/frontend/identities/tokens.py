@@ -68,7 +68,7 @@ class TokenIdentity:
                 _log.error("%s: %s: %s", ABOUT, JWKS_FILE, problem)
 
     def tenant_of(self, scope: Scope) -> str:
-        """Returns the tenant that the request's token names; see `Identity`."""
+        """Returns the tenant named by the request's token; see `Identity`."""
         accepted, found = self._known
         if accepted is None:
             raise unusable()

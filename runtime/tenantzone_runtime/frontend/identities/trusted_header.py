@@ -34,7 +34,7 @@ class HeaderIdentity:
             self._proof.refresh()
 
     def tenant_of(self, scope: Scope) -> str:
-        """Returns the tenant that the gateway names; see `Identity`."""
+        """Returns the tenant named by the gateway's header; see `Identity`."""
         if self._proof is None:
             raise unusable()
         self._proof.check(scope)
