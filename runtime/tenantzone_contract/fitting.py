@@ -47,7 +47,7 @@ class SeatGrant:
     reserved: int | None
     """Number of reserved seats: either the whole reservation of the zone's config, or 0.
 
-    None if the config does not reserve seats, so that the zone gets a share in proportion to its reserved blocks.
+    None if the config does not set it, so that the zone gets a share of seats in proportion to its reserved blocks.
     """
     limit: int | None
     lacking: int

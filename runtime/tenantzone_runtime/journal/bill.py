@@ -70,9 +70,9 @@ Who = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Run:
-    """One life of the counters of a `Who`, as far as the journals were read.
+    """One life of a zone's, loan's or tier's counters, as far as the journals have been read.
 
-    All numbers of an `Amounts` only grow, so the larger of two values is the later one.
+    All counters only grow, so the larger of two values is the later one.
     """
 
     from_zero: bool = False

@@ -34,9 +34,9 @@ MIN_KEY_LENGTH = 8
 REST_SECONDS = 1.0
 """Time for which a file of a plain folder must not have changed before it is used."""
 FILES_PER_LOOK = 500
-"""Maximum number of files that one refresh of a large folder reads or examines, except as in `STALE_SECONDS`."""
+"""Maximum number of files that one refresh of a large folder reads or examines, unless `STALE_SECONDS` have passed."""
 STALE_SECONDS = 5.0
-"""Time since the last complete check of the folder after which a refresh examines all files, if requests are rare."""
+"""Time after which an incomplete check of the folder is finished by one refresh, because refreshes may be rare."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """Pattern of the names that a TenantZone's tenant may have."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
@@ -92,7 +92,7 @@ class _KeyFile:
 
 @dataclass(slots=True)
 class _Part:
-    """A new projection that has not been read completely."""
+    """A new projection that has been read only in part."""
 
     projection: Path
     remaining: list[str]
@@ -149,7 +149,7 @@ class KeyRing:
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether a new projection has not been read completely."""
+        """Whether only a part of a new projection has been read."""
         return self._part is not None
 
     @property
@@ -193,7 +193,7 @@ class KeyRing:
         return self._read_projection(projection)
 
     def _read_projection(self, projection: Path) -> dict[str, _KeyFile]:
-        """Read the next part of a projection; returns its files once all are read, and the active ones before that."""
+        """Read the next part of a projection; returns its files if all have been read, and else the active files."""
         # Start over with a new projection, so that files of two projections are never mixed.
         if self._part is None or self._part.projection != projection:
             self._part = _Part(projection, self._list(projection)[::-1])
