@@ -1,7 +1,7 @@
-"""Tokens of the admin port, which let the operator and scrapers read an engine's report on all its tenants.
+"""Tokens for an engine's admin port, with which the operator and scrapers read the report on all tenants.
 
-The operator has one key, and each pool a token that is derived from it. A malicious engine only learns the token of its
-own pool, which its pod mounts anyway.
+The operator has one key, and derives a token for each pool from it. So a malicious engine only learns its own pool's
+token, which its pod mounts anyway.
 """
 
 import base64
@@ -13,30 +13,30 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 ADMIN_TOKEN_HEADER: Final = "TenantZone-Admin-Token"
-"""A header for the token in place of ``Authorization``, which the API server's proxy to pods does not pass on."""
+"""Header for the token, because the API server's proxy to pods does not pass on ``Authorization``."""
 
 ADMIN_REALM: Final = "tenantzone"
-"""The realm that an engine names when it refuses a request."""
+"""Realm in the ``WWW-Authenticate`` header of a refused request."""
 
 TOKEN_FILE: Final = "token"
-"""The newest token in its Secret, for clients: Prometheus reads it as a ``credentials_file``."""
+"""Name of the Secret's entry with the newest token, for clients; Prometheus reads it as a ``credentials_file``."""
 ACCEPTED_FILE: Final = "accepted"
-"""The tokens that an engine accepts, one per line, the newest first."""
+"""Name of the Secret's entry with the tokens that an engine accepts, one per line, the newest first."""
 MAX_ACCEPTED: Final = 2
-"""The newest token, and the previous one during a change."""
+"""Maximum number of accepted tokens: the newest one, and the previous one while the key is rotated."""
 
 ADMIN_KEY_SECRET: Final = "tenantzone-operator-key"
-"""The Secret with the operator's key, in its own namespace."""
+"""Name of the Secret with the operator's key, in the operator's namespace."""
 KEY_FILE: Final = "key"
 PREVIOUS_KEY_FILE: Final = "previous"
-"""The previous key, only present during a change."""
+"""Name of the entry with the previous key, which only exists while the key is rotated."""
 _KEY_BYTES: Final = 32
 
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9_-]{32,256}")
 
 
 class AdminTokenError(ValueError):
-    """A file without tokens, or a Secret without a key; the message never contains the content."""
+    """A file has no valid tokens, or a Secret has no valid key; the message never contains their content."""
 
 
 def admin_secret_name(pool: str) -> str:
@@ -56,7 +56,7 @@ def parse_admin_keys(data: Mapping[str, str]) -> tuple[bytes, ...]:
         data: the Secret's data in base64, as in the API.
 
     Raises:
-        AdminTokenError: there is no key, or one that is too short.
+        AdminTokenError: the key is missing, is not base64, or is too short.
     """
     try:
         keys = [base64.b64decode(data[name], validate=True) for name in (KEY_FILE, PREVIOUS_KEY_FILE) if name in data]
@@ -68,13 +68,13 @@ def parse_admin_keys(data: Mapping[str, str]) -> tuple[bytes, ...]:
 
 
 def admin_token(key: bytes, namespace: str, pool: str) -> str:
-    """Returns the token of a pool under a key of the operator, in characters that a URL and a header can contain."""
+    """Derive the token of a pool from a key of the operator, as base64 that is safe in a URL and in a header."""
     digest = hmac.digest(key, f"{namespace}/{pool}".encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def admin_secret_data(tokens: Sequence[str]) -> dict[str, bytes]:
-    """Returns the content of a pool's Secret for these tokens, the newest first."""
+    """Returns the content of a pool's Secret for tokens that are sorted from the newest."""
     return {TOKEN_FILE: tokens[0].encode(), ACCEPTED_FILE: "\n".join(tokens).encode()}
 
 
@@ -82,7 +82,7 @@ def parse_accepted(content: bytes) -> tuple[bytes, ...]:
     """Returns the tokens in a file's content, without surrounding white space.
 
     Raises:
-        AdminTokenError: there are none or too many, or one is too short or contains other characters.
+        AdminTokenError: the file has no tokens or too many, or one has the wrong length or invalid characters.
     """
     tokens = tuple(filter(None, (line.strip(b" \t\r") for line in content.split(b"\n"))))
     if not 1 <= len(tokens) <= MAX_ACCEPTED:

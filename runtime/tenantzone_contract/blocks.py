@@ -1,4 +1,7 @@
-"""The block map: which zone owns which block of an engine. The operator's console requests it from the admin port."""
+"""The block map, which shows the owner and use of each block of an engine.
+
+The operator's console requests it from the engine's admin port.
+"""
 
 from typing import Annotated, Final, Literal
 
@@ -9,30 +12,30 @@ BLOCKS_VERSION: Final = 1
 
 BLOCKS_PATH = "/blocks"
 CELLS_PARAMETER = "cells"
-"""The query's parameter for the most cells that the map may have."""
+"""Name of the query parameter for the maximum number of cells in the map."""
 TIER_PARAMETER = "tier"
-"""The query's parameter for the tier whose chunks are shown instead of the engine's blocks."""
+"""Name of the query parameter for the tier whose chunks the map shows instead of the engine's blocks."""
 DEFAULT_CELLS = 1024
 MAX_CELLS = 4096
 
 BlockUse = Literal["free", "in_use", "cached"]
-"""in_use: some request refers to it. cached: none does, and its prefix is kept. free: neither."""
+"""A block is in_use if a request refers to it, cached if only the prefix cache keeps it, and else free."""
 
 Count = Annotated[int, Field(ge=0)]
 
 
 class _Model(BaseModel):
-    # An older operator must be able to read a newer engine's map: unknown fields are ignored.
+    # Ignore unknown fields, so that an older operator can read a newer engine's map.
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class BlockKind(_Model):
-    """A kind of blocks that look alike in the block map: their owner and their use."""
+    """The blocks that look alike in the block map, because they have the same owner and use."""
 
     tenant: str | None = None
-    """The tenant of the zone that owns the blocks; None if no zone does.
+    """The tenant of the zone that owns the blocks; None if no zone owns them.
 
-    Blocks of requests from before the first zone have no owner either.
+    Blocks of requests that began before the first zone existed have no owner either.
     """
     zone: str | None = None
     """The zone's name."""
@@ -40,33 +43,33 @@ class BlockKind(_Model):
     borrowed: bool = False
     """Whether the blocks are shown as borrowed.
 
-    A loan is an amount and names no blocks: these are the blocks that the borrower would lose first, cached ones in the
-    order of their eviction, then ones in use.
+    A loan is only an amount, so the map marks the blocks that the borrower would lose first: cached blocks in eviction
+    order, then blocks in use.
     """
     blocks: Count
-    """The exact number of blocks."""
+    """Exact number of blocks of this kind."""
 
 
 class BlockMap(_Model):
-    """All blocks of one engine, or all chunks of one of its tiers, in the order of their ids, in cells of one or more.
+    """All blocks of one engine, or all chunks of one of its tiers, ordered by id and grouped into cells.
 
-    If a cell stands for several blocks, each kind gets cells in proportion to its share of the pool, as near to its
-    blocks as possible. The map is made while the engine works, so it may mix two moments, but it never contains a block
-    twice.
+    If a cell stands for several blocks, each kind gets cells in proportion to its number of blocks, as near to them as
+    possible. The map is made while the engine is running, so it is not an atomic snapshot, but it never contains a
+    block twice.
     """
 
     version: Literal[1] = BLOCKS_VERSION
     pod: str = ""
     tier: str = ""
-    """The tier of the chunks; empty for the engine's blocks. A chunk in transfer is in use."""
+    """Name of the tier whose chunks the map shows; empty for the engine's blocks. A chunk in transfer is in use."""
     capacity_blocks: Count
-    """The blocks that requests can use, without vLLM's null block."""
+    """Number of blocks that requests can use, without vLLM's null block."""
     blocks_per_cell: Annotated[int, Field(ge=1)]
-    """The number of blocks per cell; the last cell may stand for fewer."""
+    """Number of blocks per cell; the last cell may stand for fewer."""
     kinds: tuple[BlockKind, ...] = ()
-    """The kinds in the map. A kind that is too small for a cell is left out."""
+    """The kinds in the map, without kinds that are too small for a cell."""
     runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()
-    """Runs of cells that look alike: the index of their kind, and their number."""
+    """Runs of consecutive cells of one kind, as pairs of an index in ``kinds`` and a number of cells."""
     taken_unix_time: float
 
     @model_validator(mode="after")
@@ -79,9 +82,9 @@ class BlockMap(_Model):
 
 
 def parse_block_map(text: str | bytes) -> BlockMap:
-    """Read a block map from its JSON.
+    """Parse a block map from JSON.
 
     Raises:
-        ValueError: it is not a block map, or its version is unknown.
+        ValueError: the JSON is not a block map, or its version is unknown.
     """
     return BlockMap.model_validate_json(text)

@@ -1,7 +1,7 @@
-"""Serves HTTP with limits for slow clients: on time for a head, a body and an answer, and on connections.
+"""Serves HTTP with limits for slow clients: on the time for a head, a body and an answer, and on connections.
 
-aiohttp closes connections that stay idle. But it waits without limit for a body and for a client that does not read its
-answer, and it accepts any number of connections. So each connection's protocol stands in front of aiohttp's own.
+aiohttp closes idle keep-alive connections, but it waits without limit for a request's body and for a client that does
+not read its answer, and it accepts any number of connections. So `_Connection` wraps aiohttp's protocol.
 """
 
 import asyncio
@@ -19,44 +19,45 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 BODY_BYTES_PER_SECOND: Final = 64 * 2**10
-"""A body gets one more second each time that this number of bytes has arrived."""
+"""Number of bytes of a body for which its deadline is extended by one second."""
 MIN_READ_PER_SECOND: Final = 2**10
-"""The least bytes of an answer per second; a client that reads less is disconnected."""
+"""Minimum rate at which a client must read its answer, in bytes per second; slower clients are disconnected."""
 READING_SECONDS: Final = 1.0
-"""A client that has not read its answer for this long may be disconnected in favour of a new connection."""
+"""Time after which a client that does not read its answer may be disconnected in favour of a new connection."""
 LOOK_SECONDS: Final = 1.0
+"""Maximum time between two checks of all connections."""
 _TLS_END_SECONDS: Final = 86400.0
-"""The time after which asyncio ends a closed connection, read or not; `_Connection.is_late` decides instead."""
+"""asyncio's time limit for closing a TLS connection; it never applies, because `_Connection.is_late` decides first."""
 _POLL_SECONDS: Final = 0.02
-"""The interval of checks when the server ends."""
+"""Interval at which a stopping server checks whether all answers have been sent."""
 _BYTES_ACKED: Final = slice(120, 128)
-"""The position in Linux's struct tcp_info of the number of bytes that the peer has acknowledged."""
+"""Position of tcpi_bytes_acked, the number of bytes that the peer has acknowledged, in Linux's struct tcp_info."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpBounds:
-    """The limits for the clients of one listener."""
+    """The limits for clients that connect to one port."""
 
     head_seconds: float = 10.0
-    """The time for a request's head, from the connection or from the head's first byte; includes a TLS handshake."""
+    """Maximum time for a request's head, from the connection (so with the TLS handshake) or the head's first byte."""
     body_seconds: float = 10.0
-    """The time for a request's body; one second is added for each 64 KiB that have arrived."""
+    """Maximum time for a request's body, plus one second for each 64 KiB that have arrived."""
     idle_seconds: float = 75.0
-    """How long a connection stays open after an answer."""
+    """Maximum time for which a connection stays open after an answer."""
     unread_seconds: float = 30.0
-    """The interval in which a client must read 1 KiB of its answer for each second."""
+    """Interval over which the client's reading rate is measured; on average it must read 1 KiB per second."""
     connections: int = 128
-    """The most connections.
+    """Maximum number of connections.
 
-    Beyond it, the connection that has waited longest for a whole request is closed, then the one whose client has not
-    read its answer for longest. If all are being answered, the new one is closed.
+    A connection beyond this number closes the one that has waited longest for a complete request, or else the one whose
+    client has not read its answer for longest. If all connections are being answered, the new connection is closed.
     """
 
     @property
     def look_seconds(self) -> float:
-        """The time between two checks of all connections, in seconds."""
+        """Time between two checks of all connections, in seconds."""
         return min(LOOK_SECONDS, min(self.head_seconds, self.body_seconds, self.unread_seconds) / 4)
 
 
@@ -70,13 +71,13 @@ async def http_served(
     bounds: HttpBounds | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve a web application for as long as the block runs; yields the port that it listens on.
+    """Serve a web application while the block runs; the context's value is the port that it listens on.
 
     Args:
-        app: the application, not set up yet; a middleware is added.
+        app: the application, not set up yet; this function adds a middleware to it.
         host: the address to listen on.
         port: the port to listen on; 0 chooses a free one.
-        stop_seconds: how long running requests may take at the end.
+        stop_seconds: how long running requests may take after the block ends.
         bounds: the limits for clients; the default ones if None.
         tls: the context for HTTPS; None for HTTP.
 
@@ -112,13 +113,13 @@ async def http_served(
 
 
 class _Phase(Enum):
-    """What a connection is waiting for."""
+    """The thing that a connection is waiting for."""
 
     HEAD = auto()
     BODY = auto()
     ANSWER = auto()
     NEXT = auto()
-    """The first byte of another request."""
+    """The connection is idle, and waits for the first byte of another request."""
 
 
 class _Listener:
@@ -128,12 +129,12 @@ class _Listener:
         self.bounds = bounds
         self.tls = tls
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
-        """The connections by aiohttp's protocol."""
+        """The connections, by aiohttp's protocol object."""
         self._waiting: dict[_Connection, None] = {}
-        """The connections without a whole request, the longest waiting first."""
+        """The connections whose request is not complete, the longest waiting first."""
 
     def add(self, connection: "_Connection") -> bool:
-        """Add a new connection, and close one if there are too many; returns whether the new one stays."""
+        """Add a connection, and close one if there are too many; returns whether the added one stays open."""
         self._connections[connection.inner] = connection
         if len(self._connections) > self.bounds.connections:
             closed = self._longest_waiting(connection)
@@ -144,7 +145,7 @@ class _Listener:
         return True
 
     def _longest_waiting(self, new: "_Connection") -> "_Connection":
-        """Returns the connection to close for a new one; the new one itself if no other may be closed."""
+        """Returns the connection to close in favour of ``new``; ``new`` itself if no other may be closed."""
         for connection in self._waiting:
             if not connection.is_unread():
                 return connection
@@ -160,9 +161,9 @@ class _Listener:
         self._waiting.pop(connection, None)
 
     async def close(self, until: float) -> None:
-        """Close all connections; answers that are being read have until ``until``, in the loop's time."""
+        """Close all connections, after waiting until ``until``, in the loop's time, for unsent parts of answers."""
         loop = asyncio.get_running_loop()
-        # No event reports that written data was sent.
+        # Poll, because asyncio has no event for an empty write buffer.
         while loop.time() < until and any(each.is_unread() for each in self._connections.values()):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         for connection in [*self._connections.values()]:
@@ -175,7 +176,7 @@ class _Listener:
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
         ) -> web.StreamResponse:
             connection = self._connections.get(request.protocol)
-            if connection is None:  # it has just been closed
+            if connection is None:  # the connection has just been closed
                 return await handler(request)
             connection.begin_request(request.content)
             try:
@@ -197,7 +198,7 @@ class _Listener:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: passes everything on to aiohttp's protocol, and tracks since when it waits, and for what."""
+    """Wraps aiohttp's protocol for one connection, and tracks what the connection waits for and since when."""
 
     def __init__(self, listener: _Listener, inner: asyncio.Protocol) -> None:
         self.inner = inner
@@ -209,13 +210,13 @@ class _Connection(asyncio.Protocol):
         self._raw: asyncio.Transport
         """The transport below TLS."""
         self._transport: asyncio.Transport | None = None
-        """The transport for aiohttp; None until a TLS handshake has ended."""
+        """The transport for aiohttp; None until the TLS handshake has ended."""
         self._handshake: asyncio.Task[None] | None = None
         self._early = b""
         """Data that arrived together with the end of the handshake."""
         self._unread_since: float | None = None
         self._acknowledged = 0
-        """The acknowledged bytes when the answer was found unread."""
+        """Number of acknowledged bytes at ``_unread_since``."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -224,7 +225,7 @@ class _Connection(asyncio.Protocol):
         if self._listener.tls is None:
             self._connect(self._raw)
         else:
-            # Read nothing before TLS is in place.
+            # Read nothing in plain text before the handshake.
             self._raw.pause_reading()
             self._handshake = self._loop.create_task(self._secure(self._listener.tls))
 
@@ -238,7 +239,7 @@ class _Connection(asyncio.Protocol):
                 ssl_handshake_timeout=self._listener.bounds.head_seconds,
                 ssl_shutdown_timeout=_TLS_END_SECONDS,
             )
-        except OSError as error:  # ssl.SSLError is one, too
+        except OSError as error:  # includes ssl.SSLError
             _log.debug("a TLS handshake failed: %s", error)
             self._listener.remove(self)
             return
@@ -278,14 +279,14 @@ class _Connection(asyncio.Protocol):
         self.inner.resume_writing()
 
     def begin_request(self, body: StreamReader) -> None:
-        """Note that a head is complete."""
+        """Note that a request's head is complete."""
         self._body = body
         self._enter(_Phase.BODY)
-        # This may happen outside data_received: aiohttp keeps part of a large body back until its handler reads.
+        # aiohttp keeps part of a large body back until the handler reads, so the body may end outside data_received.
         body.on_eof(self._end_body)
 
     def end_request(self) -> None:
-        """Note that an answer is made; it may not be sent yet."""
+        """Note that the handler has returned; part of its answer may not be sent yet."""
         self._body = None
         self._enter(_Phase.NEXT)
 
@@ -293,14 +294,14 @@ class _Connection(asyncio.Protocol):
         if self._phase is _Phase.BODY:
             self._enter(_Phase.ANSWER)
             self._listener.complete(self)
-        else:  # it was answered before its end
+        else:  # the request was answered before its body ended
             self._enter(_Phase.NEXT)
 
     def _enter(self, phase: _Phase) -> None:
         self._phase, self._since = phase, self._loop.time()
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is outstanding."""
+        """Close the connection at once, and drop unsent data."""
         self._listener.remove(self)
         self._raw.abort()
 
@@ -308,11 +309,11 @@ class _Connection(asyncio.Protocol):
         return self._loop.time() - self._since
 
     def is_unread(self) -> bool:
-        """Returns whether part of an answer waits for room on the client's machine."""
+        """Returns whether part of an answer is unsent because the client has not read enough."""
         return self._raw.get_write_buffer_size() > 0
 
     def is_late(self) -> bool:
-        """Returns whether the client has used more time than allowed. Call it regularly: it compares two looks."""
+        """Returns whether the client exceeds a limit; call this regularly, because it compares with earlier calls."""
         bounds, waited = self._listener.bounds, self.waited_seconds()
         if self._phase is _Phase.HEAD and waited > bounds.head_seconds:
             return True
@@ -322,7 +323,7 @@ class _Connection(asyncio.Protocol):
             elif waited > bounds.body_seconds + self._body.total_bytes / BODY_BYTES_PER_SECOND:
                 return True
         if self._transport is not None and self._transport.is_closing() and not self.is_unread():
-            return waited > bounds.idle_seconds  # the client has the answer, and does not end TLS
+            return waited > bounds.idle_seconds  # the client has the answer, but has not sent TLS's close_notify
         return self._reads_too_slowly()
 
     def _reads_too_slowly(self) -> bool:
@@ -341,9 +342,9 @@ class _Connection(asyncio.Protocol):
 
 
 def _acknowledged_bytes(transport: asyncio.Transport) -> int:
-    """Returns how many sent bytes the client's machine has acknowledged, over all answers on a connection."""
+    """Returns how many bytes the client's machine has acknowledged since the connection was made."""
     connection = transport.get_extra_info("socket")
-    with suppress(OSError):  # it has just been closed
+    with suppress(OSError):  # the socket has just been closed
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
     return 0

@@ -1,9 +1,9 @@
-"""The signature of a config: the operator signs the files of a pool's ConfigMap, and an engine can demand that.
+"""Signs and verifies configs: the operator signs the files of a pool's ConfigMap, and an engine can require that.
 
-The key is made of the pool's admin token, which the operator computes and the engine mounts. A signature covers the
-bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the binary
-entry `SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits
-for each key that the operator knows.
+The key is derived from the pool's admin token, which the operator computes and the engine mounts. A signature covers
+the bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the
+binary entry `SIGNATURE_KEY`, which consists of lines of ASCII text: the version, the pool's creation time, and for each
+admin token that the operator knows an HMAC-SHA256 in hexadecimal digits.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SIGNATURE_KEY: Final = "config.signature"
-"""The ConfigMap's key of the signature, and so the name of its file.
+"""The ConfigMap's key of the signature, which is also its file's name in the mounted folder.
 
-Under ``binaryData``: the admission policy lets the operator write no other entry of ``data`` than ``config.json``, and
-binary entries that begin with ``config.``, in this release and the one before.
+It is an entry of ``binaryData``, because the admission policies of this release and the previous one allow the operator
+to write only ``config.json`` in ``data``, but any entry of ``binaryData`` that begins with ``config.``.
 """
 
 MAX_SIGNATURE_BYTES: Final = 256
-"""A longer file is no signature. Three lines fit: for both keys of the operator's Secret, and for a replaced one."""
+"""Maximum size of a signature's file; three HMACs fit: for both keys in the operator's Secret, and a replaced key."""
 
 _VERSION: Final = b"tenantzone-config-signature/1"
 _KEY_FOR: Final = b"tenantzone config signature 1"
@@ -29,16 +29,16 @@ _HMAC: Final = re.compile(rb"[0-9a-f]{64}")
 
 
 class SignatureError(ValueError):
-    """A config whose signature does not hold; the message says why and what to do."""
+    """A config's signature is missing or invalid; the message gives the reason and a remedy."""
 
 
 def sign_config(files: Mapping[str, bytes], tokens: Sequence[str], pool_created: str) -> bytes:
     """Sign the files of a config.
 
     Args:
-        files: the content of each, by name.
-        tokens: of the pool, one to three.
-        pool_created: when the pool was created, in RFC 3339 in UTC with whole seconds, as the API server has it.
+        files: the content of each file, by name.
+        tokens: the pool's admin tokens, one to three.
+        pool_created: the pool's creationTimestamp, in RFC 3339 in UTC with whole seconds.
     """
     created = pool_created.encode()
     digests = [_digest(token.encode(), created, files) for token in tokens]
@@ -49,15 +49,15 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
     """Verify the signature of a config's files.
 
     Args:
-        files: the content of each, by name.
-        signature: as it is stored with them; None: there is none.
-        tokens: those in force, as the engine has them.
+        files: the content of each file, by name.
+        signature: the content of the signature's file; None if the file does not exist.
+        tokens: the admin tokens that the engine accepts.
 
     Returns:
-        When the pool was created that the config is of: RFC 3339 in UTC, so it sorts by time.
+        The creation time of the config's pool, in RFC 3339 in UTC, so that comparing texts compares times.
 
     Raises:
-        SignatureError: there is no token, no signature, or none that was made with a token in force.
+        SignatureError: the engine has no token, the config has no signature, or the signature is of no accepted token.
     """
     if not tokens:
         raise SignatureError(
@@ -79,7 +79,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
     if not is_whole:
         raise SignatureError(f"{SIGNATURE_KEY} is damaged: the operator writes it again")
     ours = [_digest(token, created, files) for token in tokens]
-    # All are compared, so that the time does not say which.
+    # Compare all pairs, so that the duration does not reveal which one matches.
     if not sum(hmac.compare_digest(one, other) for one in ours for other in found):
         raise SignatureError(
             "its signature is by none of the admin tokens that the engine has: the operator replaces a config that it "
@@ -92,7 +92,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
 def _digest(token: bytes, created: bytes, files: Mapping[str, bytes]) -> bytes:
     key = hmac.digest(token, _KEY_FOR, hashlib.sha256)
     signed = hmac.new(key, digestmod=hashlib.sha256)
-    # Each part with its length before it: no other parts make the same bytes.
+    # Prefix each part with its length, so that no other parts make the same bytes.
     for part in (_VERSION, created, *(each for name in sorted(files) for each in (name.encode(), files[name]))):
         signed.update(len(part).to_bytes(8, "big"))
         signed.update(part)

@@ -1,7 +1,7 @@
-"""A snapshot as text: makes it with its hash, writes it, and reads it again.
+"""Makes, writes and reads config snapshots as JSON text, with a hash of the content.
 
-The hash covers the content as written, so a reader that knows more fields than the writer computes the same hash. Long
-texts are read and hashed zone by zone: one long call would stop all Python threads.
+The hash covers the JSON as written, so a reader that knows more fields than the writer still computes the same hash.
+Long texts are read and hashed zone by zone, because one long call would hold the GIL and block all other threads.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from tenantzone_contract.config_model import canonical
 from tenantzone_contract.text import printable
 
 _MAX_MEMBERS = 100
-"""The most members of an object: each unknown field makes an error of its own."""
+"""Maximum number of members of a JSON object, because pydantic makes an error for each unknown field."""
 _MAX_NAME_LENGTH = 100
 _MAX_MESSAGE_LENGTH = 500
 
 
 def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
-    """Returns the hash of a snapshot's content, ``sha256:`` and the digest; it does not depend on the generation."""
+    """Returns the hash of a snapshot's content without its generation, as ``sha256:`` and hexadecimal digits."""
     digest = ContentDigest(pool.text)
     for zone in zones:
         digest.add(zone.text)
@@ -38,10 +38,10 @@ def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
 
 
 class ContentDigest:
-    """The digest of a snapshot's content, computed zone by zone.
+    """Computes the digest of a snapshot's content, zone by zone.
 
     Args:
-        pool: the part that all zones share, as canonical JSON.
+        pool: the pool's part of the snapshot, as canonical JSON.
     """
 
     def __init__(self, pool: str) -> None:
@@ -78,20 +78,20 @@ def dump_config(config: RuntimeConfig) -> str:
 
 
 def parse_config(text: str) -> RuntimeConfig:
-    """Read a snapshot, all of it or nothing.
+    """Read a snapshot; an error in any part rejects the whole snapshot.
 
     Raises:
-        ConfigError: not JSON, an unknown version, a field out of bounds, or content that does not match the hash (a
-            file that was cut off or edited by hand).
+        ConfigError: the text is not JSON, its version is unknown, a field is invalid, or the content does not match
+            the hash, for example because the file was truncated or edited by hand.
     """
     return read_snapshot(read_json(text))
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Parse a config's text, of any version that this code knows.
+    """Parse the JSON of a config of any schema version that this code knows.
 
     Raises:
-        ConfigError: not JSON, not an object, or of a later version.
+        ConfigError: the text is not JSON, is not an object, or has a newer schema version.
     """
     if not text.strip():
         raise ConfigError("the config is empty; the last good one stays")
@@ -108,14 +108,14 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def read_value(text: str, where: str) -> Any:
-    """Parse JSON of any kind, and refuse objects with more members than any known object.
+    """Parse any JSON value, and reject objects with more than 100 members.
 
     Args:
         text: the JSON.
-        where: a text to put in front of an error's message.
+        where: a prefix for error messages.
 
     Raises:
-        ConfigError: not JSON, or such an object.
+        ConfigError: the text is not JSON, or an object has too many members.
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,16 +127,16 @@ def read_value(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=members)
     except ConfigError:
         raise
-    # Besides malformed JSON: numbers too long to convert, brackets nested too deep.
+    # Besides malformed JSON, these are raised for numbers with too many digits and for too deep nesting.
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}not valid JSON: {error}") from None
 
 
 def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
-    """Make a snapshot of a config's parsed text.
+    """Make a snapshot from a config's parsed JSON.
 
     Raises:
-        ConfigError: a field out of bounds, or content that does not match the hash.
+        ConfigError: a field is invalid, or the content does not match the hash.
     """
     zones = raw.get("zones", [])
     if not isinstance(zones, list):
@@ -161,10 +161,10 @@ def check_number_of_zones(number: int) -> None:
 
 
 def read_zone_entry(number: int, raw: object) -> ZoneConfig:
-    """Make a zone's config of its parsed entry.
+    """Make a zone's config from its parsed JSON; ``number`` is its index in the list, for error messages.
 
     Raises:
-        ConfigError: a field out of bounds.
+        ConfigError: a field is invalid.
     """
     try:
         return ZoneConfig.model_validate(raw)
@@ -173,14 +173,14 @@ def read_zone_entry(number: int, raw: object) -> ZoneConfig:
 
 
 def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
-    """Make a snapshot of a config's parsed text with zones that are already read, and check its hash.
+    """Make a snapshot from parsed JSON whose zones are already converted, and check its hash.
 
     Args:
-        raw: the parsed text, with its zones already read.
+        raw: the parsed JSON, with ``ZoneConfig`` objects as its zones.
         digest: the digest of the content.
 
     Raises:
-        ConfigError: a field out of bounds, or content that does not match the hash.
+        ConfigError: a field is invalid, or the content does not match the hash.
     """
     try:
         config = RuntimeConfig.model_validate(raw)
@@ -192,16 +192,16 @@ def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
 
 
 def explain(error: ValidationError, path: str = "") -> str:
-    """Returns pydantic's first error as ``zones[2].limit: what is wrong``.
+    """Returns the first of pydantic's errors as ``zones[2].limit: MESSAGE``.
 
     Args:
         error: pydantic's error.
-        path: the path of the value that was read.
+        path: the path of the validated value in the config.
     """
     errors = error.errors(include_url=False, include_input=False)
     first = errors[0]
     for part in first["loc"]:
-        # A union's branch appears as a part that is a type's name, never as a field of ours.
+        # Skip the parts that pydantic adds for branches of a union: types' names, which contain "-" or "[".
         if isinstance(part, int):
             path += f"[{part}]"
         elif "-" not in part and "[" not in part:

@@ -1,4 +1,4 @@
-"""Durations as Kubernetes users write them: ``60s``, ``5m``, ``1h30m``."""
+"""Parses durations as Kubernetes users write them, for example ``60s``, ``5m``, ``1h30m``."""
 
 import re
 from decimal import Decimal
@@ -15,19 +15,19 @@ _NANOSECONDS = {
     "h": 3600 * 10**9,
 }
 _LONGEST = 64
-"""The most characters: more digits than Go's nanoseconds have no effect."""
+"""Maximum number of characters; a longer text only adds digits that Go's nanoseconds can't represent."""
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration to seconds; fractions of a nanosecond are dropped, as in Go.
+    """Parse a duration, and return it in seconds; fractions of a nanosecond are dropped, as in Go.
 
     Raises:
-        ValueError: it is not a duration, or it is above 0 and less than a nanosecond.
+        ValueError: the text is not a duration, or the duration is above 0 and less than a nanosecond.
     """
     parts = _PART.findall(text) if len(text) <= _LONGEST else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f'expected a duration such as "60s" or "1h30m", got {text!r:.80}')
-    # Use whole nanoseconds: a sum of floats would make less than 100 ms of 100000us.
+    # Use whole nanoseconds, because a sum of floats would make 100000us less than 100 ms.
     amounts = [Decimal(number.rstrip(".")) * _NANOSECONDS[unit] for number, unit in parts]
     nanoseconds = sum(map(int, amounts))
     if not nanoseconds and any(amounts):

@@ -1,4 +1,4 @@
-"""Decides which reservations an engine grants that is too small for all: one rule for engine and operator."""
+"""Decides which reservations an engine grants if it is too small for all. Engine and operator use the same rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,23 @@ class Grant:
     """The amounts that one engine grants a zone, in blocks."""
 
     reserved: int
-    """All blocks that the zone asks for, or 0."""
+    """Number of blocks reserved for the zone: either the whole reservation of its config, or 0."""
     limit: int
     lacking: int
-    """The blocks that the zone asks for and that do not fit."""
+    """Number of blocks that the zone's config reserves and the engine does not grant."""
 
 
 def limit_blocks(limit: int | str | None, capacity: int) -> int:
-    """Returns a zone's limit on an engine of ``capacity`` blocks; None stands for all of them."""
+    """Returns a zone's limit in blocks on an engine of ``capacity`` blocks; a limit of None means all blocks."""
     return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
 
 
 def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
-    """Returns what an engine of ``capacity`` blocks grants each zone, in their order.
+    """Returns the blocks that an engine of ``capacity`` blocks grants each zone, in the order of ``zones``.
 
-    Earlier zones take precedence: in the operator's configs they are the oldest. A zone whose reservation does not fit
-    next to those before it, or exceeds its own limit here, reserves nothing: half a reservation is no guarantee.
+    Earlier zones take precedence; the operator sorts zones by age, the oldest first. If a zone's reservation does not
+    fit in addition to those before it, or exceeds the zone's limit on this engine, the zone gets no reservation at all,
+    because half a reservation would guarantee nothing.
     """
     granted = []
     room = capacity
@@ -41,19 +42,22 @@ def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class SeatGrant:
-    """The seats that one engine grants a zone; a seat is a request that can run at once."""
+    """The seats that one engine grants a zone; each seat allows one running request."""
 
     reserved: int | None
-    """All seats that the zone asks for, or 0; None if it gets the share that comes with its blocks."""
+    """Number of reserved seats: either the whole reservation of the zone's config, or 0.
+
+    None if the config does not set it, so that the zone gets a share of seats in proportion to its reserved blocks.
+    """
     limit: int | None
     lacking: int
-    """The seats that the zone asks for and that the engine lacks."""
+    """Number of seats that the zone's config reserves and the engine does not grant."""
 
 
 def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
-    """Returns what an engine with ``seats`` seats grants each zone, in their order, as in :func:`grants`.
+    """Returns the seats that an engine with ``seats`` seats grants each zone, by the same rules as :func:`grants`.
 
-    Explicit seat reservations take precedence over the shares that come with blocks, which divide what is left.
+    Seats that configs reserve take precedence; zones whose configs reserve no seats divide the rest.
     """
     granted = []
     room = seats

@@ -1,4 +1,4 @@
-"""How a pool's engines identify the tenant of a request: in exactly one way, without a fallback."""
+"""Configures how a pool's engines identify the tenant of a request: in exactly one way, without a fallback."""
 
 import hashlib
 from ipaddress import ip_network
@@ -10,19 +10,22 @@ from pydantic.alias_generators import to_camel
 IdentityKind = Literal["APIKeys", "TrustedHeader", "JWT"]
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""The algorithms of a token's signature. Only asymmetric ones: who can check a token must not be able to make one."""
+"""Signature algorithms of tokens; only asymmetric ones, so that an engine that verifies tokens can't forge them."""
 
 MAX_LEEWAY_SECONDS: Final = 300.0
 
 SECRET_FILE: Final = "secret"
-"""The file in the mounted folder with the accepted values of the shared secret header, one per line."""
+"""Name of the file with the accepted values of the gateway's secret header, one per line, in the mounted folder."""
 CA_FILE: Final = "ca.crt"
-"""The file with the certificates of the issuers of gateways' client certificates, in PEM."""
+"""Name of the file with the CA certificates that issue the gateways' client certificates, in PEM."""
 JWKS_FILE: Final = "jwks.json"
-"""The file with the keys that sign tokens, as a JSON Web Key Set."""
+"""Name of the file with the public keys that verify tokens, as a JSON Web Key Set."""
 
 SECRETS_HASH_ANNOTATION = "tenantzone.io/secrets-hash"
-"""Set on an engine pod after a Secret that it mounts has changed: kubelet then syncs that pod's volumes at once."""
+"""Annotation that the operator changes on an engine pod after a mounted Secret has changed.
+
+The change makes kubelet sync the pod's volumes at once.
+"""
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -37,20 +40,20 @@ class ApiKeys(_Model):
 
 
 class SecretHeader(_Model):
-    """A header whose value only the gateway knows."""
+    """A header that proves that a request comes from the gateway, because only the gateway knows its value."""
 
     name: HeaderName
 
 
 class ClientCertificate(_Model):
-    """The gateway's certificate, which the engine's TLS server requests."""
+    """A client certificate of the gateway, which the engine's TLS server requests."""
 
     subjects: Annotated[tuple[Text, ...], Field(min_length=1, max_length=64)]
-    """The accepted subjects: a DNS name or URI of the subject alternative names, or the subject as in RFC 4514."""
+    """Accepted subjects: DNS names or URIs of the subject alternative names, or subjects in the form of RFC 4514."""
 
 
 class Proof(_Model):
-    """The proof that a request comes from the gateway; exactly one of the two."""
+    """The proof that a request comes from the gateway: either a secret header or a client certificate."""
 
     secret_header: SecretHeader | None = None
     client_certificate: ClientCertificate | None = None
@@ -67,9 +70,9 @@ class TrustedHeader(_Model):
 
     name: HeaderName
     proof: Proof | None = None
-    """The gateway's proof; None means that the header is never trusted and no tenant is served."""
+    """The gateway's proof. If None, the header is never trusted, so requests of all tenants are refused."""
     networks: Annotated[tuple[str, ...], Field(alias="from", max_length=64)] = ()
-    """The gateways' networks in CIDR notation, required in addition to the proof; empty for any network."""
+    """Networks in CIDR notation; a gateway's address must be in one of them. Empty for any address."""
 
     @field_validator("networks")
     @classmethod
@@ -91,16 +94,16 @@ class Jwt(_Model):
 
     issuer: Text
     audiences: Annotated[tuple[Text, ...], Field(min_length=1, max_length=16)]
-    """The accepted audiences: a token must be for one of them."""
+    """Accepted audiences; a token must have one of them in ``aud``."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
     leeway_seconds: Annotated[float, Field(ge=0, le=MAX_LEEWAY_SECONDS)] = 30.0
-    """How far the issuer's clock may be off."""
+    """Tolerated difference between the issuer's clock and the engine's."""
     tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1, max_length=8)] = ("tenant",)
-    """The path to the tenant's name in the claims, from the outermost name inwards."""
+    """Path to the tenant's name in the claims, from the outermost claim inwards."""
 
 
 class IdentityConfig(_Model):
-    """The one way in which tenants are identified."""
+    """The way in which tenants are identified; exactly one field is set."""
 
     api_keys: ApiKeys | None = None
     trusted_header: TrustedHeader | None = None
@@ -120,13 +123,13 @@ class IdentityConfig(_Model):
 
     @property
     def gap(self) -> str:
-        """What the declaration lacks, so that no tenant can be served; empty if it is complete."""
+        """The gap in the configuration that causes all requests to be refused; empty if it is complete."""
         if self.trusted_header is not None and self.trusted_header.proof is None:
             return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
         return ""
 
 
 def identity_digest(declared: IdentityConfig | None) -> str:
-    """Returns a digest that differs between declarations; None, for no declaration, has a digest of its own."""
+    """Returns a digest that differs between configurations; a missing configuration (None) has its own digest."""
     text = declared.model_dump_json(by_alias=True) if declared is not None else ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

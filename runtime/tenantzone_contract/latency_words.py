@@ -1,4 +1,4 @@
-"""The texts for the reasons that an engine reports for a latency target."""
+"""Texts for the machine-readable reasons that an engine reports for the state of a latency target."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,4 +17,4 @@ LATENCY_WORDS: Final[Mapping[str, str]] = {
     "Blocks": "missed: requests waited for blocks; raise spec.reserved, or spec.limit if all of that is in use",
     "Seats": "missed: requests waited for a seat; raise spec.seats",
 }
-"""The state of a target, its cause, and what would help. A newer engine may report other reasons."""
+"""For each reason, the target's state, its cause and a remedy. A newer engine may report unknown reasons."""

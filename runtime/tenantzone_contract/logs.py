@@ -1,7 +1,7 @@
-"""Formats log lines as JSON, the same on both sides, with fields that say what a line is about.
+"""Formats log lines as JSON, in the same way for the operator and the runtime.
 
-A line of ours names its subject twice: in its text, for people, and in fields of fixed names, which only JSON shows.
-Other fields are not shown, so an attribute that other code sets on the record does not get into the line.
+Our log lines name their subject, such as a zone, twice: in the message, and in fields with fixed names, which only the
+JSON format shows. Other attributes of a record are left out, so that other code's attributes do not get into the line.
 """
 
 import json
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 FIELDS = ("zone", "tenant", "pool", "pool_namespace", "generation", "pod")
-"""The fields that a line may have. The generation is that of the pool's config; the pod is an engine's."""
+"""Names of the fields for a line's subject; ``generation`` is the pool config's, and ``pod`` is the engine's pod."""
 
 
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object on one line.
 
-    It has ``timestamp``, ``level``, ``logger``, ``message``, the known fields, and ``exception`` if there is one.
+    The object has ``timestamp``, ``level``, ``logger``, ``message``, the set fields of `FIELDS`, and ``exception`` if
+    the record has an exception.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -31,9 +32,9 @@ class JsonFormatter(logging.Formatter):
         line |= {name: fields[name] for name in FIELDS if fields.get(name) not in (None, "")}
         if record.exc_text or record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info or (None, None, None))
-        # A name may contain half of a surrogate pair; a value that JSON does not have is written as text.
+        # The default ensure_ascii escapes lone surrogates, which a name may contain. Write unsupported types as text.
         return json.dumps(line, default=str)
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
-        """Returns the fields that say what this line is about."""
+        """Returns the fields of `FIELDS` that the record has, which identify the line's subject."""
         return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}

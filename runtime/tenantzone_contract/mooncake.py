@@ -1,4 +1,4 @@
-"""Connects to a pool of Mooncake's store, for the manager and for engines, through Mooncake's own client."""
+"""Connects the manager and engines to a pool of Mooncake's store, through Mooncake's own client."""
 
 import atexit
 import os
@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 MISSING: Final = -704
-"""Mooncake's code if no object has the name."""
+"""Mooncake's error code for a name that no object has."""
 _BUFFER_BYTES: Final = 256 * 2**20
 _ANSWER_SECONDS: Final = 3.0
-"""How long a master may take to answer before the client connects to it."""
+"""Maximum time for a master to answer the check before the client connects."""
 _END_SECONDS: Final = 10.0
-"""How long running calls may take when the process ends: as long as a call whose master and node hang."""
+"""Maximum time to wait for running calls when the process ends; enough for a call whose master and node both hang."""
 _MASTER: Final = re.compile(r"(?P<host>[-_.A-Za-z0-9]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 _PATIENCE: Final = {
     "MC_STORE_CLIENT_SETUP_RETRIES": "1",
@@ -23,17 +23,17 @@ _PATIENCE: Final = {
     "MC_TCP_PROGRESS_TIMEOUT_SEC": "5",
     "MC_TCP_STATUS_TIMEOUT_SEC": "5",
 }
-"""Short time-outs of Mooncake's client for a master or node that hangs.
+"""Timeouts of Mooncake's client for a master or node that hangs.
 
-Its defaults are 90 s to connect, and 30 s per call.
+Mooncake's defaults, 90 s to connect and 30 s per call, are too long.
 """
 _lock = threading.Lock()
 _clients: dict[str, Any] = {}
-"""The clients by master."""
+"""The connected clients, by the master's address."""
 
 
 class _Calls:
-    """The running calls."""
+    """Tracks the running calls and their bytes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -43,11 +43,11 @@ class _Calls:
 
     @contextmanager
     def one(self, size: int) -> Iterator[None]:
-        """Run one call that moves ``size`` bytes, once there is room for them next to those of other calls."""
+        """Run one call that moves ``size`` bytes, once they fit into the buffer together with those of other calls."""
         buffer = _buffer_bytes()
         if size > buffer:
             raise OSError(f"an object of {size} bytes needs a MOONCAKE_LOCAL_BUFFER_SIZE above {buffer}")
-        # The buffer has gaps, so the other calls' bytes must leave some of it free.
+        # Leave a quarter of the buffer free, because fragmentation makes part of it unusable.
         most = buffer * 3 // 4 - size
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or not (size and self._bytes) or self._bytes <= most)
@@ -64,7 +64,7 @@ class _Calls:
                 self._changed.notify_all()
 
     def end(self) -> None:
-        """Let no call begin any longer, and wait for the running ones."""
+        """Refuse new calls, and wait for the running ones."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -76,17 +76,17 @@ _calls = _Calls()
 
 @contextmanager
 def using(master: str, size: int = 0) -> Iterator[Any]:
-    """Yields the client of a pool, for one call; the caller must release the call's result before the block ends.
+    """Lend the client of a pool for one call; the caller must release the call's result before the block ends.
 
-    The process waits for the call before it ends, because ending would abort it. A call waits if its bytes do not fit
-    into Mooncake's buffer together with those of other calls, because Mooncake would fail.
+    The process waits for the block before it exits, because an exit would abort the call. The block is delayed while
+    its bytes do not fit into Mooncake's buffer together with those of other calls, because the call would fail.
 
     Args:
         master: host and port of Mooncake's master.
         size: the number of bytes that the call moves.
 
     Raises:
-        OSError: as for :func:`connect`; or ``size`` never fits, or the process is ending.
+        OSError: the same cases as in :func:`connect`; or ``size`` exceeds the buffer, or the process is ending.
     """
     client = connect(master)
     with _calls.one(size):
@@ -94,9 +94,9 @@ def using(master: str, size: int = 0) -> Iterator[Any]:
 
 
 def connect(master: str) -> Any:
-    """Returns the process's client of a pool, which gives no memory to the pool. Any number of threads may use it.
+    """Returns the process's thread-safe client of a pool, which contributes no memory to the pool.
 
-    It stays until the process ends: closing a client during use, or using it after that, ends the process.
+    The client is never closed, because closing it during a call, or calling it afterwards, crashes the process.
 
     Mooncake's own variables configure how it moves bytes: ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (for
     ``rdma``), ``MOONCAKE_LOCAL_HOSTNAME`` (the address from which the master is reached),
@@ -144,14 +144,14 @@ def _connected(store: Any, master: str, own_address: str) -> Any:
     )
     if code:
         raise OSError(f"Mooncake's master at {master} can't be used (code {code})")
-    # This runs after the threads of executors have ended, and before daemon threads are stopped in the middle of a
-    # call.
+    # An atexit function runs after executors' threads have ended, and before daemon threads are stopped, perhaps in
+    # the middle of a call.
     atexit.register(_calls.end)
     return store
 
 
 def pinned() -> Any:
-    """Returns how objects are written: Mooncake must not evict them, as it does not know tenants' quotas and floors."""
+    """Returns the settings for writing objects that Mooncake must not evict, as it does not know tenants' quotas."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()
@@ -163,7 +163,7 @@ def check_master(master: str) -> tuple[str, int]:
     """Returns the host and port of a master.
 
     Raises:
-        ValueError: it is not ``HOST:PORT``.
+        ValueError: ``master`` is not ``HOST:PORT``.
     """
     found = _MASTER.fullmatch(master)
     if found is None or not 0 < int(found["port"]) < 65536:
@@ -174,11 +174,11 @@ def check_master(master: str) -> tuple[str, int]:
 def _answered(master: str) -> str:
     """Check that a master answers; returns this machine's address in the master's network.
 
-    While Mooncake's client connects, no other thread of the process runs, for seconds if no server answers. So the
-    client only connects after this check: a master closes the connection at once on bytes that are no message.
+    Mooncake's client holds the GIL while it connects, which takes seconds if no server answers, so this check runs
+    before. It sends bytes that are not a valid message, for which a master closes the connection at once.
 
     Raises:
-        OSError: no server answers there.
+        OSError: no server answers at that address.
     """
     try:
         with socket.create_connection(check_master(master), _ANSWER_SECONDS) as probe:

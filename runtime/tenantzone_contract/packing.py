@@ -1,9 +1,9 @@
-"""The stored form of a snapshot in its ConfigMap, and so in the engine's config folder.
+"""Stores a snapshot in a ConfigMap, which engines mount as their config folder, and reads it from there.
 
-Version 1 is plain text under ``config.json``. A larger snapshot is stored in version 2: ``config.json`` names the
-content of ``config.jsonl.gz``, which is compressed JSON Lines (jsonlines.org): first the part that all zones share,
-then one zone per line. Engines that know only version 1 report that they need an upgrade, and keep the config that they
-had; they get version 1 as long as the plain text fits.
+Version 1 stores the whole snapshot as plain JSON in ``config.json``. A snapshot that is too large for this is stored in
+version 2: ``config.json`` only has the generation and the hash, and ``config.jsonl.gz`` has the content as compressed
+JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it. Engines that
+only know version 1 report that they need an upgrade, and keep their current config.
 
 In both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which older engines
 ignore.
@@ -34,39 +34,39 @@ from tenantzone_contract.config_text import (
 )
 
 PACKED_KEY: Final = "config.jsonl.gz"
-"""The ConfigMap's key of the compressed text, and so the name of its file."""
+"""The ConfigMap's key of the compressed content, which is also its file's name in the mounted folder."""
 
 MAX_PLAIN_BYTES: Final = 900_000
-"""A longer text is compressed."""
+"""Maximum size of an uncompressed snapshot; a larger one is compressed."""
 
 MAX_TEXT_BYTES: Final = 32 * 2**20
-"""The most bytes of the text before compression: a few bytes can expand to gigabytes."""
+"""Maximum size of the content before compression, because a few compressed bytes can expand to gigabytes."""
 
 MAX_CONFIG_MAP_BYTES: Final = 2**20
-"""The API server's limit for all keys together (``MaxSecretSize`` in Kubernetes' validation)."""
+"""The API server's limit on the total size of a ConfigMap (``MaxSecretSize`` in Kubernetes' validation)."""
 
 _LEVEL: Final = 6
 _PART_BYTES: Final = 2**16
 _MAX_LINE_BYTES: Final = 2 * 2**20
-"""Slightly more than the part that all zones share can have; a zone needs far less."""
+"""Maximum size of a line: slightly more than the pool's settings can have. A zone is far smaller."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class PackedHead(BaseModel):
-    """The content of ``config.json`` if the snapshot itself is compressed in the other file."""
+    """The content of ``config.json`` if the snapshot itself is compressed in ``config.jsonl.gz``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     schema_version: Literal[2] = 2
     generation: Annotated[int, Field(ge=1)]
     hash: Hash
-    """The content's hash; ``generation`` is the content's, too."""
+    """The hash of the compressed snapshot, whose generation is ``generation``."""
     content: Literal["config.jsonl.gz"] = PACKED_KEY
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFiles:
-    """A stored snapshot: its text, and its compressed content if there is one."""
+    """The files of a stored snapshot."""
 
     text: str
     """The content of ``config.json``."""
@@ -77,33 +77,33 @@ class ConfigFiles:
 
     @property
     def size(self) -> int:
-        """The size in bytes, as the API server counts them."""
+        """Total size of the files in bytes, as the API server counts it."""
         return len(self.text.encode()) + len(self.packed or b"") + len(self.signature or b"")
 
     @property
     def most_size(self) -> int:
-        """The size in bytes with a signature of the largest size."""
+        """Total size of the files in bytes if the signature had its maximum size."""
         return self.size - len(self.signature or b"") + MAX_SIGNATURE_BYTES
 
     @property
     def signed(self) -> dict[str, bytes]:
-        """The signed data: the content of each file, by name."""
+        """Content of each file that the signature covers, by name."""
         return {CONFIG_KEY: self.text.encode()} | ({} if self.packed is None else {PACKED_KEY: self.packed})
 
     @property
     def binary(self) -> dict[str, bytes]:
-        """The content of each file that is not text, by name."""
+        """Content of each binary file, by name."""
         found = {PACKED_KEY: self.packed, SIGNATURE_KEY: self.signature}
         return {name: content for name, content in found.items() if content is not None}
 
 
 def pack_config(config: RuntimeConfig) -> ConfigFiles:
-    """Returns the stored form of a snapshot: version 1 if it is small enough.
+    """Returns the stored form of a snapshot, in version 1 if the snapshot is small enough.
 
     The result may still be too large for a ConfigMap.
 
     Raises:
-        ConfigError: the text is longer than readers accept.
+        ConfigError: the snapshot is larger than readers accept.
     """
     text = dump_config(config)
     if len(text) <= MAX_PLAIN_BYTES:
@@ -113,18 +113,19 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
     if len(lines) > MAX_TEXT_BYTES:
         raise ConfigError(f"the config has {len(lines):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
     head = PackedHead(generation=config.generation, hash=config.hash)
-    # Without a time stamp, so that the same snapshot always makes the same file.
+    # Omit gzip's timestamp, so that the same snapshot always makes the same file.
     packed = gzip.compress(lines.encode(), _LEVEL, mtime=0)
     return ConfigFiles(head.model_dump_json(by_alias=True, indent=1) + "\n", packed)
 
 
 def unpack_config(files: ConfigFiles) -> RuntimeConfig:
-    """Read a snapshot from its stored form, all of it or nothing.
+    """Read a snapshot from its stored form; an error in any part rejects the whole snapshot.
 
-    Long content is read in small parts: one long call would stop all Python threads.
+    Compressed content is read in small parts, because one long call would hold the GIL and block all other threads.
 
     Raises:
-        ConfigError: see `parse_config`; or the compressed content is missing, damaged, or another snapshot's.
+        ConfigError: the same cases as in `parse_config`; or the compressed content is missing, is damaged, or belongs
+            to another snapshot.
     """
     raw = read_json(files.text)
     if raw.get("schemaVersion") != NEWEST_SCHEMA_VERSION:
@@ -147,10 +148,10 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
 
 
 def _lines(packed: bytes) -> Iterator[str]:
-    """Yields the lines of the compressed content; at least one line.
+    """Iterate over the lines of the compressed content; there is at least one line.
 
     Raises:
-        ConfigError: it is damaged, or longer than readers accept.
+        ConfigError: the content is damaged, or longer than readers accept.
     """
     reader, rest, read = zlib.decompressobj(_GZIP), bytearray(), 0
     while not reader.eof:
@@ -196,7 +197,7 @@ def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
 
 
 def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
-    """Returns the files in a ConfigMap from the API server; the text is empty if it has none."""
+    """Returns the files in a ConfigMap from the API server; the text is empty if ``config.json`` is missing."""
     text, binary = (config_map.get("data") or {}).get(CONFIG_KEY, ""), config_map.get("binaryData") or {}
     packed, signature = (
         base64.b64decode(binary[name]) if name in binary else None for name in (PACKED_KEY, SIGNATURE_KEY)

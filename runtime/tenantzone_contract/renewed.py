@@ -1,4 +1,4 @@
-"""Caches a value made from files that are replaced from time to time, such as those of a Secret."""
+"""Caches a value made from files, and makes it again when the files change, such as those of a mounted Secret."""
 
 import logging
 import threading
@@ -12,14 +12,14 @@ _log = logging.getLogger(__name__)
 
 
 class Renewed(Generic[T]):
-    """A value made from files, made again when one of them has changed; any number of threads may use it.
+    """A value made from files, made again when one of the files has changed. Thread-safe.
 
-    While the files can't be used, for example because only one of two was replaced, the previous value stays.
+    While the files can't be used, for example because only one of two was replaced, the previous value stays in use.
 
     Args:
         paths: the files.
-        make: makes the value; raises ValueError, such as a TlsError, while the files can't be used.
-        about: what the files are for, for the log.
+        make: makes the value; raises ValueError (or a subclass, such as TlsError) while the files can't be used.
+        about: the purpose of the files, for log lines.
     """
 
     def __init__(self, paths: Sequence[Path], make: Callable[[], T], *, about: str) -> None:
@@ -35,10 +35,10 @@ class Renewed(Generic[T]):
         """Returns the current value.
 
         Raises:
-            ValueError: the files can't be used, and never could.
+            ValueError: the files can't be used, and there is no previous value.
         """
         with self._lock:
-            # Take the stamps before reading: a change in the meantime is then read again.
+            # Take the stamps before reading the files, so that the next call notices a change during the reading.
             stamps = [_stamp(path) for path in self._paths]
             if self._made is not None and stamps == self._stamps:
                 return self._made
@@ -47,7 +47,8 @@ class Renewed(Generic[T]):
             except ValueError as error:
                 if self._made is None:
                     raise
-                # Retry the next time even if the files are unchanged: the failure may not be their fault.
+                # Do not store the stamps: the next call must retry even if the files are unchanged, because the error
+                # may have another cause.
                 self._complain(str(error))
                 return self._made
             if self._made is not None:
@@ -62,7 +63,7 @@ class Renewed(Generic[T]):
 
 
 def _stamp(path: Path) -> object:
-    """Returns a stamp that changes with a file's content and costs next to nothing."""
+    """Returns a cheap stamp that changes when the file's content changes; None if the file can't be read."""
     try:
         found = path.stat()
     except OSError:

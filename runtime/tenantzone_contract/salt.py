@@ -1,11 +1,11 @@
-"""Cache salts, which make a tenant's prefix namespace; computed from the pool's salt key.
+"""Computes cache salts, which separate tenants' prefixes, from the pool's salt key.
 
-vLLM hashes a request's ``cache_salt`` into its first block, and so into all that follow: two requests share cached
-blocks only under the same salt. Engines with the same key give a tenant the same salt, and so equal hashes for equal
-prompts. A gateway with the key can add the same salt to a request before it chooses an engine by the hashes; the
-frontend recognizes the tenant's own salt, and keeps it.
+vLLM hashes a request's ``cache_salt`` into the hash of its first block, and so into those of all later blocks.
+Therefore two requests can share cached blocks only if they have the same salt. Engines with the same key compute the
+same salt for a tenant, and so equal hashes for equal prompts. A gateway that has the key can add the salt to a request,
+and route by the hashes; the frontend recognizes a salt that belongs to the request's tenant, and leaves it unchanged.
 
-vLLM publishes salts in its KV events, so they reveal neither the tenant nor the key.
+A salt reveals neither the tenant nor the key, because vLLM publishes salts in its KV events.
 """
 
 import base64
@@ -17,7 +17,7 @@ import secrets
 from typing import Final
 
 SALT_KEY_FILE: Final = "key"
-"""The name of the key in its Secret, and of the file if the Secret is mounted."""
+"""Name of the entry with the key in its Secret, and of the file where the Secret is mounted."""
 
 MIN_KEY_BYTES: Final = 32
 _MAX_KEY_BYTES: Final = 1024
@@ -27,7 +27,7 @@ _SALT: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class SaltKeyError(ValueError):
-    """The content of a file that is no salt key; the message never contains the content."""
+    """A file is not a salt key; the message never contains its content."""
 
 
 def salt_secret_name(pool: str) -> str:
@@ -41,10 +41,10 @@ def new_salt_key() -> bytes:
 
 
 def parse_salt_key(content: bytes) -> bytes:
-    """Returns the key in a file, written in hexadecimal digits or in base64; surrounding white space is ignored.
+    """Parse a key from a file's content, in hexadecimal digits or in base64; surrounding white space is ignored.
 
     Raises:
-        SaltKeyError: it is neither, or too short.
+        SaltKeyError: the content is neither, or the key is too short or too long.
     """
     text = content.strip()
     key = _decoded(text)
@@ -56,16 +56,16 @@ def parse_salt_key(content: bytes) -> bytes:
 
 
 def salt_key_id(key: bytes) -> str:
-    """Returns the id of a key, 16 hexadecimal digits: it distinguishes keys without revealing them."""
+    """Returns the id of a key, 16 hexadecimal digits, which distinguishes keys without revealing them."""
     return _digest(key, "salt key id").hex()[:_KEY_ID_DIGITS]
 
 
 def tenant_salt(key: bytes, tenant: str, client_salt: str = "") -> str:
     """Returns the cache salt of a tenant's requests, 64 hexadecimal digits.
 
-    It stands for the tenant's own namespace, with the client's namespace in it. A salt made for this tenant is returned
-    unchanged, so it does not matter whether a gateway has already added it. Another tenant's salt counts as a client's
-    salt, like any other text.
+    Different tenants get different salts, and so do different ``client_salt`` values of one tenant. A ``client_salt``
+    that this function made for the same tenant is returned unchanged, so a gateway may add the salt before the engine
+    does. A salt made for another tenant is treated like any other text.
 
     Args:
         key: the pool's key.
@@ -86,13 +86,13 @@ def is_salt_of(key: bytes, tenant: str, salt: str) -> bool:
 
 
 def _mark(key: bytes, tenant: str, namespace: str) -> str:
-    """Returns the second half of a salt, by which holders of the key recognize its tenant."""
+    """Returns the second half of a salt, a MAC with which anyone who has the key can verify the salt's tenant."""
     return _digest(key, "salt of", tenant, namespace).hex()[:_PART_DIGITS]
 
 
 def _digest(key: bytes, *parts: str) -> bytes:
-    # Include each part's length, so that no two lists of parts make the same message. JSON can express half of a
-    # surrogate pair, which must not raise here.
+    # Include each part's length, so that no two lists of parts make the same message. Accept lone surrogates, because
+    # JSON can contain them.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)

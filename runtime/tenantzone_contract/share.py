@@ -1,4 +1,4 @@
-"""Amounts of KV-cache blocks or of seats: a count, or a percentage of what one engine has."""
+"""Parses amounts of KV-cache blocks or seats, given as a number or as a percentage of those of one engine."""
 
 import re
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 _PERCENT = re.compile(r"(100|[1-9]?[0-9])%")
 
 Percent = str
-"""``"0%"`` to ``"100%"``, whole numbers."""
+"""A whole percentage, from ``"0%"`` to ``"100%"``."""
 
 
 def _check(value: Any) -> int | str:
@@ -24,24 +24,24 @@ def _check(value: Any) -> int | str:
 
 
 BlockShare = Annotated[int | Percent, BeforeValidator(_check)]
-"""Blocks as an absolute number (``int``) or as a percentage (``"25%"``) of a base that the field names."""
+"""An absolute number (``int``), or a percentage (``"25%"``) of a base that the field's description names."""
 
 
 def percentage(share: Percent) -> int:
-    """Returns the number in a percentage such as ``"25%"``."""
+    """Returns a percentage such as ``"25%"`` as a number from 0 to 100."""
     return int(share.removesuffix("%"))
 
 
 def floor_blocks(share: int | Percent, base: int) -> int:
-    """Returns a share in blocks, rounded down: reservations never add up to more than there is.
+    """Returns a share in blocks, rounded down, so that reservations never add up to more than the base.
 
     Args:
         share: an absolute number of blocks, or a percentage of ``base``.
-        base: the blocks that a percentage refers to.
+        base: the number of blocks that is 100%.
     """
     return share if isinstance(share, int) else base * percentage(share) // 100
 
 
 def ceil_blocks(share: int | Percent, base: int) -> int:
-    """Returns a share in blocks, rounded up: a limit is never below the same share as a reservation."""
+    """Returns a share in blocks, rounded up, so that a limit is never below a reservation of the same share."""
     return share if isinstance(share, int) else -(-base * percentage(share) // 100)

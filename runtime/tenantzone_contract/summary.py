@@ -1,4 +1,4 @@
-"""One zone's numbers in one engine or summed over several: for the status, the console and the plugin."""
+"""Sums one zone's numbers over engines, for the zone's status, the operator's console and the kubectl plugin."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, Self, get_args
 from tenantzone_contract.report import MAX_COUNT, ZoneState
 
 STATES: Final[tuple[ZoneState, ...]] = get_args(ZoneState)
-"""The states, the busiest first."""
+"""All states of a zone, the busiest first."""
 
 STATUS_FIELDS: Final = (
     "state",
@@ -20,11 +20,11 @@ STATUS_FIELDS: Final = (
     "hitPercent",
     "recomputedPercent",
 )
-"""The names from :meth:`ZoneSummary.fields` that a zone's status has for all engines together, and for each."""
+"""The fields of :meth:`ZoneSummary.fields` that a zone's status has for the sum of all engines and for each engine."""
 
 
 class ZoneInEngine(Protocol):
-    """The fields of a zone in one engine that a summary needs, named as in the report."""
+    """The part of an engine's report on a zone that a summary needs."""
 
     @property
     def state(self) -> ZoneState: ...
@@ -53,13 +53,13 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[ZoneState]) -> ZoneState:
-    """Returns the busiest state; ``Evicted`` if there are none."""
+    """Returns the busiest state; ``Evicted`` if ``states`` is empty."""
     return min(states, key=STATES.index, default="Evicted")
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneSummary:
-    """One zone over some engines. Amounts are KV-cache blocks; None if unknown."""
+    """The numbers of one zone, summed over engines. Amounts are in KV-cache blocks; an unknown number is None."""
 
     state: ZoneState | None = None
     reserved: int | None = None
@@ -69,13 +69,13 @@ class ZoneSummary:
     lent: int | None = None
     borrowed: int | None = None
     evictions: int | None = None
-    """The evicted blocks, since the engines' start."""
+    """Number of blocks evicted since the engines started."""
     hit_percent: int | None = None
-    """The percentage of prompt tokens that were cached, since the engines' start; also None if there were no tokens."""
+    """Percentage of prompt tokens found in the prefix cache since the engines started; None if there were no tokens."""
     recomputed_percent: int | None = None
-    """The percentage of computed tokens that preemptions had lost, since the engines' start.
+    """Percentage of computed tokens that were recomputed after a preemption, since the engines started.
 
-    Rejected drafts do not count. Also None if there were no tokens.
+    Rejected draft tokens do not count as computed. None if there were no tokens.
     """
 
     @property
@@ -108,7 +108,7 @@ class ZoneSummary:
 
     @classmethod
     def read(cls, status: Mapping[str, Any]) -> Self:
-        """Returns the summary in a zone's status, or in one of its engines' rows."""
+        """Read the summary from a zone's status, or from the row of one engine in it."""
         return cls(
             state=status.get("state"),
             reserved=_in_sum(status, "reserved"),
@@ -123,7 +123,7 @@ class ZoneSummary:
         )
 
     def fields(self) -> dict[str, Any]:
-        """Returns all fields, with the API's names."""
+        """Returns all fields, by their names in the API."""
         return {
             "state": self.state,
             "reserved": self.reserved,
@@ -139,17 +139,17 @@ class ZoneSummary:
         }
 
     def status_fields(self) -> dict[str, Any]:
-        """Returns the fields for a status, without those that are unknown."""
+        """Returns the fields for a status, without the unknown ones."""
         fields = self.fields()
         return {name: fields[name] for name in STATUS_FIELDS if fields[name] is not None}
 
 
 def _percent(part: int, whole: int) -> int | None:
-    # Engines are not trusted: a part may exceed its whole.
+    # The engines' reports are not trusted, so the part may exceed the whole.
     return min(100, 100 * part // whole) if whole else None
 
 
 def _in_sum(status: Mapping[str, Any], name: str) -> int | None:
-    """Returns the sum of an amount that a status has only for each engine."""
+    """Returns an amount of a status, summed over its rows for engines if it has them."""
     rows = [row[name] for row in status.get("engines") or () if name in row]
     return sum(rows) if rows else status.get(name)

@@ -1,43 +1,46 @@
-"""Whether a zone loads enough of what it stores in a tier: the rule of engines and of the condition."""
+"""Decides whether a tier is effective for a zone, by the ratio of loaded to stored chunks.
+
+Engines and the zone's condition use the same rule.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 WINDOW_SECONDS: Final = 600.0
-"""The least duration of one window, in seconds; it is longer while too little was offered in it."""
+"""Minimum duration of a window; it is extended until `MIN_CHUNKS` chunks were offered."""
 MIN_CHUNKS: Final = 64
-"""The least number of chunks offered in a window: fewer are not significant."""
+"""Minimum number of chunks offered in a window, because fewer chunks are not significant."""
 VALID_SECONDS: Final = 3 * WINDOW_SECONDS
-"""How long a judgement holds if the zone offers nothing more, in seconds."""
+"""Time for which a result stays valid if the zone offers no more chunks."""
 INEFFECTIVE_BELOW: Final = 0.05
-"""The ratio of loaded to offered chunks below which a tier becomes ineffective for a zone."""
+"""Ratio of loaded to offered chunks below which a tier becomes ineffective for a zone."""
 EFFECTIVE_FROM: Final = 0.1
-"""The ratio from which the tier is effective again."""
+"""Ratio of loaded to offered chunks from which a tier becomes effective again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierWindow:
-    """How a zone used a tier in one window, in chunks."""
+    """The numbers of chunks that a zone offered to a tier and loaded from it in one window."""
 
     offered: int
-    """The chunks that were stored, or not stored only because of the zone's admission terms."""
+    """Number of chunks that were stored, or that only the zone's admission terms kept from being stored."""
     loaded: int
 
     @property
     def ratio(self) -> float:
-        """The chunks loaded per chunk offered."""
+        """Number of chunks loaded per chunk offered; 0 if none was offered."""
         return self.loaded / self.offered if self.offered else 0.0
 
     def is_ineffective(self, was_ineffective: bool) -> bool:
-        """Returns whether the tier is ineffective, with hysteresis by the result of the previous window."""
+        """Returns whether the tier is ineffective, with hysteresis; ``was_ineffective`` is the last window's result."""
         return self.ratio < (EFFECTIVE_FROM if was_ineffective else INEFFECTIVE_BELOW)
 
 
 class TierEffect:
-    """Judges one zone in one tier, window by window.
+    """Decides for one zone and one tier, window by window, whether the tier is effective.
 
-    Chunks that were not admitted count as offered, so that the judgement does not depend on the admission terms:
-    otherwise these would end as soon as they worked.
+    Chunks that were not admitted count as offered. Otherwise stricter admission would raise the ratio, make the tier
+    effective again, and so end itself.
 
     Args:
         now: the time at which the first window begins, in seconds.
@@ -50,11 +53,11 @@ class TierEffect:
         self._last: TierWindow | None = None
 
     def count(self, offered: int, loaded: int, now: float) -> None:
-        """Note what was offered and loaded so far, and judge the window if it is over.
+        """Update the counts, and evaluate the current window if it is over.
 
         Args:
-            offered: the chunks offered since the zone was added.
-            loaded: the chunks loaded since the zone was added.
+            offered: the number of chunks offered since the zone was added.
+            loaded: the number of chunks loaded since the zone was added.
             now: the time in seconds.
         """
         window = TierWindow(offered - self._before.offered, loaded - self._before.loaded)
@@ -66,9 +69,9 @@ class TierEffect:
         self._began, self._before = now, TierWindow(offered, loaded)
 
     def last(self, now: float) -> TierWindow | None:
-        """Returns the last window that was judged; None if there was none, or if it is too long ago."""
+        """Returns the last completed window; None if there is none, or if it ended more than `VALID_SECONDS` ago."""
         return self._last if now - self._began < VALID_SECONDS else None
 
     def is_ineffective(self, now: float) -> bool:
-        """Returns whether the zone loads too little from the tier."""
+        """Returns whether the tier is ineffective for the zone; False if no valid result exists."""
         return self._is_ineffective and self.last(now) is not None

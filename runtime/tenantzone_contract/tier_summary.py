@@ -1,4 +1,4 @@
-"""One zone's numbers in tiers, summed over engines: for the status, the console and the plugin."""
+"""Sums one zone's numbers in each tier over engines, for the status, the operator's console and the kubectl plugin."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
 
 
 class ZoneInTier(Protocol):
-    """The fields of a zone in one tier of one engine that a summary needs, named as in the report."""
+    """The part of an engine's report on a zone in one tier that a summary needs."""
 
     @property
     def tier(self) -> str: ...
@@ -28,7 +28,10 @@ class ZoneInTier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """One zone in one tier, over some engines: bytes, and chunks since the engines' start."""
+    """The numbers of one zone in one tier, summed over engines.
+
+    ``held`` and ``reserved`` are in bytes; the other numbers count chunks since the engines started.
+    """
 
     tier: str
     held: int = 0
@@ -39,18 +42,18 @@ class TierSummary:
 
     @property
     def shown(self) -> str:
-        """The held and the reserved bytes, for people: ``7.9Gi/8Gi``; only the held bytes of a shared tier."""
+        """Held and reserved bytes in readable form, such as ``7.9Gi/8Gi``; only the held bytes for a shared tier."""
         held = shown_bytes(self.held)
         return held if self.tier == SHARED_TIER else f"{held}/{shown_bytes(self.reserved)}"
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """Read a summary from a row of a status."""
+        """Read the summary from a zone's row for a tier in a status."""
         names = ("held", "reserved", "hits", "evictions", "writesRefused")
         return cls(row["tier"], *(row.get(name, 0) for name in names))
 
     def fields(self) -> dict[str, Any]:
-        """Returns all fields, with the API's names."""
+        """Returns all fields, by their names in the API."""
         return {
             "tier": self.tier,
             "summary": self.shown,
@@ -63,7 +66,7 @@ class TierSummary:
 
 
 def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
-    """Returns the sum of the engines' reports on a zone for each tier; the fastest tier first."""
+    """Returns the sum of the engines' reports on a zone for each tier, the fastest tier first."""
     found: dict[str, list[ZoneInTier]] = {}
     for each in reported:
         found.setdefault(each.tier, []).append(each)
@@ -71,9 +74,9 @@ def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
 
 
 def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
-    # All engines report the same bytes of a shared tier; each engine counts only its own events.
+    # In a shared tier all engines report the same bytes, so take the maximum. Each engine counts only its own events.
     in_all = max if tier == SHARED_TIER else sum
-    # Engines are not trusted: a sum may exceed what a status can show.
+    # The engines' reports are not trusted, so a sum may exceed the maximum number in a status.
     return TierSummary(
         tier,
         held=min(in_all(each.held_bytes for each in reported), MAX_COUNT),
@@ -85,6 +88,6 @@ def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
 
 
 def _place(tier: str) -> tuple[int, str]:
-    """Returns a tier's place in a list; unknown tiers of newer engines come last."""
+    """Returns a sort key for a tier; tiers that only newer engines know sort last."""
     known: Mapping[str, int] = {name: place for place, name in enumerate((*TIER_NAMES, SHARED_TIER))}
     return known.get(tier, len(known)), tier

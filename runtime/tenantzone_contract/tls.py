@@ -1,4 +1,4 @@
-"""TLS from files that are replaced from time to time, such as those of a Secret."""
+"""Makes TLS contexts from files, such as those of a mounted Secret."""
 
 import ssl
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ from typing import Final
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 _ENCRYPTED: Final = b"ENCRYPTED"
-"""The mark of an encrypted key: in the first line in PKCS #8, in the header of older formats."""
+"""A text that only encrypted keys contain: PKCS #8 in its first line, older formats in their headers."""
 _ANOTHERS: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+"""OpenSSL's reasons for a key that belongs to another certificate."""
 
 
 class TlsError(ValueError):
-    """Files that TLS can't use; the message names them, and never contains their content."""
+    """TLS can't use the files; the message names them, and never contains their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,15 @@ class TlsFiles:
     """The paths of certificates and a key, in PEM.
 
     Raises:
-        TlsError: there is a certificate without a key, or a key without a certificate.
+        TlsError: a certificate is given without a key, or a key without a certificate.
     """
 
     certificate: Path | None = None
-    """The certificate to present, followed by intermediate certificates; None to present none."""
+    """File with the certificate to present, followed by intermediate certificates; None to present no certificate."""
     key: Path | None = None
-    """The certificate's key, without a pass phrase."""
+    """File with the certificate's private key, without a passphrase."""
     authorities: Path | None = None
-    """The certificates of the trusted authorities for the peer; None for those that the system trusts."""
+    """File with the CA certificates that are trusted for the peer; None for the system's trusted CAs."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -37,16 +38,16 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The paths that are set."""
+        """The paths that are not None."""
         return tuple(path for path in (self.certificate, self.key, self.authorities) if path is not None)
 
 
 DEFAULT_TLS: Final = TlsFiles()
-"""A client's default: trust the system's authorities, and present no certificate."""
+"""A client's default: it trusts the system's CAs, and presents no certificate."""
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """Returns a client's context, which trusts the authorities and presents the certificate if there is one.
+    """Returns a client's context, which trusts the given CAs and presents the certificate if one is given.
 
     Raises:
         TlsError: the files can't be used.
@@ -61,9 +62,9 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Returns a server's context. With authorities, it requests a client certificate of theirs, and refuses any other.
+    """Returns a server's context. If CAs are given, it requests a client certificate, and refuses one of another CA.
 
-    A client without a certificate is accepted: whether it may make its request is not decided by TLS.
+    A client without a certificate is accepted, because the caller decides about each request, not TLS.
 
     Raises:
         TlsError: the files can't be used.
@@ -89,7 +90,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
         return
     _read(files.certificate, _CERTIFICATE, "certificate")
     if _ENCRYPTED in _read(files.key, _KEY, "private key"):
-        # OpenSSL would ask for it on a terminal.
+        # Otherwise OpenSSL would prompt for the passphrase on the terminal.
         raise TlsError(f"{files.key} has a pass phrase, which can't be entered; use a key without one")
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -110,5 +111,5 @@ def _read(path: Path, mark: bytes, what: str) -> bytes:
 
 
 def _reason(error: OSError) -> str:
-    """Returns OpenSSL's name of the reason, if it has one."""
+    """Returns OpenSSL's name of the reason, or else the error's message."""
     return (isinstance(error, ssl.SSLError) and error.reason) or str(error)

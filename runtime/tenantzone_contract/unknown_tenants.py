@@ -1,4 +1,4 @@
-"""The handling of requests of tenants without a zone: refused, or given zones by level."""
+"""Configures requests of tenants without a zone: they are refused, or a zone is created for the tenant."""
 
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
@@ -11,17 +11,17 @@ from tenantzone_contract.zone_terms import Idle
 
 MAX_LEVELS: Final = 64
 MAX_TENANTS_OF_A_LEVEL: Final = 64
-"""The most tenants of a level, as in the CRD.
+"""Maximum number of names and patterns of a level.
 
-A config written by another client must not keep its reader busy forever.
+The CRD has the same limit. It is repeated here to bound the reader's CPU time for a config that another client wrote.
 """
 
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
-"""A tenant's name; or a prefix of names, followed by ``*``."""
+"""A tenant's name, or a prefix of names followed by ``*``."""
 
 
 class UnknownTenantTemplate(ConfigModel):
-    """The terms of an auto-registered zone whose tenant has no level; its reservation is 0 and its weight 1."""
+    """The terms of an auto-registered zone whose tenant matches no level; it has no reservation, and weight 1."""
 
     limit: BlockShare | None = None
     priority: Priority = 0
@@ -29,13 +29,13 @@ class UnknownTenantTemplate(ConfigModel):
 
 
 class TenantLevel(ConfigModel):
-    """The terms of auto-registered zones of some tenants; their idle times are the template's."""
+    """The terms of auto-registered zones whose tenants match a list of names; ``idle`` is taken from the template."""
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """The tenants' names; a pattern that ends with ``*`` matches names that begin with the text before it."""
+    """Tenants' names; a pattern that ends with ``*`` matches the names that begin with the text before it."""
     reserved: BlockShare = 0
-    """The reservation; granted only while it fits next to all declared reservations and all earlier ones."""
+    """The reservation, granted only if it fits in addition to the reservations of declared zones and older zones."""
     limit: BlockShare | None = None
     weight: Weight = 1
     priority: Priority = 0
@@ -47,7 +47,7 @@ class TenantLevel(ConfigModel):
         return self
 
     def has(self, tenant: str) -> bool:
-        """Returns whether the tenant matches this level; an earlier level takes precedence."""
+        """Returns whether the tenant matches this level; the caller must try earlier levels first."""
         return tenant in self._names or tenant.startswith(self._prefixes)
 
     @cached_property
@@ -60,12 +60,12 @@ class TenantLevel(ConfigModel):
 
 
 class UnknownTenants(ConfigModel):
-    """The handling of a request whose tenant has no zone."""
+    """The settings for requests whose tenant has no zone."""
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
     levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS), FailFast()] = ()
-    """The levels, in the order in which they are tried."""
+    """The levels; the first level that a tenant matches applies."""
 
     @model_validator(mode="after")
     def _levels_are_distinct(self) -> Self:

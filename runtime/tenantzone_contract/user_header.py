@@ -1,4 +1,4 @@
-"""Headers that can't name a tenant's user, because other code already reads them."""
+"""Lists the headers that can't name a tenant's user, because other code already reads them."""
 
 from typing import Final
 
@@ -25,14 +25,14 @@ READ_BY_OTHERS: Final = frozenset(
         "x-vllm-priority",
     }
 )
-"""The headers that servers, gateways, vLLM or the frontend read; as in the CRD."""
+"""Names of headers that servers, gateways, vLLM or the frontend read. The CRD's validation has the same list."""
 
 
 def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
-    """Returns the pool's field that names the same header for another purpose; empty if none does.
+    """Returns the path of the pool's field that names the same header for another purpose; empty if none does.
 
-    The tenant's header would make one user of each tenant, and the gateway's secret is removed before users are
-    identified.
+    The header with the tenant's name would make each tenant a single user, and the header with the gateway's secret is
+    removed before users are identified.
 
     Args:
         header: the header's name in lower case.

@@ -1,6 +1,6 @@
-"""The models that a tenant may name: the base model, and those of the engine's LoRA adapters that its zone lists.
+"""Restricts the models that a tenant may use to the base model and the LoRA adapters that its zone lists.
 
-A tenant that may not use an adapter gets the same answer as for a name that does not exist.
+For an adapter that it may not use, a tenant gets the same answer as for a model that does not exist.
 """
 
 import json
@@ -14,14 +14,14 @@ MODELS_PATH = "/v1/models"
 
 
 def usable_models(scope: Scope, zone: ZoneConfig | None) -> frozenset[str] | None:
-    """Returns the names that a tenant may give as ``model``.
+    """Returns the model names that a tenant may use.
 
     Args:
-        scope: of the request; vLLM's application in it knows the name of the base model.
-        zone: of the tenant; None: no bounds.
+        scope: the request's ASGI scope, whose application knows the base model's names.
+        zone: the tenant's zone; None if the tenant has no zone.
 
     Returns:
-        None if the zone lists no adapters, so that any name may be given.
+        The allowed names; None if any name is allowed, because the tenant has no zone or the zone has no ``adapters``.
     """
     if zone is None or zone.adapters is None:
         return None
@@ -30,13 +30,13 @@ def usable_models(scope: Scope, zone: ZoneConfig | None) -> frozenset[str] | Non
 
 
 def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
-    """Check that a request names a model that its tenant may use.
+    """Check that the model in a request's body is one that the tenant may use.
 
     Raises:
-        Refusal: the tenant may not use it.
+        Refusal: the tenant may not use the model.
     """
     model = body.get("model")
-    # Without a name the base model is used; vLLM refuses names that are not texts.
+    # Without a name vLLM uses the base model, and it refuses a name that is not a string.
     if usable is not None and isinstance(model, str) and model and model not in usable:
         raise Refusal(
             404, "model", f"The model `{model}` does not exist, or this tenant may not use it (adapters)", param="model"
@@ -44,7 +44,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
 
 
 def listing(app: App, usable: frozenset[str] | None) -> App:
-    """Returns the application for requests that list models: its answer has only the models that the tenant may use."""
+    """Wrap the application for requests that list models, so that its answer only has the models in ``usable``."""
     if usable is None:
         return app
 
@@ -55,11 +55,11 @@ def listing(app: App, usable: frozenset[str] | None) -> App:
 
 
 class _Listing:
-    """The answer to one request, which is changed once it is complete.
+    """Filters the response to one request once it is complete.
 
     Args:
-        names: of the models to keep.
-        send: takes the answer's messages.
+        names: the names of the models to keep.
+        send: sends the response's ASGI messages to the client.
     """
 
     def __init__(self, names: frozenset[str], send: Send) -> None:
@@ -69,7 +69,7 @@ class _Listing:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Collect a message of the application's; the last one sends the answer."""
+        """Collect a message from the application; after the last one, send the filtered response."""
         if message["type"] == "http.response.start":
             self._head = message
             return

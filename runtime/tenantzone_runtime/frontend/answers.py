@@ -1,4 +1,4 @@
-"""The frontend's own answers, in the error format of the request's API: OpenAI's or Anthropic's."""
+"""Makes the frontend's error responses, in the format of the request's API: OpenAI's or Anthropic's."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -38,17 +38,17 @@ _ANTHROPIC_ERROR_TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-"""Anthropic's types by status. Others are an ``invalid_request_error`` or, from 500 on, an ``api_error``."""
+"""Anthropic's error types by status; any other status is ``invalid_request_error`` or, from 500 on, ``api_error``."""
 
 
 def error_body(scope: Scope, status: int, message: str, param: str | None = None) -> bytes:
-    """Returns the JSON body of an error, as clients of the request's API expect it.
+    """Returns the JSON body of an error, in the format of the request's API.
 
     Args:
-        scope: of the request.
-        status: HTTP status.
-        message: what is wrong and what to do, for the client.
-        param: the field of the request's body that is at fault; None: no field.
+        scope: the request's ASGI scope.
+        status: the HTTP status.
+        message: the problem and its remedy, for the client.
+        param: the invalid field of the request's body; None if the error is not about a field.
     """
     error: dict[str, Any]
     if is_anthropic(scope):
@@ -61,11 +61,11 @@ def error_body(scope: Scope, status: int, message: str, param: str | None = None
 
 
 def error_event(scope: Scope, body: bytes) -> bytes:
-    """Returns the end of a stream that fails after it has begun.
+    """Returns the server-sent events that end a stream with an error.
 
     Args:
-        scope: of the request.
-        body: of the error, from `error_body`.
+        scope: the request's ASGI scope.
+        body: the error's JSON body, from `error_body`.
     """
     return (
         b"event: error\ndata: " + body + b"\n\n" if is_anthropic(scope) else b"data: " + body + b"\n\ndata: [DONE]\n\n"
@@ -73,20 +73,20 @@ def error_event(scope: Scope, body: bytes) -> bytes:
 
 
 def is_anthropic(scope: Scope) -> bool:
-    """Whether the request is for Anthropic's API. All other routes have OpenAI's error format."""
+    """Returns whether the request is for Anthropic's API; all other routes use OpenAI's error format."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     return path == _ANTHROPIC_PATH or path.startswith(_ANTHROPIC_PATH + "/")
 
 
 class Refusal(Exception):
-    """A request that the frontend refuses.
+    """The frontend refuses a request.
 
     Args:
-        status: HTTP status.
-        reason: for the metric of refusals.
-        message: what is wrong and what to do, for the client.
-        param: the field of the body that is at fault.
-        headers: further response headers.
+        status: the HTTP status.
+        reason: the machine-readable reason, for the metric of refusals.
+        message: the problem and its remedy, for the client.
+        param: the invalid field of the request's body; None if the error is not about a field.
+        headers: additional response headers.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Refusal(Exception):
         self.headers = headers or {}
 
     def body(self, scope: Scope) -> bytes:
-        """Returns the JSON body, in the error format of the request's API."""
+        """Returns the response's JSON body, in the error format of the request's API."""
         return error_body(scope, self.status, str(self), self.param)
 
     async def send(self, scope: Scope, send: Send) -> None:

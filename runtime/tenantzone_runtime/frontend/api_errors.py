@@ -1,7 +1,8 @@
-"""Converts the application's errors to the error format of the request's API.
+"""Converts vLLM's error responses to the error format of the request's API.
 
-Most of vLLM's errors have OpenAI's format. Errors of the framework below it do not, such as ``{"detail": "Not Found"}``
-for a route that an engine does not serve. On Anthropic's routes some errors have OpenAI's format, or its error types.
+Most of vLLM's errors have OpenAI's format. Errors of FastAPI, on which vLLM is built, do not: for example
+``{"detail": "Not Found"}`` for a route that the engine does not serve. On Anthropic's routes, some errors have OpenAI's
+format or error types.
 """
 
 import json
@@ -15,7 +16,7 @@ _REPLACED = frozenset({b"content-length", b"content-type"})
 
 
 def in_api_format(app: App) -> App:
-    """Returns the application with its errors in the format of the request's API."""
+    """Wrap the application so that its error responses have the format of the request's API."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, _Errors(scope, send).send)
@@ -24,22 +25,22 @@ def in_api_format(app: App) -> App:
 
 
 class _Errors:
-    """The answer to one request.
+    """Converts the response to one request if it is an error.
 
     Args:
-        scope: of the request.
-        send: takes the answer's messages.
+        scope: the request's ASGI scope.
+        send: sends the response's ASGI messages to the client.
     """
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
         self._head: Message | None = None
-        """The start of an error whose body is not complete yet."""
+        """The start message of an error response whose body is not complete yet."""
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application's, or collect the body of an error."""
+        """Pass on a message from the application, or collect the body of an error response."""
         if message["type"] == "http.response.start" and message["status"] >= 400:
             self._head = message
         elif self._head is None:
@@ -62,16 +63,16 @@ class _Errors:
 
 
 def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, bytes]) -> bytes | None:
-    """Returns the body of an error in the format of the request's API.
+    """Convert the body of an error response to the format of the request's API.
 
     Args:
-        scope: of the request.
-        status: HTTP status.
-        body: from the application.
-        headers: of the answer, by lower-case names.
+        scope: the request's ASGI scope.
+        status: the HTTP status.
+        body: the body from the application.
+        headers: the response's headers, by lower-case names.
 
     Returns:
-        None if the body has the format already, or has an unknown one.
+        The converted body; None if the body already has the format, or has an unknown format.
     """
     try:
         parsed: Any = json.loads(body)
@@ -90,7 +91,7 @@ def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, 
 
 
 def _message(scope: Scope, status: int, detail: object, headers: Mapping[bytes, bytes]) -> str:
-    """Returns what the framework's error text means here, and what to do."""
+    """Returns a message for the client, which replaces FastAPI's terse texts for unknown routes and methods."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     if (status, detail) == (404, "Not Found"):
         return f"{path} is not served by this engine, whose model may be for other routes; check the URL"

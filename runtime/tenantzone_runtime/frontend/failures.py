@@ -1,7 +1,8 @@
-"""Answers requests at which the frontend itself fails, without disclosing the request's contents.
+"""Answers a request for which the frontend itself raises an exception, without disclosing the request's contents.
 
-Such a failure is a bug in the frontend. The client gets an error in its API's format. The log gets one line without the
-exception's text or a traceback: the text, and the locals that some log handlers add, may quote the request's body.
+Such an exception is a bug in the frontend. The client gets an error in its API's format. The log gets one line without
+the exception's text and traceback, because the text, and the local variables that some log handlers add to a traceback,
+may contain parts of the request's body.
 """
 
 import logging
@@ -13,18 +14,18 @@ _log = logging.getLogger(__name__)
 
 
 class BodyCheckFailed(Exception):
-    """A check of a request's body has failed with an exception, which is this one's cause. A retry would fail, too."""
+    """A check of a request's body raised an unexpected exception, in ``__cause__``; a retry would fail, too."""
 
 
 def failure(scope: Scope, error: Exception) -> Refusal:
-    """Log an exception of the frontend's own, and return the client's answer.
+    """Log an exception of the frontend, and return the answer for the client.
 
     Args:
-        scope: of the request.
-        error: raised before the request reached vLLM.
+        scope: the request's ASGI scope.
+        error: the exception, raised before the request reached vLLM.
 
     Returns:
-        A refusal with 400, which clients do not retry, if the body causes the failure; otherwise with 503.
+        A refusal with status 400, which clients do not retry, if ``error`` is a `BodyCheckFailed`; otherwise with 503.
     """
     cause = error.__cause__ if isinstance(error, BodyCheckFailed) and error.__cause__ is not None else error
     frame = traceback.extract_tb(cause.__traceback__)[-1]

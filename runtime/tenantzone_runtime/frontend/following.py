@@ -1,4 +1,4 @@
-"""Follows the active config even while no request comes, and reports it to the engine core."""
+"""Keeps the active config up to date even without requests, and reports it to the engine core."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 0.2
 RENEWAL_SECONDS: Final = 5.0
-"""The time after which an unchanged state is written again, so that the engine core sees that it is followed."""
+"""Time after which an unchanged state is written again, as a heartbeat for the engine core."""
 
 
 @asynccontextmanager
 async def following(active: ActiveConfig, folder: Path) -> AsyncIterator[None]:
-    """Follow the active config, from an API server's start to its end.
+    """Refresh and report the active config while the block runs, from the API server's start to its end.
 
     Args:
         active: the active config of this process's frontend.
-        folder: shared with the engine core, which recreates it if it is removed.
+        folder: the folder shared with the engine core, which recreates it if it is removed.
     """
     reporter = _Reporter(active, folder)
     reporter.report()
@@ -48,14 +48,14 @@ async def _follow(active: ActiveConfig, reporter: "_Reporter") -> None:
             await asyncio.to_thread(reporter.report)
             logged = ""
         except Exception as error:
-            # The next request meets the same error, and is refused.
+            # Requests are safe: the next request gets the same error, and is refused.
             if repr(error) != logged:
                 _log.exception("the frontend could not look at what is in force, and tries again")
             logged = repr(error)
 
 
 class _Reporter:
-    """Writes this process's state when it has changed, when it is old, and when its file is missing."""
+    """Writes this process's state to a file when the state has changed, is old, or its file is missing."""
 
     def __init__(self, active: ActiveConfig, folder: Path) -> None:
         self._active = active
@@ -63,7 +63,7 @@ class _Reporter:
         self._written: ApiServerState | None = None
 
     def report(self) -> None:
-        """Write the state, unless its file is up to date. A failed write is retried with the next call."""
+        """Write the state unless its file is up to date; the next call retries a failed write."""
         config = self._active.config
         state = state_of_this_process(
             config.generation if config is not None else None,
@@ -73,7 +73,7 @@ class _Reporter:
         )
         if self._is_written(state):
             return
-        # The engine core recreates the folder, and reports that this process is silent.
+        # Ignore errors, because the engine core recreates a missing folder, and reports if this process stays silent.
         with suppress(OSError):
             state.write(self._folder)
             self._written = state

@@ -1,4 +1,4 @@
-"""Reads and checks request bodies within bounds; large ones are processed outside the event loop."""
+"""Reads and checks request bodies, with limits on their size and cost; large bodies are checked in other threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,30 +20,30 @@ from tenantzone_runtime.frontend.shape import check_count, check_depth, check_ki
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
-"""A body up to this size costs less than a switch to another thread and back."""
+"""Maximum size of a body that is checked on the event loop, because switching to a thread would take longer."""
 
 _WORKERS = 2
-"""Threads that check the bodies of all tenants."""
+"""Number of threads that check the bodies of all tenants."""
 
 _PATTERN_PART = 8
-"""The divisor of the size limit for patterns and grammars, relative to that of an answer's format."""
+"""Divisor of ``max_grammar_bytes`` for patterns and grammars, whose cost grows with the square of their size."""
 
 Remake = Callable[[bytes, dict[str, Any], int], bytes]
-"""Makes the body that is passed on from the received one, its parsed contents, and its number of answers."""
+"""Makes the body to pass on to vLLM from the received body, its parsed JSON and its number of answers."""
 
 
 class Intake:
     """Reads and checks the bodies of requests.
 
     Args:
-        bounds: of requests.
+        bounds: the limits of requests.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        # Bodies are checked in the order of arrival here, and a tenant has at most one among them: so the workers serve
-        # tenants in turn. Python's threads share a processor, so more would only slow the event loop down. With one,
-        # every request would wait for the tenant whose body takes longest.
+        # The workers check bodies in FIFO order, with at most one body per tenant in the queue, which makes this a
+        # round-robin over tenants. More threads would only slow down the event loop, because all share the GIL. With a
+        # single thread, all requests would wait for the body that takes longest.
         self._workers = ThreadPoolExecutor(_WORKERS, "tenantzone-frontend")
 
     async def take(
@@ -55,20 +55,21 @@ class Intake:
         remake: Remake,
         limit: int | None = None,
     ) -> bytes:
-        """Read a request's body, and return the one to pass on, once the request may be prepared for the engine.
+        """Read and check a request's body, wait until the request may be prepared, and return the body to pass on.
 
         Args:
-            receive: the request's messages.
-            declared_length: its ``Content-Length`` header, if it has one.
-            route: of the request.
-            held: the request, as it counts for its tenant.
-            remake: makes the body to pass on; called on any thread.
-            limit: bytes of a body in this zone, if that is less than the general limit; None: no own limit.
+            receive: receives the request's ASGI messages.
+            declared_length: the ``Content-Length`` header, if the request has one.
+            route: the request's route.
+            held: the request's entry in the limits of its tenant.
+            remake: makes the body to pass on; may be called on any thread.
+            limit: the zone's maximum body size in bytes, which applies if it is below the general limit; None if the
+                zone has no limit.
 
         Raises:
-            Refusal: the body is not within bounds, or is not a JSON object, or ``remake`` refuses it.
-            BodyCheckFailed: a check has failed with another exception.
-            ClientDisconnected: the body did not arrive completely.
+            Refusal: the body exceeds a limit, or is not a JSON object, or ``remake`` refuses it.
+            BodyCheckFailed: a check has raised an unexpected exception.
+            ClientDisconnected: the client disconnected before the body was complete.
         """
         of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
         body = await read_body(receive, declared_length, min(of_any, limit or of_any), held.add)
@@ -93,7 +94,7 @@ class Intake:
             raise BodyCheckFailed from error
 
     def _work(self, body: bytes, route: Route, remake: Remake) -> tuple[int, bytes]:
-        """Returns the number of engine requests that a body makes, and the body to pass on."""
+        """Returns the number of engine requests that vLLM makes from a body, and the body to pass on."""
         check_count(body)
         parsed = parse_body(body)
         check_depth(body, parsed)

@@ -1,4 +1,4 @@
-"""Start-up hooks of the API server's process, for packages that the frontend does not import."""
+"""Startup hooks of the API server's process, which packages register so that the frontend need not import them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,27 +11,27 @@ _serving_openers: list[ServingOpener] = []
 
 
 def before_opening(opener: Opener) -> None:
-    """Register a function to run when the frontend is made; a function is registered once."""
+    """Register a function to run when the frontend is created; registering it again has no effect."""
     if opener not in _openers:
         _openers.append(opener)
 
 
 def open_all() -> None:
-    """Run the functions of `before_opening`."""
+    """Run the functions registered with `before_opening`."""
     for opener in _openers:
         opener()
 
 
 def before_serving(opener: ServingOpener) -> None:
-    """Register a function to run with vLLM's application when the API server has started, before its first request."""
+    """Register a function that is called with vLLM's application when the API server starts, before any request."""
     _serving_openers.append(opener)
 
 
 def open_for_serving(application: Any) -> None:
-    """Run the functions of `before_serving`.
+    """Run the functions registered with `before_serving`.
 
     Args:
-        application: vLLM's, with its state.
+        application: vLLM's ASGI application, whose ``state`` is already set.
     """
     for opener in _serving_openers:
         opener(application)

@@ -1,7 +1,7 @@
-"""Identifies the peer of a connection for the frontend, only by properties of the connection itself.
+"""Passes the address and certificate of a connection's peer to the frontend.
 
-Uvicorn does not pass on a client's certificate. And for requests from loopback, or from ``FORWARDED_ALLOW_IPS``, it
-takes the client's address from ``X-Forwarded-For``: a header that any client there can write.
+Uvicorn does not pass on a client's certificate. And for requests from loopback or from ``FORWARDED_ALLOW_IPS``, it
+takes the client's address from the header ``X-Forwarded-For``, which any client at these addresses can forge.
 """
 
 import ssl
@@ -14,16 +14,16 @@ _EXTENSION = "tenantzone.peer"
 
 
 def peer_address(scope: Mapping[str, Any]) -> str | None:
-    """Returns the address that the request's connection comes from; None: it has none, or it is unknown."""
+    """Returns the address of the connection's peer; None if it is unknown."""
     address: str | None = scope.get("extensions", {}).get(_EXTENSION)
     return address
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Uvicorn's own protocol, which also passes on the address of the connection, and its client's certificate.
+    """Uvicorn's protocol, which also passes on the connection's address and the client's certificate.
 
-    The certificate is passed on as in ASGI's TLS extension. There is one only if the server asks for it
-    (``--ssl-cert-reqs``), and then TLS has checked that the client has its key.
+    The certificate is passed on as in ASGI's TLS extension. It is only present if the server requests one
+    (``--ssl-cert-reqs``); TLS has then verified that the client has the certificate's key.
     """
 
     def on_message_begin(self) -> None:

@@ -1,4 +1,7 @@
-"""Counts the frontend's refusals, in the API server process's registry, which vLLM's own /metrics shows."""
+"""Counts the frontend's refusals, in the Prometheus registry of the API server's process, which vLLM's /metrics serves.
+
+The counter has one series per reason.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -49,15 +52,15 @@ Reason = Literal[
     "parsing_budget",
     "failed",
 ]
-"""Why a request is refused. Each is a label value of a metric, so the set must not grow at run time."""
+"""Machine-readable reason of a refusal. Each is a label value of a metric, so the set must not grow at run time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric of the frontend, described without a sample."""
+    """The description of a metric of the frontend."""
 
     name: str
-    """The name as in a scrape."""
+    """The name in a scrape."""
     type: Literal["counter"]
     labels: tuple[str, ...]
     help: str
@@ -75,7 +78,7 @@ for _reason in get_args(Reason):
 
 
 def families() -> tuple[Family, ...]:
-    """Returns all metrics of the frontend."""
+    """Returns the descriptions of all metrics of the frontend."""
     return (_REFUSED,)
 
 

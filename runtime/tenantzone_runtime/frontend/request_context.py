@@ -1,8 +1,9 @@
-"""Context propagation: carries a request's seal and limits past the parts of vLLM that drop them, to the engine.
+"""Propagates a request's seal and limits through the API server with a context variable.
 
-Most bodies have a field for the seal. Where vLLM makes several requests of one, as for beam search, or has no such
-field, as for embeddings, the seal travels with the task that serves the request, and with the tasks that it starts. So
-do the totals of all the engine's requests of one body, and the limits of its media.
+Most request bodies have a field in which the seal is passed on. If vLLM drops it, because it makes several engine
+requests from one body (for example for beam search), or if the body has no such field (for example for embeddings), the
+engine's hooks read the seal from the context of the task that serves the request, which the tasks that it starts
+inherit. The context also has the totals over all engine requests of one body, and the limits of the body's media.
 """
 
 from contextvars import ContextVar
@@ -14,46 +15,46 @@ from tenantzone_runtime.frontend.parsing_budget import ParsingBudget
 
 
 class Closing(Protocol):
-    """A resource that is held for a request."""
+    """A resource that must be closed when its request has ended."""
 
     def close(self) -> None:
-        """Release it."""
+        """Release the resource."""
 
 
 class RequestContext:
-    """The context of one request, known when its body has been read.
+    """The context of one request.
 
     Args:
-        media: the use of images, sounds and videos by the request; None: they are not bounded.
-        tenant: whose request it is.
+        media: the request's use of images, audio and videos; None if that is not limited.
+        tenant: the request's tenant.
     """
 
     def __init__(self, media: MediaUse | None = None, tenant: str = "") -> None:
         self.media = media
         self.tenant = tenant
         self.seal = ""
-        """The seal; empty: it has none."""
+        """The request's seal; empty if it has none."""
         self.answers_in_one_piece = 0
-        """The number of the body's answers that are each sent in one piece; 0: they are streamed."""
+        """Number of answers to the request if they are not streamed; 0 if they are streamed."""
         self.prompt_logprobs_field = ""
-        """The body's field that requests log probabilities of its prompts."""
+        """Name of the body's field that requests log probabilities of the prompts."""
         self.prompt_logprobs = 0
-        """The number of log probabilities for the prompts tokenized so far."""
+        """Number of log probabilities for the prompts tokenized so far."""
         self.parsing = ParsingBudget()
-        """The processor time that the parsers of the request's answers may still use."""
+        """The remaining CPU time for parsing the request's answers."""
         self.held: list[Closing] = []
         """Resources to close when the request has ended."""
         self._has_ended = False
 
     def hold(self, closing: Closing) -> None:
-        """Hold a resource until the request has ended; if it has (a task may outlive it), close it at once."""
+        """Close a resource when the request ends, or at once if the request, which tasks may outlive, has ended."""
         if self._has_ended:
             closing.close()
         else:
             self.held.append(closing)
 
     def carried_through(self, app: App) -> App:
-        """Returns the application with this context set while it serves the request."""
+        """Wrap the application so that this context is set while it serves the request."""
 
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             token = _current.set(self)
@@ -72,11 +73,11 @@ _current: ContextVar[RequestContext | None] = ContextVar("tenantzone_request_con
 
 
 def current_context() -> RequestContext | None:
-    """Returns the context of the current request; None: it did not come through the frontend."""
+    """Returns the context of the current request; None if the request did not pass through the frontend."""
     return _current.get()
 
 
 def current_seal() -> str:
-    """Returns the seal of the current request; empty: it has none, or did not come through the frontend."""
+    """Returns the seal of the current request; empty if it has none, or did not pass through the frontend."""
     context = current_context()
     return "" if context is None else context.seal

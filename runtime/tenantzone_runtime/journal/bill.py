@@ -1,10 +1,10 @@
-"""Computes what each zone used in a period from journals alone.
+"""Computes each zone's usage in a period from journals alone.
 
-Usage records hold counters that start at zero with a zone and only grow. One such life of a counter, identified by
-engine, zone and ``countingSince``, is a run. The usage of a run in a period is its last value in the period minus its
-last value before it, and no interval is split: **the time between two records belongs to the period in which the second
-one was written.** So consecutive periods add up exactly, and a lost record loses no usage: the next record of its run
-includes it.
+Usage records contain counters, which start at zero when a zone is added and only grow. A run is one life of such a
+counter, identified by engine, zone and ``countingSince``. The usage of a run in a period is the counter's last value in
+the period minus its last value before the period. Intervals are not split: **the usage between two records belongs to
+the period in which the second record was written.** So consecutive periods add up exactly, and a lost record loses no
+usage, because the next record of its run includes it.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
 _THOUSAND: Final = 1000
 _TOKENS: Final = ("promptTokens", "cachedTokens", "generationTokens")
 _PROCESSED: Final = ("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens")
-"""Fields that records of version 0.1 lack."""
+"""Fields that records of version 0.1 do not have."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Amounts:
-    """Used amounts, with block-seconds and byte-seconds in thousandths, so that sums are exact."""
+    """Amounts of usage, with block-seconds and byte-seconds in thousandths as integers, so that sums are exact."""
 
     block_milliseconds: int = 0
     prompt_tokens: int = 0
@@ -39,7 +39,7 @@ class Amounts:
     loaded_tokens: int = 0
     hit_tokens: int = 0
     byte_milliseconds: int = 0
-    """Byte-milliseconds of a tier."""
+    """Bytes held in a tier, times milliseconds."""
 
     @property
     def block_seconds(self) -> float:
@@ -58,28 +58,28 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period from ``begin`` to before ``end``; None for no bound."""
+    """A period that includes ``begin`` and excludes ``end``; None for no bound."""
 
     begin: datetime | None = None
     end: datetime | None = None
 
 
 Who = tuple[str, ...]
-"""The kind of record with its names: a zone; the lender and borrower of a loan; or the zone and tier of tier usage."""
+"""The kind of record and the names in it: zone, or lender and borrower of a loan, or zone and tier."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One life of a counter, as far as it was read.
+    """One life of a zone's, loan's or tier's counters, as far as the journals have been read.
 
-    All its numbers grow together, so the larger of two values is the later one.
+    All counters only grow, so the larger of two values is the later one.
     """
 
     from_zero: bool = False
-    """Whether the journals hold it from its beginning."""
+    """Whether the journals contain all records of the run from its beginning."""
     first: Amounts | None = None
     before: Amounts | None = None
-    """The last value before the period."""
+    """The last value of the counters before the period; None if there is none."""
     last: Amounts = Amounts()
 
     def used(self) -> Amounts:
@@ -87,7 +87,10 @@ class _Run:
 
     @property
     def base(self) -> Amounts:
-        """The amounts used before the journals begin, which earlier bills from deleted files may include."""
+        """The value of the counters at the run's first remaining record; 0 if no earlier record was deleted.
+
+        Earlier bills, made before those files were deleted, may include this usage.
+        """
         return Amounts() if self.from_zero or self.first is None else self.first
 
     def take(self, amounts: Amounts, *, before_period: bool, from_zero: bool) -> None:
@@ -100,12 +103,12 @@ class _Run:
 
 @dataclass(slots=True)
 class Source:
-    """A journal that a bill is made from."""
+    """A journal from which a bill is made."""
 
     folder: Path
     records: int = 0
     head: str = ""
-    """The hash of the last record that was read, which identifies the data of the bill later."""
+    """The hash of the last record read, which identifies the journal's state on which the bill is based."""
 
 
 @dataclass(slots=True)
@@ -116,19 +119,21 @@ class Bill:
     sources: list[Source] = field(default_factory=list)
     zones: dict[str, Amounts] = field(default_factory=dict)
     loans: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    """Block-seconds by lender and borrower, which are part of the borrower's own block-seconds."""
+    """Block-seconds by lender and borrower; the borrower's block-seconds in ``zones`` include them."""
     tiers: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     """Byte-seconds by zone and tier."""
     warnings: list[str] = field(default_factory=list)
-    """Usage that could not be billed, for people."""
+    """Texts about usage that could not be billed."""
 
 
 def make_bill(folders: Iterable[Path], period: Period) -> Bill:
-    """Make a bill from journals, with progress on standard error; a folder that is given twice counts once.
+    """Make a bill from journals, with progress on standard error.
+
+    Usage is counted once even if a folder is given twice.
 
     Raises:
         NoJournalError: a folder has no journal.
-        BrokenJournalError: a journal fails verification, so nothing can be billed from it.
+        BrokenJournalError: a journal fails verification.
         OSError: a file can't be read.
     """
     bill = Bill(period)
@@ -178,20 +183,20 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
 
 @dataclass(slots=True)
 class _Kept:
-    """The remaining part of a journal whose older files may be deleted."""
+    """The remaining part of a journal, whose older files may have been deleted."""
 
     begin: datetime
     whole: bool
     started: set[str] = field(default_factory=set)
-    """Engines whose first record is present."""
+    """Names of engine runs whose first record is still present."""
 
     def reaches(self, engine: str, since: datetime) -> bool:
-        """Returns whether everything that an engine wrote since a moment is still present."""
+        """Returns whether all records of an engine run since a time are still present."""
         return self.whole or engine in self.started or since >= self.begin
 
 
 def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who], _Run], kept: _Kept) -> None:
-    # Interned, so that each name is stored once, in however many records it is: a month has many loans.
+    # Intern names, so that each is stored once, because a month may have many records.
     engine, at = intern(record["engine"]), time_of(record["time"])
     if record["kind"] == Started.kind:
         kept.started.add(engine)
@@ -227,10 +232,10 @@ def _thousandths(value: Any) -> int:
 
 
 def time_of(text: str) -> datetime:
-    """Parse an RFC 3339 time, or a date for its midnight; without an offset it is UTC.
+    """Parse an RFC 3339 time, or a date, which stands for its midnight; a time without an offset is in UTC.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text is neither a time nor a date.
     """
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The journal's files: numbered, appended to by one engine at a time, rotated by size."""
+"""Manages the journal's files, which are numbered, appended to by one engine at a time, and rotated by size."""
 
 import fcntl
 import hashlib
@@ -15,7 +15,7 @@ _CHUNK = 2**20
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """Returns the files of a journal, oldest first.
+    """Returns the files of a journal, the oldest first.
 
     Raises:
         OSError: the folder can't be read.
@@ -25,24 +25,24 @@ def journal_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a journal."""
+    """The end of a journal, as found when it is opened."""
 
     link: Link
-    """The link of the last sound record."""
+    """The link of the last valid record."""
     cut_off: CutOff | None = None
-    """The unsound part after it."""
+    """The invalid lines after the last valid record; None if there are none."""
 
 
 class JournalFiles:
-    """The files of an open journal, for appending.
+    """The files of a journal that is open for appending.
 
     Args:
-        folder: created if it is missing.
+        folder: the journal's folder, which is created if it is missing.
         max_bytes: the maximum size of a file, unless a single record is larger.
         keep: the number of files to keep, including the newest; 0 for all.
 
     Raises:
-        OSError: the folder can't be written, or another engine writes it.
+        OSError: the folder can't be written, or another engine is writing to it.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int, keep: int) -> None:
@@ -65,7 +65,7 @@ class JournalFiles:
         """Write one line completely or not at all.
 
         Raises:
-            OSError: the line could not be written. Close the journal and open it again.
+            OSError: the line could not be written. The caller must close the journal, and open it again.
         """
         if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
@@ -74,14 +74,14 @@ class JournalFiles:
         try:
             _write(self._file, line)
         except OSError:
-            # If even this fails, the next engine that opens the journal finds a truncated line.
+            # If truncating fails, too, the next engine that opens the journal reports a truncated line.
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
         self._size += len(line)
 
     def close(self) -> None:
-        """Flush everything to the disk if possible, and close the journal."""
+        """Flush the journal to the disk if possible, and close it."""
         for file in (self._file, self._folder_file):
             if file >= 0:
                 with suppress(OSError):
@@ -127,7 +127,7 @@ class JournalFiles:
 
 
 def _number_of(path: Path) -> int:
-    """Returns the number in a file's name; 0 if it is not a journal file."""
+    """Returns the number in a journal file's name; 0 if the path is not a journal file."""
     digits = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
     return int(digits) if digits.isdecimal() and path.name == f"{_PREFIX}{digits}{_SUFFIX}" else 0
 
@@ -149,7 +149,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
-    """Returns the files' contents from the offsets on as a cut-off part; None if they are empty."""
+    """Returns a record of the invalid content, given as pairs of a file and an offset; None if that is empty."""
     content, number = hashlib.sha256(), 0
     for path, begin in behind:
         with path.open("rb") as file:
@@ -161,7 +161,7 @@ def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
 
 
 def _last_sound(path: Path) -> tuple[Link | None, int]:
-    """Returns the link of the last sound record in a file, and the end of its line; (None, 0) if there is none."""
+    """Returns the link of the last valid record in a file, and the offset of its end; (None, 0) if none exists."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None, 0

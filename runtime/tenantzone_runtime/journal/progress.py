@@ -1,4 +1,4 @@
-"""Shows the progress of reading a journal."""
+"""Prints the progress of reading a journal."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ _MEGABYTE: Final = 1e6
 
 
 class Progress:
-    """Progress of reading a journal, as a line on standard error every two seconds.
+    """Prints the progress of reading a journal, as a line on standard error every two seconds.
 
     Args:
         folder: the folder of the journal.
@@ -28,7 +28,7 @@ class Progress:
         self._next = time.monotonic() + _SECONDS
 
     def at(self, entry: Entry) -> None:
-        """Show the progress if it is time."""
+        """Print the progress if two seconds have passed since the last line; ``entry`` is the last record read."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _SECONDS

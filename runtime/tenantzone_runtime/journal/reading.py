@@ -1,4 +1,4 @@
-"""Reads a journal from its oldest file on, and verifies each record and its place in the chain."""
+"""Reads a journal from its oldest file on, and verifies each record and its position in the chain."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ _LONGEST_LINE: Final = 2**20
 
 
 class NoJournalError(ValueError):
-    """The folder holds no journal."""
+    """The folder contains no journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a journal file."""
+    """The position of a line in a journal: its file and line number."""
 
     file: str
     line: int
 
 
 class BrokenJournalError(ValueError):
-    """The journal is not as it was written; the message names the first place that fails verification."""
+    """The journal was changed or damaged; the message names the first line that fails verification."""
 
     def __init__(self, place: Place, named: str, what: str) -> None:
         self.place = place
@@ -33,22 +33,22 @@ class BrokenJournalError(ValueError):
 
 
 class EndCutOffError(BrokenJournalError):
-    """The journal is sound up to its last line, which is not a whole record."""
+    """The last line of the journal is truncated; all lines before it are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sound record of a journal, with its place."""
+    """A valid record of a journal, with its position."""
 
     place: Place
     record: dict[str, Any]
     link: Link
     bytes_read: int
-    """Bytes of the journal up to and including this record."""
+    """Number of bytes of the journal up to and including this record."""
 
 
 class _NoRecords:
-    """Consecutive lines that are not records: errors unless the next record reports that a crash cut them off."""
+    """Consecutive lines that are not records, which is an error unless the next record reports them as truncated."""
 
     def __init__(self, place: Place, before: Link | None, what: str) -> None:
         named = "no record" if before is None else f"where record {before.seq + 1} should be"
@@ -65,9 +65,9 @@ class _NoRecords:
 
 
 def read_journal(folder: Path) -> Iterator[Entry]:
-    """Yields the records of a journal in order, each verified.
+    """Iterate over the records of a journal in order, and verify each of them.
 
-    The first record can't be verified against a previous one, unless it is record 0.
+    The first record's ``previous`` can only be verified if it is record 0.
 
     Raises:
         NoJournalError: the folder has no journal.
@@ -125,7 +125,7 @@ def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
     for path in files:
         number, whole = 0, True
         with path.open("rb") as file:
-            # Lines longer than any record are read in parts, so that no file can fill the memory.
+            # Read lines that are longer than any record in parts, so that a bad file can't exhaust the memory.
             while line := file.readline(_LONGEST_LINE):
                 number += whole
                 whole = line.endswith(b"\n")

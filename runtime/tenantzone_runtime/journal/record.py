@@ -1,6 +1,6 @@
-"""One record of the journal: a JSON object on its own line, chained to the previous record by its hash.
+"""Encodes and decodes the journal's records: JSON objects, one per line, each with the previous record's hash.
 
-Pure: it converts an event, a place in the chain and a time to a line, and back.
+This module only converts events to lines and lines to records, without any I/O.
 """
 
 import dataclasses
@@ -15,10 +15,12 @@ from pydantic.alias_generators import to_camel
 from tenantzone_runtime.zones import audit
 
 FIRST_PREVIOUS: Final = "0" * 64
-"""The hash that record 0 has for its missing predecessor."""
+"""The value of ``previous`` in record 0, which has no previous record."""
 
 FORMAT: Final = 2
-"""The format of the written records. Format 1, which its records do not state, had older words for some reasons:
+"""The format of the written records.
+
+Format 1, whose records do not state their format, had other names for some eviction reasons:
 ``recall`` for reclaim, and ``reclaim`` for watermark and relief.
 """
 
@@ -41,15 +43,15 @@ class EngineRun:
 
     @property
     def name(self) -> str:
-        """A name that distinguishes this run from those of other pods, and from the same pod's other runs."""
+        """A name that distinguishes this run from the runs of other pods and from other runs of the same pod."""
         return f"{self.pod}@{format_time(self.started_unix_time)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An engine began to write a journal.
+    """The engine started to write the journal.
 
-    The last events of the previous run may be missing, since it need not have ended in order.
+    The last events of the previous run may be missing, because the engine may have crashed.
     """
 
     kind: ClassVar = "started"
@@ -62,13 +64,13 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """Lines before this record are not records, because a crash cut them off; they stay in the file."""
+    """Reports that the lines directly before this record are truncated by a crash; they stay in the file."""
 
     kind: ClassVar = "cut_off"
     bytes: int
-    """The length of the lines with their newlines."""
+    """Total length of the truncated lines, with their newlines."""
     digest: str
-    """The SHA-256 of the lines, so that they can't be changed later."""
+    """SHA-256 of the truncated lines, so that verification detects later changes to them."""
 
 
 JournalEvent = audit.Event | Started | CutOff
@@ -76,7 +78,7 @@ JournalEvent = audit.Event | Started | CutOff
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A record's place in the chain."""
+    """A record's position in the chain: its sequence number and its hash."""
 
     seq: int
     hash: str
@@ -86,7 +88,7 @@ BEFORE_FIRST: Final = Link(-1, FIRST_PREVIOUS)
 
 
 def names_of(event: type) -> list[tuple[str, str]]:
-    """Returns the fields of an event class, each with its name here and its name in the record."""
+    """Returns the fields of an event class as pairs of the attribute's name and its key in the record."""
     return [(field.name, _RENAMED.get(field.name, to_camel(field.name))) for field in dataclasses.fields(event)]
 
 
@@ -100,8 +102,8 @@ def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: 
         event: the event.
         after: the link of the previous record.
         engine: the name of the run.
-        at: the time in seconds on the engine's clock.
-        offset: seconds to add to that clock to get Unix time.
+        at: the event's time in seconds on the engine's monotonic clock.
+        offset: the difference between Unix time and that clock, in seconds.
 
     Returns:
         The line with its newline, and the record's own link.
@@ -123,9 +125,10 @@ def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: 
 
 
 def digest(record: dict[str, Any]) -> str:
-    """Returns the SHA-256 of a record without its ``hash`` in canonical form (RFC 8785): sorted keys, no spaces, UTF-8.
+    """Returns the SHA-256 of a record without its ``hash``.
 
-    So the hash does not depend on how tools format the same JSON.
+    The record is hashed in canonical form (RFC 8785: sorted keys, no spaces, UTF-8), so the result does not depend on
+    the JSON's formatting.
 
     Raises:
         ValueError: the record has a value that JSON can't represent.
@@ -139,7 +142,8 @@ def parse(line: bytes) -> dict[str, Any]:
     """Parse a journal line into a record.
 
     Raises:
-        ValueError: the line is not a JSON object, or tools may read it in different ways.
+        ValueError: the line is not a JSON object, or has a repeated key or a constant such as NaN, which parsers read
+            differently.
     """
     try:
         record = json.loads(line, object_pairs_hook=_without_doubles, parse_constant=_no_number)
@@ -151,10 +155,10 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def link_of(record: dict[str, Any]) -> Link:
-    """Returns the link that a record states, verified against its content.
+    """Returns a record's link, after verifying its hash against its content.
 
     Raises:
-        ValueError: its hash does not match its content, or it has no place.
+        ValueError: the hash does not match the content, or ``seq`` or ``hash`` is missing.
     """
     seq, written = record.get("seq"), record.get("hash")
     if type(seq) is not int or not isinstance(written, str):
@@ -170,13 +174,13 @@ def link_of(record: dict[str, Any]) -> Link:
 
 def format_time(unix_time: float) -> str:
     """Returns a Unix time as RFC 3339 in UTC, with milliseconds."""
-    # Rounded to whole milliseconds, because isoformat would truncate.
+    # Round to milliseconds, because isoformat would truncate.
     moment = datetime.fromtimestamp(round(unix_time * 1000) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plain(value: object) -> object:
-    """Returns a value as it is written: a number rounded to thousandths, or a text that UTF-8 can hold."""
+    """Returns a value in its written form: floats are rounded to thousandths, texts are truncated and valid UTF-8."""
     if isinstance(value, float):
         return _number(round(value, 3))
     if isinstance(value, str):
@@ -185,7 +189,7 @@ def _plain(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """Returns a number as RFC 8785 writes it: an integer without a fraction."""
+    """Returns an integral float as an int, because RFC 8785 writes it without a fraction; other values unchanged."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return int(value)
     return value

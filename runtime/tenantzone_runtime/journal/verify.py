@@ -1,4 +1,4 @@
-"""Verifies a whole journal, and summarizes it."""
+"""Verifies all records of a journal, and summarizes it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,30 +10,30 @@ from tenantzone_runtime.zones.audit import Lost
 
 
 class HeadNotFoundError(ValueError):
-    """The chain is sound, but does not have the hash that was noted before."""
+    """All records are valid, but none has the expected hash."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """The summary of a sound journal, from its oldest record on."""
+    """The summary of a valid journal, from its oldest remaining record on."""
 
     first: Link
     first_time: str
     head: Link
     head_time: str
     lost: int = 0
-    """Records that the journal reports as lost."""
+    """Number of records that the journal reports as lost."""
     cut_off: int = 0
-    """Crashes in the middle of a line that the journal reports."""
+    """Number of places where a crash truncated a line, as the journal reports them."""
     noted: int | None = None
-    """The number of the record whose hash was noted."""
+    """Sequence number of the record with the expected hash; None if no hash was given."""
 
     @property
     def records(self) -> int:
         return self.head.seq - self.first.seq + 1
 
     def lines(self) -> list[str]:
-        """Returns the summary as lines for people."""
+        """Returns the summary as lines of text."""
         said = [
             f"{self.records} records hold, {self.first.seq} to {self.head.seq}",
             f"from {self.first_time} to {self.head_time}",
@@ -51,16 +51,16 @@ class Verified:
 
 
 def verify(folder: Path, noted: str | None = None) -> Verified:
-    """Verify a whole journal, with progress on standard error.
+    """Verify all records of a journal, with progress on standard error.
 
     Args:
         folder: the folder of the journal.
-        noted: the hash of one of its records, noted elsewhere before.
+        noted: a hash that some record must have, stored elsewhere when the record was the newest; None to skip this.
 
     Raises:
         NoJournalError: the folder has no journal.
         BrokenJournalError: a record fails verification.
-        HeadNotFoundError: the records are sound, but the noted one is not among them.
+        HeadNotFoundError: all records are valid, but none has the hash ``noted``.
         OSError: a file can't be read.
     """
     seen: Verified | None = None

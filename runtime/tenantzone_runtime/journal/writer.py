@@ -1,4 +1,4 @@
-"""Writes the journal in its own thread, so that nothing that serves requests waits for a disk."""
+"""Writes the journal in its own thread, so that serving requests never waits for a disk."""
 
 import logging
 import threading
@@ -25,20 +25,22 @@ _CLOSE_SECONDS: Final = 5.0
 class JournalWriter:
     """Appends to the journal in a folder, from construction to :meth:`close`.
 
-    Each record is passed to the operating system immediately, and flushed to the disk when its file is full and when
-    the engine stops: a crash of the engine loses no such record, a crash of the machine may lose the last seconds.
+    Each record is passed to the operating system immediately, but synced to the disk only when its file is full and
+    when the engine stops. So a crash of the engine loses no written record, but a crash of the machine may lose the
+    records of the last seconds.
 
-    While the folder can't be written, records wait. Once ``queue_records`` wait, further ones are only counted, and a
-    ``lost`` record replaces them. A caller that has more than :attr:`room` can keep them until there is room.
+    While the folder can't be written, records are queued. Once ``queue_records`` records are queued, further records
+    are dropped, and one ``lost`` record with their number is written instead. A caller that has more events than
+    :attr:`room` can keep them until there is room.
 
     Args:
-        folder: created if it is missing; only this engine may use it.
-        engine: the run that writes. The first record is ``started``, with these values.
-        max_bytes: the size at which a new file is begun.
+        folder: the journal's folder, which is created if it is missing; only this engine may use it.
+        engine: the engine's run, whose values are written in the first record, ``started``.
+        max_bytes: the maximum size of a file; a record that does not fit is written to a new file.
         keep: the number of files to keep, including the newest; 0 for all.
-        queue_records: the maximum number of records that wait to be written.
-        clock: the clock of the events, in seconds. One offset converts it to Unix time for the whole run, so that time
-            never goes backwards within a run.
+        queue_records: the maximum number of queued records.
+        clock: the monotonic clock of the events, in seconds. Its offset from Unix time is measured once, so that the
+            records' times never go backwards within a run.
     """
 
     def __init__(
@@ -70,22 +72,25 @@ class JournalWriter:
 
     @property
     def head(self) -> Link | None:
-        """The link of the newest record. Its hash, noted elsewhere, proves later that the record is still present."""
+        """The link of the newest record.
+
+        A copy of its hash elsewhere can prove later that the journal still has the record.
+        """
         head = self._head
         return None if head == BEFORE_FIRST else head
 
     @property
     def room(self) -> int:
-        """The number of further records that may wait to be written."""
+        """Number of records for which the queue still has room."""
         return max(0, self._limit - len(self._queue))
 
     def write(self, events: Iterable[Event], at: float, *, patience_seconds: float = 0.0) -> None:
-        """Queue events to be written. Never raises an error.
+        """Queue events to be written; never raises an exception.
 
         Args:
             events: the events, in order.
-            at: their time on the writer's ``clock``.
-            patience_seconds: seconds in all to wait for room; by default it never waits for the disk.
+            at: the events' time on the writer's ``clock``.
+            patience_seconds: the maximum total time to wait for room in the queue; by default, do not wait.
         """
         with self._changed:
             give_up = time.monotonic() + patience_seconds
@@ -97,14 +102,17 @@ class JournalWriter:
             self._changed.notify_all()
 
     def _waits_for_room(self, give_up: float) -> bool:
-        """Returns whether there is room for a record; waits until ``give_up`` for half of the queue if necessary."""
+        """Returns whether the queue has room for a record.
+
+        If it is full, wait until half of it is written, but at most until ``give_up``.
+        """
         if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(self._queue) <= self._limit // 2, patience)
         return len(self._queue) < self._limit
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Write the waiting records, and end; after the timeout, or if the disk fails, end without them."""
+        """Write the queued records, and stop; after the timeout, or if the disk fails, drop them."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -115,7 +123,7 @@ class JournalWriter:
             logger.error("the journal in %s ends with %d records not written", self._folder, waiting)
 
     def _count_lost(self, at: float) -> None:
-        # The marker takes one place beyond the limit, so there is always room for it.
+        # The ``lost`` record may exceed the queue's limit by one, so it always has room.
         last_at, last = self._queue[-1] if self._queue else (at, None)
         if isinstance(last, Lost):
             self._queue[-1] = last_at, replace(last, records=last.records + 1)
@@ -141,7 +149,7 @@ class JournalWriter:
             return item
 
     def _try_to_write(self, at: float, event: JournalEvent) -> bool:
-        """Write an event's record. Returns whether the event needs no further attempt."""
+        """Write an event's record; returns False if the caller must retry."""
         try:
             self._append(self._files or self._open(), event, at)
         except OSError as error:
@@ -160,7 +168,7 @@ class JournalWriter:
     def _open(self) -> JournalFiles:
         self._files = JournalFiles(self._folder, max_bytes=self._max_bytes, keep=self._keep)
         end = self._files.end
-        # Within a run, the chain continues from what was written, even if the files were changed meanwhile.
+        # Within a run, the chain continues from the last written record, even if the files were changed since.
         self._head = self._head or end.link
         if end.cut_off:
             self._append(self._files, end.cut_off, self._clock())

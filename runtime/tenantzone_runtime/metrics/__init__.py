@@ -1,4 +1,4 @@
-"""The metrics of one engine, all declared in ``families``; one scrape is one snapshot of them, ``figures``."""
+"""The metrics of one engine: ``families`` declares them, and ``figures`` has the snapshot that a scrape encodes."""
 
 from tenantzone_runtime.metrics.families import families
 from tenantzone_runtime.metrics.family import Family

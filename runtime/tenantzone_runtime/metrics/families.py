@@ -1,7 +1,7 @@
-"""Every metric of the engine: its name, type, labels and help, and the source of its value.
+"""Declares every metric of the engine: its name, type, labels and help, and the source of its value.
 
-Names, units and types follow Prometheus' conventions. Labels are bounded: zones by the config and by the cap of
-``zones.overflow``, all others by fixed sets in the code. ``metrics_levels`` has the number of metrics of each zone.
+Names, units and types follow Prometheus' conventions. The number of label values is bounded, for zones by the config
+and ``zones.overflow``, for other labels by fixed sets. ``metrics_levels`` has the number of series per zone.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ from tenantzone_runtime.zones.outcomes import TargetName
 from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
-"""Target names as in ``spec.latency``."""
+"""The names of latency targets in ``spec.latency``, which are the values of the label ``target``."""
 
 _ALERTED_KINDS: Final[tuple[ProcessedAs, ...]] = ("computed_first", "recomputed")
-"""Kinds of tokens whose series exist from the start, because alerts use them."""
+"""Kinds of tokens whose series exist even at zero, because alerts use their rates."""
 
 
 def _processed(zone: ZoneFigures, kinds: Iterable[ProcessedAs]) -> dict[ProcessedAs, int]:
@@ -409,11 +409,11 @@ ALL_FAMILIES: Final = (
     *_durations("histogram", FULL),
     *TIERS,
 )
-"""All metrics of an engine at all levels, in scrape order."""
+"""All metrics of all levels, in the order of a scrape."""
 
 _BY_LEVEL: Final = {level: tuple(family for family in ALL_FAMILIES if level in family.levels) for level in LEVELS}
 
 
 def families(level: Level = DEFAULT_LEVEL) -> tuple[Family, ...]:
-    """Returns the metrics of an engine at a level, in scrape order."""
+    """Returns the metrics of a level, in the order of a scrape."""
     return _BY_LEVEL[level]

@@ -1,4 +1,4 @@
-"""The declaration of a metric: its name and help, and the source of its series' values."""
+"""Functions that declare a metric: its name and help, and the source of its series' values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from tenantzone_runtime.metrics_levels import FROM_DETAILED, LEVELS, Level
 from tenantzone_runtime.zones.histogram import Histogram
 
 Type = Literal["counter", "gauge", "histogram", "info", "summary"]
-"""A summary has no quantiles here, only the sum and the count of a histogram."""
+"""The metric's type. A summary has no quantiles, only the sum and the count of a histogram."""
 Sample = tuple[tuple[str, ...], float | Histogram]
-"""The values of the labels, and the measured value."""
+"""The label values of a series, and its value."""
 
 ZONE_LABELS: Final = ("pool", "zone", "tenant")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with all its series."""
+    """The declaration of one metric."""
 
     name: str
-    """The name as in a scrape, so a counter's ends with ``_total``."""
+    """The name in a scrape, so that a counter's name ends with ``_total``."""
     type: Type
     labels: tuple[str, ...]
     help: str
     samples: Callable[[EngineFigures], Iterable[Sample]]
     levels: tuple[Level, ...] = LEVELS
-    """The levels at which a scrape includes it."""
+    """The levels at which a scrape includes the metric."""
 
 
 Key = TypeVar("Key", bound=str)
@@ -41,12 +41,12 @@ def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> 
 
 
 def of_steps(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
-    """Declare a counter of the engine without labels."""
+    """Declare a counter of the engine without labels, for the predicted steps."""
     return Family(f"tenantzone_engine_{name}", "counter", (), help, lambda engine: [((), value(engine))])
 
 
 def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigures], Mapping[Key, int]]) -> Family:
-    """Declare a counter of an engine with one label."""
+    """Declare a counter of the engine with one label."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         return (((key,), value) for key, value in values(engine).items())
@@ -71,7 +71,7 @@ def of_zones_by(
     values: ZoneValues,
     levels: tuple[Level, ...] = FROM_DETAILED,
 ) -> Family:
-    """Declare a metric with several series for each zone, distinguished by more labels."""
+    """Declare a metric with several series for each zone, distinguished by the additional ``labels``."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         for zone in engine.zones:
@@ -94,7 +94,10 @@ def of_tiers(type: Type, name: str, help: str, value: Callable[[TierFigures], fl
 def of_tiers_by(
     label: str, name: str, help: str, values: Callable[[TierFigures], Mapping[Key, float] | None], keys: Iterable[Key]
 ) -> Family:
-    """Declare a counter of each tier that has such values, with one more label, whose values are ``keys``."""
+    """Declare a counter of each tier with one additional label, whose values are ``keys``.
+
+    A tier for which ``values`` returns None has no series.
+    """
     known = tuple(keys)
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
@@ -107,7 +110,7 @@ def of_tiers_by(
 
 
 def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
-    """Declare a metric with one series for each zone in each tier, included in detailed scrapes."""
+    """Declare a metric with one series for each zone in each tier, which only detailed scrapes include."""
     return of_zones_by(
         type, ("tier",), f"tier_{name}", help, lambda zone: [((tier.tier,), value(tier)) for tier in zone.tiers]
     )
@@ -120,7 +123,10 @@ def of_zone_tiers_by(
     values: Callable[[ZoneTierFigures], Mapping[Key, float]],
     always: tuple[Key, ...] = (),
 ) -> Family:
-    """Declare a counter of each zone in each tier with one more label; omits zeros except for ``always``."""
+    """Declare a counter of each zone in each tier with one additional label.
+
+    Series with the value 0 are left out, except those of the label values in ``always``.
+    """
 
     def samples(zone: ZoneFigures) -> Iterator[Sample]:
         for tier in zone.tiers:
@@ -131,14 +137,14 @@ def of_zone_tiers_by(
 
 
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
-    """Returns the samples of all keys, including zeros, since a rate needs a zero to rise from."""
+    """Returns the samples of all keys, with 0 for missing values, because a rate needs a first sample of 0."""
     return (((key,), values.get(key, 0)) for key in keys)
 
 
 def without_zeros(values: Mapping[Key, float], always: tuple[Key, ...] = ()) -> Iterator[Sample]:
-    """Yields the samples of all keys whose value is not zero, and of those in ``always``.
+    """Returns the samples of all keys whose value is not zero, and of those in ``always``.
 
-    A rate of the others misses the event that created them, so no alert may depend on them.
+    The rate of a series that begins with its first event misses this event, so alerts may only use keys in ``always``.
     """
     yield from each_of(always, values)
     for key, value in values.items():

@@ -1,6 +1,6 @@
-"""The figures of a scrape, immutable so that another thread can encode them while steps run.
+"""The figures of a scrape, which are immutable, so that another thread can encode them while steps run.
 
-The figures of one zone are of one moment; different zones may be of different moments.
+The figures of one zone are consistent with each other; those of different zones may be taken at different times.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class ZoneTierFigures(NamedTuple):
     tier: AnyTierName
     chunk_bytes: int
     reserved: int
-    """Chunks, like the other amounts that follow."""
+    """Number of chunks reserved for the zone. The other amounts below are in chunks, too."""
     limit: int
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
 
 
 class ZoneFigures(NamedTuple):
@@ -45,46 +45,46 @@ class ZoneFigures(NamedTuple):
     borrowed: int
     overdue: int
     short: int
-    """Blocks of the reservation that the zone lacks while its next request waits for blocks of other zones."""
+    """Number of reserved blocks that the zone lacks while its next request waits for blocks of other zones."""
     loans: int
-    """Loans with the zone as lender."""
+    """Number of loans with this zone as the lender."""
     waiting_requests: int
     running_requests: int
     weight: int
     priority: int
     state: ZoneState
     outcomes: Mapping[TargetName, TargetOutcome]
-    """The outcomes of its latency targets."""
+    """The outcomes of the zone's latency targets."""
     counters: Counters
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
     tiers: tuple[ZoneTierFigures, ...] = ()
     """The zone's figures in tiers; empty for the overflow zone, whose chunks are part of the tier's own figures."""
 
 
 class TierFigures(NamedTuple):
-    """The figures of one tier, for all zones."""
+    """The figures of one tier, summed over all zones."""
 
     tier: AnyTierName
     capacity_bytes: int
-    """The capacity in bytes; 0 for a shared tier."""
+    """Capacity in bytes; 0 for a shared tier."""
     held_bytes: int
     chunk_bytes: int
     problem: str
-    """Why it can't store or load now; empty if it can."""
+    """The current problem that keeps the tier from storing or loading; empty if it works."""
     totals: TierTotals
-    """An immutable copy."""
+    """The counters, as an immutable copy."""
     questions: Mapping[QuestionOutcome, int] | None = None
-    """Queries to the KV-cache manager by outcome; None for a tier without a manager."""
+    """Number of queries to the KV-cache manager by outcome; None for a tier without a manager."""
 
 
 class StepFigures(NamedTuple):
-    """The actual and the predicted duration of steps; only of steps with a prediction."""
+    """The actual and the predicted durations of the steps that had a prediction."""
 
     steps: int
     actual_seconds: float
     predicted_seconds: float
     error_seconds: float
-    """The sum of the absolute prediction errors."""
+    """Sum of the absolute prediction errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class EngineFigures:
     engine_version: str
     pod: str
     pool: str
-    """The name of the pool in the config in force; empty if there is none."""
+    """Name of the pool in the config in force; empty if no config is in force."""
     pool_namespace: str
     capacity_blocks: int
     free_blocks: int
@@ -105,7 +105,7 @@ class EngineFigures:
     reloads: Mapping[ReloadResult, int]
     refusals: Mapping[RefusalReason, int]
     refused_at_admin_port: int
-    """Requests to the admin port without a valid token."""
+    """Number of requests to the admin port without a valid token."""
     steps: StepFigures
     tiers: tuple[TierFigures, ...]
     zones: tuple[ZoneFigures, ...]

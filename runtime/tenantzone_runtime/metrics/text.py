@@ -1,7 +1,7 @@
-"""The text formats of a scrape: Prometheus' own (0.0.4), and OpenMetrics (1.0.0).
+"""The text formats of a scrape: Prometheus' text format (0.0.4), and OpenMetrics (1.0.0).
 
-They are implemented here because prometheus_client takes four times as long: a scrape shares the interpreter with the
-engine's steps, and a thousand zones have twenty thousand series and more.
+They are implemented here because prometheus_client takes four times as long. A scrape shares the GIL with the engine's
+steps, and a thousand zones have more than twenty thousand series.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def text(figures: EngineFigures, level: Level) -> Iterator[str]:
-    """Yields the lines of a scrape in Prometheus' own text format."""
+    """Returns the lines of a scrape in Prometheus' text format."""
     for family in families(level):
         yield f"# HELP {family.name} {family.help}\n"
-        # This format has no info type.
+        # Prometheus' text format has no info type.
         yield f"# TYPE {family.name} {'gauge' if family.type == 'info' else family.type}\n"
         yield from _samples(family, figures)
 
 
 def openmetrics(figures: EngineFigures, level: Level) -> Iterator[str]:
-    """Yields the lines of a scrape in the OpenMetrics format."""
+    """Returns the lines of a scrape in the OpenMetrics format."""
     for family in families(level):
         name = family.name.removesuffix("_total").removesuffix("_info")
         yield f"# HELP {name} {family.help.translate(_ESCAPES)}\n"
@@ -44,7 +44,7 @@ def _samples(family: Family, figures: EngineFigures) -> Iterator[str]:
     for values, value in family.samples(figures):
         labels = _labels(family.labels, values)
         if not isinstance(value, Histogram):
-            # Without the decimals of whole numbers, which are most values of a scrape.
+            # Leave out ".0", because most values of a scrape are whole numbers.
             yield f"{family.name}{{{labels}}} {int(value) if isinstance(value, int) else repr(value)}\n"
             continue
         if family.type == "histogram":

@@ -1,6 +1,7 @@
-"""The metrics of tiers below an engine's blocks; see ``families``.
+"""Declares the metrics of the tiers below an engine's blocks; see ``families``.
 
-Alerts use the metrics of tiers, which are few. The metrics of each zone in each tier are for detailed scrapes.
+A scrape of any level has the few metrics of each tier, which alerts use. Only detailed scrapes have the metrics of each
+zone in each tier.
 """
 
 from typing import Final, get_args
@@ -9,7 +10,7 @@ from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tie
 from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
 _ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
-"""Reasons whose series exist from the start, because alerts use them."""
+"""Reasons whose series exist even at zero, because alerts use their rates."""
 _ALERTED_LOSSES: Final[tuple[Loss, ...]] = ("corrupt",)
 
 _REFUSALS: Final = (

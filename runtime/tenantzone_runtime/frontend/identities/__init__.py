@@ -1,1 +1,1 @@
-"""The ways to identify a request's tenant. A pool has exactly one, and nothing else is considered."""
+"""The ways to identify a request's tenant. A pool uses exactly one of them, without a fallback."""

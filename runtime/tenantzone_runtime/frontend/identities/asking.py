@@ -1,4 +1,4 @@
-"""What all identities share: the protocol, and how headers and names are read."""
+"""The protocol of identities, and helpers that read headers, check tenants' names and make refusals."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from tenantzone_runtime.frontend.answers import Refusal, Scope
 from tenantzone_runtime.frontend.refusals import Reason
 
 ABOUT = "the frontend's identity"
-"""The purpose of an identity's files, as in the log."""
+"""The purpose of an identity's files, for log lines."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
-"""The names that the CRD accepts for a TenantZone's ``tenant``."""
+"""Pattern of the names that the CRD accepts for a TenantZone's ``tenant``."""
 
 
 class Identity(Protocol):
@@ -21,14 +21,14 @@ class Identity(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why no tenant can be identified; empty if that is possible."""
+        """The reason why no tenant can be identified; empty if tenants can be identified."""
 
     @property
     def secret_headers(self) -> frozenset[bytes]:
-        """The headers, in lower case, that are not passed on behind the frontend."""
+        """Names, in lower case, of the headers that the frontend does not pass on to vLLM."""
 
     def refresh(self) -> None:
-        """Read changes of the identity's files."""
+        """Reload the identity's files if they have changed."""
 
     def tenant_of(self, scope: Scope) -> str:
         """Returns the tenant of a request.
@@ -39,14 +39,14 @@ class Identity(Protocol):
 
 
 def only_header(headers: Headers, name: bytes) -> bytes | None:
-    """Returns the value of a header; None if the request does not have it.
+    """Returns the value of a header; None if the request does not have the header.
 
     Args:
-        headers: of the request.
-        name: in lower case.
+        headers: the request's headers.
+        name: the header's name in lower case.
 
     Raises:
-        Refusal: the header is repeated: the second value may come from another party than the first.
+        Refusal: the header is repeated, so its values may come from different parties.
     """
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
@@ -55,10 +55,10 @@ def only_header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def check_tenant_name(name: str) -> str:
-    """Returns the name, if a tenant can have it.
+    """Returns ``name`` if it is a valid tenant's name.
 
     Raises:
-        Refusal: no tenant can have it.
+        Refusal: the name is invalid.
     """
     if _TENANT.fullmatch(name) is None:
         raise unauthorized(
@@ -69,19 +69,19 @@ def check_tenant_name(name: str) -> str:
 
 
 def without_headers(scope: Scope, names: frozenset[bytes]) -> Scope:
-    """Returns the request without the headers that have the lower-case names."""
+    """Returns the request without the headers in ``names``, which are in lower case."""
     if not names:
         return scope
     return {**scope, "headers": [header for header in scope["headers"] if header[0].lower() not in names]}
 
 
 def unauthorized(reason: Reason, message: str) -> Refusal:
-    """Returns the refusal of a client that is unknown or not trusted."""
+    """Returns a 401 refusal, for a client that is unknown or not trusted."""
     return Refusal(401, reason, message, headers={"www-authenticate": "Bearer"})
 
 
 def unusable() -> Refusal:
-    """Returns the refusal of all clients while tenants can't be identified; the admin port names what is missing."""
+    """Returns the refusal of all requests while no tenant can be identified; the admin port reports the reason."""
     return Refusal(
         503,
         "identity_unusable",

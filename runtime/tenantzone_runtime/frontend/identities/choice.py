@@ -1,4 +1,4 @@
-"""Selects the one identity that a pool's config declares, without a fallback."""
+"""Makes the identity that a pool's config selects, without a fallback."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from tenantzone_runtime.frontend.identities.trusted_header import HeaderIdentity
 
 
 def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) -> Identity:
-    """Returns the identity.
+    """Make the identity that a pool's config selects, and read its files.
 
     Args:
-        declared: by the pool; None: API keys.
+        declared: the pool's ``identity``; None for API keys.
         keys: the mounted API keys.
-        folder: where secrets, certificates and token keys are mounted.
+        folder: the folder in which secrets, certificates and token keys are mounted.
     """
     if declared is not None and declared.trusted_header is not None:
         made: Identity = HeaderIdentity(declared.trusted_header, folder)
@@ -29,7 +29,7 @@ def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) 
 
 
 def has_identity_files(folder: Path) -> bool:
-    """Whether files of an identity other than API keys are mounted; true if the folder can't be read."""
+    """Returns whether files of an identity other than API keys are mounted; True if the folder can't be read."""
     try:
         return any((folder / name).exists() for name in (SECRET_FILE, CA_FILE, JWKS_FILE))
     except OSError:

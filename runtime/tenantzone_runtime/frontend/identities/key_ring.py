@@ -1,13 +1,14 @@
-"""Maps API keys to tenants, from a folder with one file per tenant, as a Secret is mounted.
+"""Maps API keys to tenants, from a folder with one file per tenant, such as a mounted Secret.
 
-The file's name is the tenant. Each line is a key, in clear or as ``sha256:`` and the digest; several lines let a key be
-rotated. Only digests are kept in memory.
+The file's name is the tenant's name. Each line is a key, in clear text or as ``sha256:`` and its digest; several lines
+allow rotating a key. Only digests are kept in memory.
 
-A projection is swapped atomically. In a plain folder a file may be half-written, and half a key would be a key; so its
-contents count once they have stayed the same for a while.
+kubelet replaces all files of a mounted Secret (a projection) atomically. In any other folder (a plain folder), a file
+may be incomplete, and the beginning of a key would be accepted as a key, so a file's content is only used once it has
+not changed for a second.
 
-A look at the folder has a bounded cost, however many tenants there are. A new projection is read in parts, and takes
-effect when all of it is read.
+A refresh has a bounded cost for any number of tenants. A new projection is read in parts over several refreshes, and
+takes effect when all of it has been read.
 """
 
 import hashlib
@@ -29,17 +30,17 @@ _log = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
 MIN_KEY_LENGTH = 8
-"""The fewest characters of a key in clear: a shorter one can be guessed, or is the beginning of another."""
+"""Minimum length of a key in clear text, because a shorter key could be guessed, or be the beginning of another key."""
 REST_SECONDS = 1.0
-"""The time for which a file of a plain folder must have stayed the same."""
+"""Time for which a file of a plain folder must not have changed before it is used."""
 FILES_PER_LOOK = 500
-"""Files that one look at a large folder opens or examines, ..."""
+"""Maximum number of files that one refresh of a large folder reads or examines, unless `STALE_SECONDS` have passed."""
 STALE_SECONDS = 5.0
-"""... unless all files were last known to be unchanged longer ago than this: few requests cause few looks."""
+"""Time after which an incomplete check of the folder is finished by one refresh, because refreshes may be rare."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""The names that a TenantZone's tenant may have."""
+"""Pattern of the names that a TenantZone's tenant may have."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
-"""The names of copies that editors and administrators leave next to a file."""
+"""Pattern of the names of backup copies that editors, package managers and administrators leave next to a file."""
 
 
 class KeyFileError(ValueError):
@@ -47,13 +48,13 @@ class KeyFileError(ValueError):
 
 
 def parse_keys(content: bytes) -> frozenset[bytes]:
-    """Returns the SHA-256 digests of a key file's keys.
+    """Returns the SHA-256 digests of the keys in a key file's content.
 
     Raises:
         KeyFileError: a line is not a key.
     """
     try:
-        # Only these end a line: Unicode's other line ends would split a key in two.
+        # Do not use splitlines(), because it would also split keys at Unicode's other line separators.
         lines = content.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise KeyFileError("not UTF-8 text") from None
@@ -83,15 +84,15 @@ def _digest_of_line(number: int, key: str) -> bytes:
 @dataclass(frozen=True, slots=True)
 class _KeyFile:
     stamp: FileStamp | None
-    """The stamp of the file; None: read it again at the next look."""
+    """The file's stamp when it was read; None if the next refresh must read the file again."""
     digests: frozenset[bytes]
-    """The digests of the last valid content."""
+    """Digests of the keys in the file's last valid content."""
     error: str | None = None
 
 
 @dataclass(slots=True)
 class _Part:
-    """A new projection that is not read completely yet."""
+    """A new projection that has been read only in part."""
 
     projection: Path
     remaining: list[str]
@@ -101,22 +102,22 @@ class _Part:
 class KeyRing:
     """The API keys of all tenants, as digests, from the key files.
 
-    A file that becomes invalid keeps its last valid keys. A file that is removed revokes them. Once there was a key
-    file, keys are required until the process ends, whatever happens to the folder.
+    If a file becomes invalid, its last valid keys stay accepted. Removing a file revokes its keys. Once a key file has
+    existed, keys are required until the process ends, even if the folder disappears.
 
     Args:
-        folder: may be missing: no keys then.
-        digest_key: of this engine, the same in all of its processes; empty: no digest is made.
-        clock: monotonic seconds.
+        folder: the folder of the key files; if it is missing, there are no keys.
+        digest_key: the HMAC key for :attr:`digest`, the same in all of the engine's processes; empty for no digest.
+        clock: the monotonic time in seconds.
     """
 
     required: bool = False
-    """Whether there is or was any key file."""
+    """Whether a key file exists or has existed."""
 
     digest: str = ""
-    """A digest of all keys in the files, to compare processes of one engine; empty: there are none.
+    """A digest of all keys in the files, to compare the engine's processes; empty if there are no files.
 
-    Its key exists only as long as the engine, so that a reader can't test guesses of an API key with it.
+    It is an HMAC whose key is only known to the engine, so that a reader can't use the digest to test guessed API keys.
     """
 
     def __init__(self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,37 +125,36 @@ class KeyRing:
         self._digest_key = digest_key
         self._clock = clock
         self._current_at = clock()
-        """When all active files were last known to match the folder."""
+        """Time at which all active files were last known to match the folder."""
         self._round_began = self._current_at
-        """When the current round of looks over the plain folder began."""
+        """Time at which the current pass over the files of the plain folder began."""
         self._projection: Path | None = None
-        """The projection that all active files come from; None if they come from a plain folder."""
+        """The projection from which all active files were read; None if they were read from a plain folder."""
         self._part: _Part | None = None
         self._listed: FileStamp | None = None
-        """The stamp of the plain folder whose names are known; None: list it at the next look."""
+        """The plain folder's stamp when ``_names`` was listed; None if the next refresh must list the folder again."""
         self._names: list[str] = []
-        """The tenants' files of the plain folder, in order."""
+        """The sorted names of the tenants' files in the plain folder."""
         self._next = 0
-        """The index of the name at which the next look at a plain folder continues."""
+        """The index in ``_names`` at which the next refresh of a plain folder continues."""
         self._unsettled: dict[str, tuple[FileStamp, float]] = {}
-        """Recently changed files of a plain folder: their stamps, and when they were first seen."""
+        """Recently changed files of a plain folder: each one's stamp, and the time at which it was first seen."""
         self._left_out: frozenset[str] = frozenset()
         self._files: dict[str, _KeyFile] = {}
         self._folder_error: str | None = None
-        # The table is indexed by digests with a key of this process. A client that measures the time of look-ups can't
-        # choose or predict such digests, so it learns nothing from how far a comparison got; and thousands of tenants
-        # cost no more than one.
+        # Index the table by HMACs with a random key, which clients can't choose or predict. So the time of a lookup
+        # reveals nothing about keys, and does not depend on the number of tenants.
         self._table_key = secrets.token_bytes(32)
         self._tenants: dict[bytes, str] = {}
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether some files of a new projection have not been read yet."""
+        """Whether only a part of a new projection has been read."""
         return self._part is not None
 
     @property
     def problem(self) -> str:
-        """Why it knows no keys; empty if it knows any."""
+        """The reason why the ring has no keys; empty if it has keys."""
         if self._tenants:
             return ""
         return f"the key folder {self._folder} {self._folder_error or 'has no key in it that counts'}"
@@ -164,7 +164,7 @@ class KeyRing:
         return self._tenants.get(self._table_digest(hashlib.sha256(key).digest()))
 
     def refresh(self) -> None:
-        """Read changes in the folder; errors are logged once and leave everything else active."""
+        """Read changes in the folder; an error is logged once, and does not affect the keys of other files."""
         try:
             files = across_swaps(self._folder, self._read_files)
         except FileNotFoundError:
@@ -176,7 +176,7 @@ class KeyRing:
             self._complain(f"can't be read: {error.strerror}; the keys stay as they were")
             return
         self._folder_error = None
-        # A file without a tenant's name also makes keys required: it was meant to be a tenant's.
+        # A file with an invalid name also makes keys required, because it was probably meant to be a key file.
         self.required = self.required or bool(files) or bool(self._names) or bool(self._left_out)
         if files != self._files:
             self._files = files
@@ -193,8 +193,8 @@ class KeyRing:
         return self._read_projection(projection)
 
     def _read_projection(self, projection: Path) -> dict[str, _KeyFile]:
-        """Read the next part of a projection; returns its files once all are read, and until then the active ones."""
-        # All from one projection, so that a swap in the meantime never mixes two.
+        """Read the next part of a projection; returns its files if all have been read, and else the active files."""
+        # Start over with a new projection, so that files of two projections are never mixed.
         if self._part is None or self._part.projection != projection:
             self._part = _Part(projection, self._list(projection)[::-1])
         part, began = self._part, self._clock()
@@ -210,7 +210,7 @@ class KeyRing:
         return part.files
 
     def _read_plain(self) -> dict[str, _KeyFile]:
-        """Read the new and unsettled files of a plain folder, and examine the next part of the others."""
+        """Read the new and recently changed files of a plain folder, and check the next part of the others."""
         self._part = self._projection = None
         began_ns = time.time_ns()
         stamp = FileStamp.of(self._folder)
@@ -234,12 +234,12 @@ class KeyRing:
             if name in due or name in known
         }
         if None in files.values():
-            # A removed file revokes its keys. If the whole folder is gone, this raises, and revokes none.
+            # A removed file revokes its keys. If the whole folder is gone, this raises, so that no keys are revoked.
             FileStamp.of(self._folder)
         return {name: file for name, file in files.items() if file is not None}
 
     def _read_if_there(self, tenant: str) -> _KeyFile | None:
-        """Read a file of a plain folder; None if there is none, or it is a broken link."""
+        """Read a file of a plain folder; returns None if it does not exist, or is a broken link."""
         try:
             return self._read(self._folder / tenant, tenant, is_plain=True)
         except FileNotFoundError:
@@ -247,16 +247,16 @@ class KeyRing:
 
     @property
     def _limit(self) -> int:
-        """The number of files that a look may read.
+        """Maximum number of files that a refresh may read.
 
-        It is unlimited for the first look, before which no key is accepted, and if a revoked key may have been accepted
-        for too long.
+        It is unlimited for the first refresh, before which no key is accepted, and if the last complete check was
+        longer ago than `STALE_SECONDS`, because a revoked key might still be accepted.
         """
         is_stale = self._clock() - self._current_at > STALE_SECONDS
         return sys.maxsize if is_stale or not self._files else FILES_PER_LOOK
 
     def _list(self, source: Path) -> list[str]:
-        """Returns the names of the tenants' files in a folder. Files with other names are logged once."""
+        """Returns the names of the tenants' files in a folder; files with other names are logged once."""
         names = _key_file_names(source)
         tenants = [name for name in names if is_tenants_name(name)]
         left_out = frozenset(names) - frozenset(tenants)
@@ -269,7 +269,7 @@ class KeyRing:
         return all(file.stamp is not None for file in self._files.values())
 
     def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
-        """Whether a file of a plain folder has stayed the same for a while: by its time, or by previous looks."""
+        """Returns whether a plain folder's file has not changed for a while, by its mtime or by previous refreshes."""
         if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
             before, since = self._unsettled.get(tenant, (None, 0.0))
             if before != stamp:
@@ -314,7 +314,7 @@ class KeyRing:
                 owners.setdefault(digest, []).append(tenant)
         for digest, tenants in owners.items():
             if len(tenants) > 1:
-                # If it were given to either tenant, the other one would get its answers.
+                # If the key identified one of the tenants, the other tenants would act in its name.
                 _log.error(
                     "the key sha256:%s... stands in the files of several tenants (%s); it is accepted for none",
                     digest.hex()[:8],
@@ -340,7 +340,7 @@ class KeyRing:
 
 
 def is_tenants_name(name: str) -> bool:
-    """Whether a file of this name may be a tenant's: a TenantZone may have the name, and it is not that of a copy."""
+    """Returns whether a file's name is a valid tenant's name, and not the name of a backup copy."""
     return bool(_TENANT.fullmatch(name)) and not _COPY.fullmatch(name)
 
 
@@ -350,9 +350,9 @@ def _key_file_names(folder: Path) -> list[str]:
 
 
 def _is_meant_as_file(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry of a folder is a file, or a link to one or to nothing: a file may be created there later."""
+    """Returns whether an entry is a file, a link to a file, or a broken link, whose target may be created later."""
     try:
         return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
     except OSError:
-        # A circle of links, for instance. Reading it reports the error, and does not affect other files.
+        # For example a circle of links. Reading the entry reports the error, without affecting other files.
         return True

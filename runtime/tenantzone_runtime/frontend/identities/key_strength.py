@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 MIN_RSA_BITS: Final = 2048
 CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
-"""The EC curves that are strong enough: their names in JSON Web Keys, by those in the package cryptography."""
+"""The EC curves that are strong enough: names in JSON Web Keys by names in the package cryptography."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Accepted(Generic[T]):
 
     value: T
     problems: tuple[str, ...]
-    """For each key or certificate that is too weak and left out: which one it is, and what to change."""
+    """One message for each key or certificate that was left out because it is too weak."""
 
 
 def weakness(key: object) -> str:
-    """Returns why a public key is not strong enough, and what to use instead; empty if it is strong enough."""
+    """Returns why a public key is too weak, as a predicate ("is ..."), and what to use instead; empty if it is not."""
     if isinstance(key, rsa.RSAPublicKey):
         is_strong = key.key_size >= MIN_RSA_BITS
         return "" if is_strong else f"is an RSA key of {key.key_size} bits; use one of {MIN_RSA_BITS} bits or more"
@@ -34,9 +34,9 @@ def weakness(key: object) -> str:
 
 
 def curve_weakness(name: object) -> str:
-    """Returns why an EC key on another curve than those of `CURVES` is refused.
+    """Returns why an EC key on a curve that is not in `CURVES` is refused, as a predicate ("is ...").
 
     Args:
-        name: of the curve.
+        name: the curve's name.
     """
     return f"is on the curve {name}; use {', '.join(CURVES.values())}"

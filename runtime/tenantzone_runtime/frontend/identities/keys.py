@@ -1,4 +1,4 @@
-"""API keys: a request belongs to the tenant whose key it has."""
+"""Identifies tenants by API keys: a request belongs to the tenant whose API key it has."""
 
 from tenantzone_runtime.frontend.answers import Scope
 from tenantzone_runtime.frontend.identities.asking import Headers, unauthorized
@@ -9,7 +9,7 @@ class KeyIdentity:
     """Identifies tenants by the API keys of a ring.
 
     Args:
-        keys: refreshed by other code.
+        keys: the ring, which other code refreshes.
     """
 
     secret_headers: frozenset[bytes] = frozenset()
@@ -22,13 +22,13 @@ class KeyIdentity:
         return self._keys.problem
 
     def refresh(self) -> None:
-        """Do nothing: the ring is refreshed with every config, since it says whether keys are required at all."""
+        """Do nothing, because other code refreshes the ring in any case, to know whether keys are required at all."""
 
     def tenant_of(self, scope: Scope) -> str:
         """Returns the tenant whose API key the request has.
 
         Raises:
-            Refusal: it has none, several, or an unknown one.
+            Refusal: the request has no API key, several different ones, or an unknown one.
         """
         tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
         if tenant is None:
@@ -39,10 +39,10 @@ class KeyIdentity:
 
 
 def _shown_key(headers: Headers) -> bytes:
-    """Returns the one key in the request.
+    """Returns the API key in the request's headers.
 
     Raises:
-        Refusal: there is none, or there are two different ones.
+        Refusal: the headers contain no key, or several different keys.
     """
     shown = set()
     for name, value in headers:

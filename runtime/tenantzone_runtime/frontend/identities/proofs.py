@@ -1,4 +1,4 @@
-"""Proofs that a request comes from the gateway: a secret that only the gateway knows, or its certificate."""
+"""Verifies that a request comes from the gateway, by a shared secret or by the gateway's client certificate."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-# The standard library for this; vLLM depends on it. It reads certificates, and checks their signatures.
+# Use the common library for parsing and verifying certificates, which vLLM depends on anyway.
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
@@ -26,25 +26,25 @@ _Certificates = tuple[x509.Certificate, ...]
 
 
 class HopProof(Protocol):
-    """A proof that a request comes from the gateway."""
+    """Verifies that a request comes from the gateway."""
 
     @property
     def problem(self) -> str:
-        """Why no request can prove it; empty if that is possible."""
+        """The reason why no request can be verified; empty if requests can be verified."""
 
     def refresh(self) -> None:
-        """Read changes of the mounted file."""
+        """Reload the mounted file if it has changed."""
 
     def check(self, scope: Scope) -> None:
-        """Check a request.
+        """Verify that a request comes from the gateway.
 
         Raises:
-            Refusal: it does not prove that it comes from the gateway.
+            Refusal: the request has no proof, or a wrong one.
         """
 
 
 def make_proof(declared: Proof, folder: Path) -> HopProof:
-    """Returns the declared proof, from the files in the folder."""
+    """Make the proof that the config selects, with the files mounted in the folder."""
     if declared.secret_header is not None:
         return SharedSecret(declared.secret_header, folder)
     assert declared.client_certificate is not None, "a proof is one of two"
@@ -52,7 +52,7 @@ def make_proof(declared: Proof, folder: Path) -> HopProof:
 
 
 class SharedSecret:
-    """A header whose value only the gateway and the engines know."""
+    """Verifies a header whose value only the gateway and the engines know."""
 
     def __init__(self, declared: SecretHeader, folder: Path) -> None:
         self._header = declared.name.lower().encode()
@@ -66,7 +66,7 @@ class SharedSecret:
         self._file.refresh()
 
     def check(self, scope: Scope) -> None:
-        """Check the request's secret; see `HopProof`."""
+        """Verify the secret in the request's header; see `HopProof`."""
         secrets = self._file.value
         if secrets is None:
             raise unusable()
@@ -74,16 +74,16 @@ class SharedSecret:
         if shown is None:
             raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
         digest = hashlib.sha256(shown).digest()
-        # Compare all of them, so that the time reveals neither which one matched nor how far.
+        # Compare with all secrets in constant time, so that the duration reveals nothing about them.
         if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
             raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
 
 
 def _read_secrets(content: bytes) -> tuple[bytes, ...]:
-    """Returns the SHA-256 digests of the secrets.
+    """Returns the SHA-256 digests of the secrets in a file's content, one per line.
 
     Raises:
-        ValueError: a line is not a secret, or there is none.
+        ValueError: a line is not a valid secret, or the file contains no secret.
     """
     secrets = []
     for number, line in enumerate(content.replace(b"\r\n", b"\n").split(b"\n"), start=1):
@@ -100,13 +100,13 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
 
 
 class GatewayCertificate:
-    """The gateway's client certificate; the TLS server has checked that the gateway has its key."""
+    """Verifies the client certificate of a connection; the TLS server has verified that the client has its key."""
 
     def __init__(self, declared: ClientCertificate, folder: Path) -> None:
         self._subjects = frozenset(declared.subjects)
         self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
         self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
-        """The issuers, and certificates verified with them, by PEM. Validity periods are checked each time."""
+        """The CAs, and the certificates verified with them, by their PEM; validity periods are checked each time."""
 
     @property
     def problem(self) -> str:
@@ -120,7 +120,7 @@ class GatewayCertificate:
                 _log.error("%s: %s: %s", ABOUT, CA_FILE, problem)
 
     def check(self, scope: Scope) -> None:
-        """Check the certificate of the request's connection; see `HopProof`."""
+        """Verify the client certificate of the request's connection; see `HopProof`."""
         issuers, found = self._known
         if not issuers:
             raise unusable()
@@ -167,10 +167,10 @@ def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool
 
 
 def _read_certificates(content: bytes) -> Accepted[_Certificates]:
-    """Returns the certificates in PEM. Those with keys that are too weak are left out.
+    """Parse certificates in PEM; those whose keys are too weak are left out, and reported in ``problems``.
 
     Raises:
-        ValueError: there is none, one is invalid, or none has a key that is strong enough.
+        ValueError: the content has no certificate, an invalid one, or none with a key that is strong enough.
     """
     try:
         certificates = x509.load_pem_x509_certificates(content)
@@ -188,7 +188,7 @@ def _read_certificates(content: bytes) -> Accepted[_Certificates]:
 
 
 def _weakness_of(certificate: x509.Certificate) -> str:
-    """Returns why the key of a certificate is not strong enough, and what to use; empty if it is strong enough."""
+    """Returns why a certificate's key is too weak, and what to use instead; empty if it is strong enough."""
     try:
         return weakness(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm):

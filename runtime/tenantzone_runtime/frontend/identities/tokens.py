@@ -1,4 +1,4 @@
-"""JSON Web Tokens: a request belongs to the tenant that a claim of its token names."""
+"""Identifies tenants by JSON Web Tokens: a claim of a request's token names its tenant."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# The usual library, small and well maintained; our own code would be easy to get wrong. vLLM depends on it.
+# Use the common library, which vLLM depends on anyway, because code of our own could easily be insecure.
 import jwt
 
 from tenantzone_contract.identity import JWKS_FILE, Jwt
@@ -24,28 +24,27 @@ _MAX_KEYS = 256
 _MAX_FOUND = 10_000
 
 _TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The type of the signing key, by the first letters of the algorithm."""
+"""Key type (``kty``) by the first two letters of the algorithm."""
 _CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
-"""Members that only a private key has; from RFC 7518 and 8037, and of ML-DSA's keys."""
+"""Members of a JSON Web Key that only private keys have: those of RFC 7518 and RFC 8037, and of ML-DSA keys."""
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
-"""Keys by id and algorithm, for each algorithm that a key may be used with."""
+"""Public keys by id (``kid``) and algorithm. A key is repeated for each algorithm that it may be used with."""
 
 
 _Found = dict[bytes, tuple[str, float]]
-"""Tenant, and until which Unix time, by the SHA-256 digest of the token; the oldest comes first."""
+"""Cached results by the token's SHA-256 digest, the oldest first: the tenant, and the Unix time of expiry."""
 
 
 class TokenIdentity:
     """Identifies tenants by signed tokens of one issuer.
 
-    Checking a signature is expensive. The result is cached by the token's digest for as long as the token is valid,
-    and dropped when the keys change.
+    Because verifying a signature is expensive, the result is cached until the token expires or the keys change.
 
     Args:
-        declared: issuer, audiences, algorithms, leeway, the tenant's claim.
-        folder: where the keys are mounted.
+        declared: the pool's ``identity.jwt``.
+        folder: the folder in which the public keys are mounted.
     """
 
     secret_headers: frozenset[bytes] = frozenset()
@@ -56,7 +55,7 @@ class TokenIdentity:
             folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
         )
         self._known: tuple[Accepted[Keys] | None, _Found] = (None, {})
-        """The keys, and the results with these keys: they may change while a token is checked."""
+        """The keys, and the results verified with them; one tuple, because another thread may replace both."""
 
     @property
     def problem(self) -> str:
@@ -69,7 +68,7 @@ class TokenIdentity:
                 _log.error("%s: %s: %s", ABOUT, JWKS_FILE, problem)
 
     def tenant_of(self, scope: Scope) -> str:
-        """Returns the tenant that the request's token names; see `Identity`."""
+        """Returns the tenant named by the request's token; see `Identity`."""
         accepted, found = self._known
         if accepted is None:
             raise unusable()
@@ -105,7 +104,7 @@ class TokenIdentity:
             raise _refused("is of another issuer, or for another audience") from None
         except jwt.MissingRequiredClaimError as error:
             raise _refused(f"has no claim {error.claim}") from None
-        # In addition to PyJWT's errors: invalid text, numbers that are too large, nesting that is too deep.
+        # Besides PyJWT's errors, catch those for invalid text, too large numbers and too deep nesting.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise _refused("can't be believed; get a new one") from None
 
@@ -119,12 +118,13 @@ class TokenIdentity:
 
 
 def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
-    """Returns the keys of a JSON Web Key Set for one of the algorithms; others are skipped.
+    """Parse a JSON Web Key Set, and return its keys for any of the algorithms; other keys are skipped.
 
-    Keys that are too weak are left out.
+    Keys that are too weak are left out, and reported in ``problems``.
 
     Raises:
-        ValueError: the content is not such a set, has a private key or two keys with one id, or has no usable key.
+        ValueError: the content is not a JSON Web Key Set, contains a private key, contains two keys with the same id
+            and algorithm, or contains no usable key.
     """
     try:
         found = json.loads(content)["keys"]
@@ -137,7 +137,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
-            # Refuse even a key that would be skipped: every reader of this file could sign in the issuer's name.
+            # Refuse even a private key that would be skipped, because every reader of the file could forge tokens.
             raise ValueError(
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
                 "with this one no more"
@@ -165,7 +165,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
 
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
-    """Whether a key is meant to check signatures of an algorithm."""
+    """Returns whether a key may verify signatures of an algorithm, by the members of its JSON Web Key."""
     operations = entry.get("key_ops") or ["verify"]
     return (
         entry.get("kty") == _TYPES[algorithm[:2]]
@@ -179,7 +179,13 @@ def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
 
 
 def _key_for(header: Mapping[str, Any], keys: Keys) -> jwt.PyJWK:
-    """Returns the key that a token names; a token without an id needs a single key for its algorithm."""
+    """Returns the key that a token's header names.
+
+    If the header has no key id, the only key for the token's algorithm is used.
+
+    Raises:
+        jwt.InvalidKeyError: no key matches, or the header has no key id and several keys match.
+    """
     kid, algorithm = header.get("kid"), header.get("alg")
     if kid is None:
         fitting = [key for (_, known), key in keys.items() if known == algorithm]

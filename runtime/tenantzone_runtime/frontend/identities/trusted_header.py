@@ -1,4 +1,4 @@
-"""A header that names the tenant, trusted only with a proof that the gateway has set it."""
+"""Identifies tenants by a header, which is trusted only with a proof that the request comes from the gateway."""
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -14,8 +14,8 @@ class HeaderIdentity:
     """Identifies tenants by the gateway's header.
 
     Args:
-        declared: the header, its proof, and the gateways' addresses.
-        folder: where the proof's file is mounted.
+        declared: the pool's ``identity.trustedHeader``.
+        folder: the folder in which the proof's file is mounted.
     """
 
     def __init__(self, declared: TrustedHeader, folder: Path) -> None:
@@ -34,7 +34,7 @@ class HeaderIdentity:
             self._proof.refresh()
 
     def tenant_of(self, scope: Scope) -> str:
-        """Returns the tenant that the gateway names; see `Identity`."""
+        """Returns the tenant named by the gateway's header; see `Identity`."""
         if self._proof is None:
             raise unusable()
         self._proof.check(scope)
@@ -52,6 +52,6 @@ class HeaderIdentity:
             address = ip_address(peer_address(scope) or "")
         except ValueError:
             return False
-        # An IPv4 address as a dual-stack socket reports it.
+        # A dual-stack socket reports an IPv4 address as an IPv4-mapped IPv6 address.
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
