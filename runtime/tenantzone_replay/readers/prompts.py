@@ -1,4 +1,4 @@
-"""Reads the ids of a prompt's parts."""
+"""Reads the content ids of a prompt."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ def known_prompt(
     """Returns the ids of ``hash_ids``, one for each part of the prompt.
 
     The last id may belong to a part that the prompt does not fill. The tokens that the answer adds to that part are
-    unique, which the code that makes blocks of the ids takes into account.
+    unique, and the code that derives blocks from the ids takes this into account.
 
     Raises:
-        TraceError: they are not a list of whole numbers of at least 0 that fit into 63 bits.
+        TraceError: ``hash_ids`` is not a list of integers from 0 to 2^63 - 1.
     """
     ids = fields.get("hash_ids")
     if ids is None:
