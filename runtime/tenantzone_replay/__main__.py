@@ -20,7 +20,7 @@ _COMMANDS: Final = {
     "rank": "rank services by what they gain in a pool, and say how many engines fewer would do",
     "memory": "say what paging brings against one piece of memory for each request",
 }
-"""The module of each command, imported only when that command runs."""
+"""Help text by command. Each command is a module, which is imported only when the command runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

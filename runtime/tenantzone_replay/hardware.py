@@ -57,7 +57,8 @@ class Hardware(Protocol):
         """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: for each request in the step, the tokens that it computes, and its length including them.
+            scheduled: for each request in the step, the number of tokens to compute, and the length of the request
+                including them.
         """
 
     def load_seconds(self, tokens: int) -> float:
@@ -98,7 +99,7 @@ class Transformer:
         return f"{self.name} on {self.gpus.count} H100"
 
     def on(self, gpus: int) -> Self:
-        """Returns the same model on another number of GPUs."""
+        """Returns a copy of the model on ``gpus`` GPUs."""
         return replace(self, gpus=replace(self.gpus, count=gpus))
 
     @property
@@ -128,7 +129,8 @@ class Transformer:
         """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: for each request in the step, the tokens that it computes, and its length including them.
+            scheduled: for each request in the step, the number of tokens to compute, and the length of the request
+                including them.
         """
         gpus = self.gpus
         operations, bytes_read = 0.0, self.parameters * _BYTES

@@ -32,7 +32,7 @@ class Work:
 
 
 def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
-    """Returns the work of a step.
+    """Returns the work of a step, summed over its requests.
 
     Args:
         scheduled: for each request in the step, the number of tokens to compute, and the length of the request

@@ -18,7 +18,7 @@ class Demand:
 
 @dataclass(slots=True)
 class Profile:
-    """The result of one pass over a load."""
+    """A summary of a load."""
 
     demand: dict[str, Demand] = field(default_factory=dict)
     """Demand of each tenant, by tenant, in the order of their first requests."""

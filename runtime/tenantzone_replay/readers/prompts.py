@@ -10,7 +10,7 @@ from tenantzone_replay.readers.doubts import Doubts
 def known_prompt(
     place: str, fields: Mapping[str, Any], prompt_tokens: int, answer_tokens: int, content_tokens: int, doubts: Doubts
 ) -> tuple[int, ...]:
-    """Returns the ids of ``hash_ids``, one for each part of the prompt.
+    """Returns the ids in ``hash_ids`` for the parts of the prompt, or no ids if the member is missing.
 
     The last id may belong to a part that the prompt does not fill. The tokens that the answer adds to that part are
     unique, and the code that derives blocks from the ids takes this into account.
