@@ -20,11 +20,11 @@ _COMMANDS: Final = {
     "rank": "rank services by what they gain in a pool, and say how many engines fewer would do",
     "memory": "say what paging brings against one piece of memory for each request",
 }
-"""The module of each command, imported only when that command runs."""
+"""Help text by command. Each command is a module, which is imported only when the command runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a subcommand; the exit code is 1 if a trace, a file or an option can't be used."""
+    """Run a subcommand. Exits with code 1 and a message if a trace, a file or an option can't be used."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="tenantzone-replay", description=__doc__)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _without_remarks() -> Iterator[None]:
-    """Silence vLLM's and the zones' logs about engines and requests; the tables count refusals."""
+    """Suppress warnings and lesser log lines of vLLM and the zones, because the tables count refused requests."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -70,10 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print what more memory gains, and the advised zones.
+    """Print how much more memory improves attainment, and print or write the advised zones.
 
     Raises:
-        OSError: the file of zones can't be read.
+        OSError: the file of zones can't be read, or the advised zones can't be written.
         TraceError: the load can't be read, the zones can't be used, or Optuna is not installed.
     """
     setting = arguments.setting_of(options)
@@ -112,12 +112,15 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _held_out_setting(options: argparse.Namespace, sources: list[str], setting: Setting) -> Setting:
-    """Returns the setting of a held-out load; read before the search, so that unknown tenants are refused at once."""
+    """Returns the setting of a held-out load.
+
+    Called before the search, so that an unknown tenant is an error at once and not after a long search.
+    """
     from tenantzone_replay.held_out import check_tenants
 
     other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
     check_tenants(" ".join(sources), other, setting.profile.demand)
-    # The engine stays the same, whatever blocks the held-out load uses.
+    # Keep the engine's shape, even if the held-out load has another block size.
     return replace(other, shape=replace(setting.shape, longest=other.shape.longest))
 
 

@@ -1,4 +1,4 @@
-"""The arguments that describe a load and an engine, shared by all commands."""
+"""Command-line arguments that describe a load and an engine, which several commands share."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from tenantzone_replay.zone_files import read_zones
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _TIER_TIMES: Final = 4
-"""The default size of the tier below the engine, as a multiple of the engine's blocks."""
+"""Default size of the CPU memory tier, as a multiple of the engine's blocks."""
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say how an engine steps, independent of its memory."""
+    """Add the arguments that determine the time and the size of an engine's steps, but not its memory."""
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
     engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
@@ -71,7 +71,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a pool that differs from equal zones without a tier."""
+    """Add the arguments that describe a pool's zones and its CPU memory tier."""
     pool = parser.add_argument_group("the pool")
     pool.add_argument(
         "--zones",
@@ -91,7 +91,7 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
 
     Args:
         options: the parsed options.
-        sources: of the load; None: the sources that the options name.
+        sources: the sources of the load. If None, the sources that the options name.
 
     Raises:
         TraceError: the load can't be read, or is empty.
@@ -128,15 +128,15 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
 
 
 def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
-    """Refuse sizes that can't be replayed, before any replay begins.
+    """Reject sizes that are too large to replay, before any replay begins.
 
     Args:
-        setting: the sizes are multiples of its blocks.
-        times: the sizes.
-        option: the option that named them.
+        setting: the setting that has the engine's number of blocks.
+        times: the sizes, as multiples of the engine's blocks.
+        option: the option that has these sizes, for the message.
 
     Raises:
-        TraceError: a size can't be replayed.
+        TraceError: a size is too large.
     """
     largest = max(times, default=0.0)
     if setting.shape.blocks * largest > MAX_BLOCKS:
@@ -147,10 +147,13 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
 
 
 def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[tuple[ZoneConfig, ...], Watermarks]:
-    """Returns the zones and watermarks of a pool's config, or else equal zones for all tenants and no watermarks.
+    """Returns the zones and the watermarks of the file that ``--zones`` names.
+
+    Without ``--zones``, returns equal zones for all tenants, and no watermarks.
 
     Raises:
-        TraceError: the config can't be used, or lacks the zone of a tenant.
+        OSError: the file can't be read.
+        TraceError: the file is invalid, or a tenant has no zone.
     """
     if options.zones is None:
         return equal_zones(tenants, blocks), NO_WATERMARKS
@@ -163,12 +166,12 @@ def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
 
     Args:
         path: the file.
-        tenants: who ask in the load.
-        blocks: of an engine; what the zones reserve must fit into them.
+        tenants: the tenants that have requests in the load.
+        blocks: the number of blocks of an engine, which must be enough for the zones' reservations.
 
     Raises:
         OSError: the file can't be read.
-        TraceError: it can't be used, or lacks the zone of a tenant.
+        TraceError: the file is invalid, or a tenant has no zone.
     """
     config = read_zones(path, blocks)
     missing = set(tenants) - {zone.tenant for zone in config.zones}
@@ -186,7 +189,7 @@ def policies_of(
     tier_blocks: int | None = None,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """Returns all policies for this load and engine, by name."""
+    """Returns all policies for this load and engine, by name. By default, the tier has four times its blocks."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks

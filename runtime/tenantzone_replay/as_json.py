@@ -1,4 +1,4 @@
-"""The results of policies as JSON, for programs."""
+"""Converts the results of policies to JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def as_json(results: Sequence[Result], locality: Locality, curves: Sequence[Curve] = ()) -> dict[str, Any]:
-    """Returns the results as JSON; times are in seconds, rates and parts are fractions of 1."""
+    """Returns the results as a JSON object. Times are in seconds, rates and shares are fractions of 1."""
     return {
         "policies": [_policy(result) for result in results],
         "capacities": {

@@ -1,4 +1,4 @@
-"""Hit rate against capacity: the same load and policy with more blocks and with fewer."""
+"""Measures hit rate over capacity, by replaying the same load and policies with different numbers of blocks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tenantzone_replay.tables import columns
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The result for one capacity."""
+    """The result of a replay with one capacity."""
 
     blocks: int
     hit_rate: float
@@ -22,7 +22,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The hit rates of one policy over capacity."""
+    """The results of one policy over capacity."""
 
     policy: str
     points: tuple[Point, ...]
@@ -36,14 +36,15 @@ def curves(
     policies_of: Callable[[Setting, Sequence[ZoneConfig]], dict[str, Policy]],
     report: Callable[[Result], None],
 ) -> list[Curve]:
-    """Replay each policy with each capacity.
+    """Replay each policy with each capacity. Returns one curve per policy.
 
     Args:
-        setting: with the full number of blocks.
-        zones: for the full number of blocks.
-        parts: the capacities to try, as parts of the blocks. Reservations, loans and limits in blocks scale with them.
-        names: of the policies; a policy that never evicts has no curve.
-        policies_of: makes all policies for a setting and zones.
+        setting: the load and the engine, with the full number of blocks.
+        zones: the zones for the full number of blocks.
+        parts: the capacities to try, as fractions of the blocks. The zones' reservations, loans and limits in blocks
+            are scaled by them, too.
+        names: the names of the policies. The policy ``infinite`` never evicts, so it has no curve.
+        policies_of: returns all policies for a setting and zones, by name.
         report: called with each result.
     """
     found: dict[str, list[Point]] = {name: [] for name in names if name != "infinite"}

@@ -1,4 +1,4 @@
-"""A clock that advances only on request."""
+"""A clock that advances only when the replay sets it."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ _PACKAGES = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
 
 
 class VirtualClock:
-    """The clock that the runtime reads. Work takes no time on it, and sleeps end at once."""
+    """A clock that the runtime's modules read during a replay. Code takes no time on it, and sleeps end at once."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         self.seconds = seconds
@@ -25,7 +25,7 @@ class VirtualClock:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Have the runtime's modules in this process read this clock, including modules that are loaded later."""
+        """Replace ``time`` by this clock in the runtime's modules of this process, including modules imported later."""
         clock = SimpleNamespace(
             monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
         )
@@ -50,10 +50,10 @@ class VirtualClock:
 
 
 class _Finder:
-    """Finds the runtime's modules as Python does, and reports each one after it was loaded.
+    """Finds the runtime's modules as Python does, and calls a function with each module after it is loaded.
 
     Args:
-        loaded: called with each module.
+        loaded: called with each loaded module.
     """
 
     def __init__(self, loaded: Callable[[ModuleType], None]) -> None:

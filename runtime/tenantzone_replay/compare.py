@@ -21,7 +21,7 @@ from tenantzone_replay.tables import tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the load and of the output."""
+    """Add the arguments that describe the load, the pool, the policies and the output."""
     arguments.add_load(parser)
     arguments.add_zones(parser)
     parser.add_argument("--policies", nargs="+", choices=NAMES, default=list(NAMES), help="default: all of them")
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """Returns all options except the load, including defaults, as on a command line."""
+    """Returns the options as text in command-line syntax: all except the load, including options with defaults."""
     given = []
     for name, value in vars(options).items():
         if value is not None and name != "sources":
@@ -106,10 +106,14 @@ def _given(options: argparse.Namespace) -> str:
 
 
 def _check_places(places: Mapping[str, Path | None]) -> None:
-    """Refuse output files whose paths collide with each other or with a folder."""
+    """Reject two output paths if they are equal, or if one is a parent folder of the other.
+
+    Raises:
+        TraceError: two paths collide.
+    """
     real = {option: Path(os.path.realpath(path)) for option, path in places.items() if path}
     for (first, file), (second, other) in combinations(real.items(), 2):
-        # The last one is a folder, which is created together with its parents.
+        # Only the last path is a folder. Its parents are created, too, so a file must not have the path of a parent.
         if file == other or file in other.parents:
             raise TraceError(f"{first} and {second} are to be in one place: name another for one of them")
 

@@ -1,7 +1,8 @@
-"""Quantiles of many numbers in little memory.
+"""Estimates quantiles of many numbers in little memory.
 
-Numbers are counted by the power of 1.02 that they lie under, so that a quantile is at most one per cent off. (DDSketch:
-Masson et al., *DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees*, VLDB 2019.)
+Numbers are counted in buckets whose bounds are powers of 1.02, so the relative error of a quantile is at most one per
+cent. (DDSketch: Masson et al., *DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees*,
+VLDB 2019.)
 """
 
 import math
@@ -10,7 +11,7 @@ from typing import Final
 
 _BASE: Final = 1.02
 _LEAST: Final = 1e-6
-"""The smallest value that is distinguished; smaller numbers count as this value."""
+"""Lower bound of the numbers. Smaller numbers are counted as this value."""
 
 
 class Distribution:
@@ -27,7 +28,7 @@ class Distribution:
         self._counts[math.ceil(math.log(max(value, _LEAST), _BASE))] += 1
 
     def merge(self, other: "Distribution") -> None:
-        """Add all numbers that another distribution has counted."""
+        """Add all numbers of another distribution."""
         self.count += other.count
         self.total += other.total
         self._counts.update(other._counts)
@@ -37,17 +38,17 @@ class Distribution:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, part: float) -> float:
-        """Returns the number that ``part`` of the numbers do not exceed; 0.0 if there are none."""
+        """Returns the quantile for ``part``, such as 0.99 for p99, or 0.0 if the distribution is empty."""
         rank = math.ceil(part * self.count)
         for power in sorted(self._counts):
             rank -= self._counts[power]
             if rank <= 0:
-                # The middle, as a ratio, of the two powers that enclose it.
+                # The value in the bucket that has the same relative distance from both bounds.
                 return float(2 * _BASE**power / (_BASE + 1))
         return 0.0
 
     def curve(self) -> list[tuple[float, float]]:
-        """Returns each counted value with the part of all numbers that do not exceed it."""
+        """Returns the cumulative distribution: each counted value with the fraction of numbers up to it."""
         points, below = [], 0
         for power in sorted(self._counts):
             below += self._counts[power]

@@ -1,4 +1,4 @@
-"""A client of a user's engine over its OpenAI API, which records when each token arrives."""
+"""A client for the OpenAI API of an engine, which records when each token arrives."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tenantzone_replay.load import TraceError
 from tenantzone_replay.readers.lines import count, members, whole
 
 _TOKENS: Final = range(10, 200)
-"""The token ids that prompts are made of; every tokenizer has them."""
+"""Token ids from which random prompts are drawn. Every tokenizer has these ids."""
 _PATIENCE: Final = aiohttp.ClientTimeout(total=600, sock_connect=30)
 
 
@@ -25,11 +25,11 @@ class Answer:
     """The answer to one request."""
 
     sent: float
-    """When the request was sent, in seconds on a monotonic clock; the fields below use the same clock."""
+    """Time at which the request was sent, in seconds on a monotonic clock, which ``tokens`` uses, too."""
     tokens: tuple[float, ...]
-    """The arrival time of each token."""
+    """Arrival times of the chunks of the answer, each with one or more tokens."""
     cached_tokens: int | None
-    """Prompt tokens found in the cache; None: the engine does not report them (``--enable-prompt-tokens-details``)."""
+    """Number of prompt tokens that were cached; None if vLLM runs without ``--enable-prompt-tokens-details``."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -37,12 +37,12 @@ class Answer:
 
 
 class EngineClient:
-    """An engine's API.
+    """A client for an engine's API.
 
     Args:
-        url: with or without ``/v1``.
-        model: the served model's name; empty: the first one that the engine lists.
-        key: the tenant's API key; empty: none.
+        url: the base URL of the API, with or without ``/v1``.
+        model: the name of the served model. If empty, the first model that the engine lists.
+        key: the tenant's API key. If empty, no key is sent.
     """
 
     def __init__(self, url: str, model: str, key: str) -> None:
@@ -50,10 +50,10 @@ class EngineClient:
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
         self.model = model
         self.longest = 0
-        """The most tokens of a request, including its answer."""
+        """Maximum number of tokens of a request, including its answer, from the engine's ``max_model_len``."""
 
     async def __aenter__(self) -> Self:
-        # As many connections as there are concurrent requests.
+        # No limit on connections, so that the client never delays a request.
         connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=_PATIENCE, connector=connector)
         try:
@@ -67,10 +67,10 @@ class EngineClient:
         await self._session.close()
 
     async def ask(self, prompt: Sequence[int], answer_tokens: int) -> Answer:
-        """Request ``answer_tokens`` tokens that continue a prompt.
+        """Send a prompt of token ids, and return the answer, which has exactly ``answer_tokens`` tokens.
 
         Raises:
-            TraceError: the engine refused the request, answered with too few tokens or nonsense, or can't be reached.
+            TraceError: the engine can't be reached, refused the request, or returned an invalid or short answer.
         """
         body = {
             "model": self.model, "prompt": list(prompt), "max_tokens": answer_tokens, "min_tokens": answer_tokens,
@@ -86,7 +86,7 @@ class EngineClient:
                 if data.get("choices"):
                     tokens.append(time.perf_counter())
                 usage = members(url, data.get("usage") or usage)
-        # Several tokens may arrive at once.
+        # Not the number of chunks, because a chunk may have several tokens.
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
             raise TraceError(
@@ -102,7 +102,7 @@ class EngineClient:
         return await asyncio.gather(*(self.ask(prompt, answer_tokens) for prompt in prompts))
 
     async def cache_size(self) -> tuple[int, int]:
-        """Returns the engine's number of blocks and the tokens per block; zeros if it does not report them."""
+        """Returns the engine's number of blocks and of tokens per block, or zeros if its metrics do not have them."""
         try:
             async with self._asked("GET", "/metrics") as response:
                 text = await response.text(errors="replace")
@@ -111,7 +111,7 @@ class EngineClient:
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
         labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
         blocks, tokens = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
-        # vLLM keeps one block for itself.
+        # vLLM reserves one block as the null block.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
     async def _choose_model(self) -> None:
@@ -142,7 +142,7 @@ class EngineClient:
 
 
 def _data(url: str, line: bytes) -> Mapping[str, Any]:
-    """Returns the JSON object of a data line of an event stream; empty for all other lines."""
+    """Returns the JSON object in a ``data:`` line of an event stream, or an empty mapping for any other line."""
     if not line.startswith(b"data: {"):
         return {}
     data = members(url, _json(url, line.removeprefix(b"data: ")))
@@ -159,5 +159,5 @@ def _json(url: str, text: bytes) -> Any:
 
 
 def new_prompt(rng: random.Random, tokens: int) -> list[int]:
-    """Returns a random prompt of ``tokens`` tokens, which no earlier request has used."""
+    """Returns a random prompt of ``tokens`` tokens, which almost certainly shares no block with an earlier prompt."""
     return rng.choices(_TOKENS, k=tokens)

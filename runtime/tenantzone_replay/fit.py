@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure the engine, print how well the model fits, and write the result.
+    """Measure the engine, write the fitted costs, and print them with their errors.
 
     Raises:
-        TraceError: the engine does not answer.
+        TraceError: the engine can't be reached or measured.
     """
-    # Imported late: --help needs no HTTP client.
+    # Imported late because --help does not need an HTTP client.
     from tenantzone_replay.fitting import REPEATS, measure
 
     measured, samples = asyncio.run(measure(options))

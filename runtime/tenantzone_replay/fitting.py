@@ -12,16 +12,16 @@ from tenantzone_replay.measured import Measured, Sample, fitted, work_of
 
 REPEATS: Final = 5
 _ANSWER: Final = 24
-"""Tokens of the answers whose steps are measured."""
+"""Number of decode steps over which the time of a step is averaged."""
 _SHORTEST_STEP: Final = 1e-5
-"""The shortest step that counts, in seconds; shorter measurements are noise."""
+"""Minimum time of a step, in seconds. Shorter measurements are noise and are raised to this value."""
 
 
 async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
-    """Measure the engine; returns its fitted costs and the samples that they were fitted to.
+    """Measure the engine. Returns its fitted costs, and the samples to which they were fitted.
 
     Raises:
-        TraceError: the engine does not answer.
+        TraceError: the engine can't be reached or measured.
     """
     rng = random.Random(options.seed)
     async with EngineClient(options.url, options.model, options.key) as engine:
@@ -30,7 +30,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
         longest = min(options.step_tokens, engine.longest - _ANSWER - 2)
         if longest < 64:
             raise TraceError(f"the engine takes {engine.longest} tokens at most: too few to measure it")
-        # The first requests warm up what is compiled or allocated lazily.
+        # Warm up: the engine compiles kernels and allocates memory on the first request.
         await engine.ask(new_prompt(rng, longest), _ANSWER)
         samples = [await _prompt(engine, rng, tokens) for tokens in _lengths(longest)]
         room = blocks * block_tokens or engine.longest
@@ -42,7 +42,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
 
 
 def _lengths(longest: int) -> list[int]:
-    """Returns prompt lengths, each half as long again as the one before."""
+    """Returns prompt lengths from 16 to ``longest`` tokens, each about 1.5 times the previous length."""
     lengths = [16]
     while lengths[-1] * 1.5 < longest:
         lengths.append(int(lengths[-1] * 1.5))
@@ -56,7 +56,8 @@ async def _prompt(engine: EngineClient, rng: random.Random, tokens: int) -> Samp
 
 
 async def _answers(engine: EngineClient, rng: random.Random, at_once: int, tokens: int) -> Sample:
-    # Tokens may arrive in bursts, so whole answers are timed: long ones minus those of one token.
+    # Tokens may arrive in bursts, so single tokens can't be timed. Subtract the time of one-token answers from the time
+    # of long answers instead.
     one: list[float] = []
     many: list[float] = []
     for _ in range(REPEATS):

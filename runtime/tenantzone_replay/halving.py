@@ -1,4 +1,4 @@
-"""Finds the smallest sufficient number by bisection."""
+"""Finds a small sufficient number by bisection."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,12 +7,12 @@ _HALVINGS: Final = 5
 
 
 def halved(too_little: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """Bisect between two numbers in at most five steps; larger numbers are assumed to be at least as good.
+    """Bisect between two numbers in at most five steps.
 
     Args:
-        too_little: not tried.
-        enough: not tried.
-        is_enough: whether a number is sufficient.
+        too_little: a number that is assumed to be too small, and is not tried.
+        enough: a number that is assumed to be sufficient, and is not tried.
+        is_enough: returns whether a number is sufficient. If it is, all larger numbers must be sufficient, too.
 
     Returns:
         the smallest number known to be sufficient.

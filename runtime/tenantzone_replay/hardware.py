@@ -1,19 +1,20 @@
-"""Models how long a step takes on hardware that is not present: a roofline from published figures.
+"""Predicts the time of a step without the hardware, by a roofline model with published figures.
 
-A step reads all weights and the KV cache of each request that it computes, and does two operations for each parameter
-and token, plus those of attention. It takes as long as the slower of the two (Williams et al., "Roofline: an insightful
-visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed overhead. We measured none of
-the figures.
+A step reads all weights and the KV cache of each request in it, and computes two operations for each parameter and
+token, plus the operations of attention. The step takes as long as the slower of reading and computing (Williams et al.,
+"Roofline: an insightful visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed
+overhead. We did not measure any figure here.
 
 Sources:
 
-- H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, 1,979 TFLOPS of bfloat16 with sparsity, which is half of that without:
+- H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, and 1,979 TFLOPS of bfloat16 with sparsity, so half of that without:
   "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 has 128 GB/s, which is
-  64 GB/s each way; that 0.8 of this is reached is an assumption.
-- Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the models' cards, https://huggingface.co/meta-llama; layers,
-  width and key and value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
-- The part of the peak that is reached is an assumption: 0.4 of the operations, which that paper reports for training
-  (38 to 43 % of the peak in bfloat16, its table 4), and 0.7 of the bandwidth; the fixed overhead is 1 ms a step.
+  64 GB/s in each direction. We assume an efficiency of 0.8.
+- Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the model cards, https://huggingface.co/meta-llama; layers,
+  width and key-value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
+- The efficiencies are assumptions: 0.4 of the peak operations per second, which that paper reports for training (38 to
+  43 % of the peak in bfloat16, its table 4), and 0.7 of the peak memory bandwidth. The fixed overhead, 1 ms a step, is
+  an assumption, too.
 """
 
 from collections.abc import Iterable
@@ -21,33 +22,33 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 _BYTES = 2
-"""The size of a parameter, and of a number in the KV cache: bfloat16."""
+"""Size of a parameter and of a number in the KV cache, which are both bfloat16."""
 _USED_MEMORY = 0.9
-"""The part of each GPU's memory that is used: vLLM's default."""
+"""Fraction of each GPU's memory that the engine uses, as with vLLM's ``--gpu-memory-utilization 0.9``."""
 
 
 class Hardware(Protocol):
-    """The hardware that determines the time of a step, from published figures or measurements."""
+    """Hardware and model, which determine the time of a step; from published figures or from measurements."""
 
     @property
     def title(self) -> str:
-        """The name of the hardware, for people."""
+        """Name of the model and the hardware, for output."""
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """The tokens per second of prefill alone, for prompts so short that attention costs next to nothing."""
+        """Prefill tokens per second, for prompts so short that the cost of attention is negligible."""
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """The bytes of a token's keys and values in all layers; 0: unknown."""
+        """Size of a token's keys and values in all layers, in bytes; 0 if unknown."""
 
     @property
     def gpu_count(self) -> int:
-        """The number of GPUs that compute each step together."""
+        """Number of GPUs that compute each step together."""
 
     @property
     def outside_seconds(self) -> float:
-        """The part of the time to first token that is spent outside the engine's steps, in seconds."""
+        """Portion of the time to first token that passes outside the engine's steps, in seconds."""
 
     def blocks(self, block_tokens: int) -> int:
         """Returns how many blocks fit in memory in addition to the weights."""
@@ -56,7 +57,8 @@ class Hardware(Protocol):
         """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: for each request in the step, the tokens that it computes, and its length including them.
+            scheduled: for each request in the step, the number of tokens to compute, and the length of the request
+                including them.
         """
 
     def load_seconds(self, tokens: int) -> float:
@@ -65,18 +67,18 @@ class Hardware(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs that compute each step together, by tensor parallelism."""
+    """GPUs that compute each step together by tensor parallelism. The defaults describe the H100 SXM."""
 
     count: int
     bytes_per_second: float = 3.35e12
-    """The peak memory bandwidth of one GPU; the next two are also per GPU and at the peak."""
+    """Peak memory bandwidth of one GPU. The next two fields are also for one GPU."""
     operations_per_second: float = 989e12
     memory_bytes: float = 80e9
     bandwidth_efficiency: float = 0.7
     compute_efficiency: float = 0.4
     step_overhead_seconds: float = 1e-3
     host_bytes_per_second: float = 64e9
-    """The peak bandwidth of one GPU from host memory."""
+    """Peak bandwidth of one GPU from host memory."""
     host_efficiency: float = 0.8
 
 
@@ -97,7 +99,7 @@ class Transformer:
         return f"{self.name} on {self.gpus.count} H100"
 
     def on(self, gpus: int) -> Self:
-        """Returns the same model on another number of GPUs."""
+        """Returns a copy of the model on ``gpus`` GPUs."""
         return replace(self, gpus=replace(self.gpus, count=gpus))
 
     @property
@@ -115,7 +117,7 @@ class Transformer:
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """The bytes of a token's keys and values in all layers."""
+        """Size of a token's keys and values in all layers, in bytes."""
         return 2 * self.layers * self.key_value_heads * self.head_width * _BYTES
 
     def blocks(self, block_tokens: int) -> int:
@@ -127,12 +129,13 @@ class Transformer:
         """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: for each request in the step, the tokens that it computes, and its length including them.
+            scheduled: for each request in the step, the number of tokens to compute, and the length of the request
+                including them.
         """
         gpus = self.gpus
         operations, bytes_read = 0.0, self.parameters * _BYTES
         for tokens, context in scheduled:
-            # A token attends to all tokens before it: on average to the context less half of the chunk.
+            # Each token attends to all earlier tokens: on average, the context minus half of the scheduled tokens.
             attended = tokens * (context - tokens / 2)
             operations += 2 * self.parameters * tokens + 4 * self.layers * self.width * attended
             bytes_read += context * self.cache_bytes_per_token

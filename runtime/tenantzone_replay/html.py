@@ -1,4 +1,4 @@
-"""The results of policies as an HTML page that needs no network: its pictures are inline."""
+"""Renders the results of policies as a self-contained HTML page with inline pictures."""
 
 import html
 from collections import Counter
@@ -14,7 +14,7 @@ from tenantzone_replay.pictures import Line, as_number, as_part, bars, curve
 from tenantzone_replay.tables import tables
 
 _SHOWN: Final = 20
-"""The number of tenants that a picture shows individually."""
+"""Maximum number of tenants that a picture shows individually."""
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 pre{overflow-x:auto;font-size:12px} svg{max-width:100%;height:auto} text{fill:currentColor;font-size:12px}
@@ -29,14 +29,14 @@ def report(
     locality: Locality,
     curves: Sequence[Curve] = (),
 ) -> str:
-    """Returns the page.
+    """Returns the HTML page.
 
     Args:
-        results: one for each policy.
-        load: the replayed load's description.
-        about: the load, the model and the options, by label.
-        locality: of the load's blocks.
-        curves: hit rates over capacity, if requested.
+        results: the results, one for each policy.
+        load: the description of the replayed load.
+        about: descriptions of the load, the memory, the model and the options, by label.
+        locality: the locality of the load's blocks.
+        curves: the hit rates over capacity; empty if they were not requested.
     """
     rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in about.items())
     parts = [
@@ -58,7 +58,7 @@ def report(
 
 
 def pictures(results: Sequence[Result], curves: Sequence[Curve]) -> dict[str, tuple[str, str]]:
-    """Returns the pictures that show all policies: title and picture by a file name."""
+    """Returns the title and the SVG of each picture, by file name without suffix."""
     rates = [(each.policy, [(float(point.blocks), point.hit_rate) for point in each.points]) for each in curves]
     first = [(each.policy, _cumulative(each.first_token())) for each in results]
     token = [(each.policy, _cumulative(each.token())) for each in results]
@@ -137,7 +137,7 @@ def _by_tenant(result: Result, of: Callable[[Moment], Mapping[str, int]]) -> lis
 
 
 def _largest(amounts: Mapping[str, float]) -> list[tuple[str, Sequence[str]]]:
-    """Returns the groups that a picture shows, by name: the largest tenants one by one, and all others together."""
+    """Returns the groups of tenants in a picture, with names: one group per large tenant, and one for all others."""
     ranked = sorted(amounts, key=lambda tenant: -amounts[tenant])
     shown: list[tuple[str, Sequence[str]]] = [(tenant, [tenant]) for tenant in sorted(ranked[:_SHOWN])]
     others = ranked[_SHOWN:]

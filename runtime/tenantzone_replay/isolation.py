@@ -25,7 +25,7 @@ _POLICIES: Final = ("stock", "salted", "zones")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the load and the numbers of tenants."""
+    """Add the arguments that describe the load and the numbers of tenants to compare."""
     arguments.add_load(parser)
     parser.add_argument(
         "--counts", type=tenants, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     """Print one line for each number of tenants.
 
     Raises:
-        TraceError: the load can't be read, or names its tenants itself.
+        TraceError: the load can't be read, or already names its tenants.
     """
     from tenantzone_replay.replay import replay
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _row(count: int, results: Sequence[Result]) -> Sequence[str]:
     shared, salted, zones = results
-    # Tokens that must be computed because their prefix is cached for another tenant.
+    # Relative increase in computed tokens, because prefixes cached for one tenant are computed again for others.
     price = (1 - salted.hit_rate) / max(1e-9, 1 - shared.hit_rate) - 1
     return (
         str(count),

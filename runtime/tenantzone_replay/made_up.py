@@ -1,8 +1,8 @@
-"""A synthetic load for users without a trace: multi-turn chats of tenants with unequal demand.
+"""Generates a synthetic load for users without a trace: multi-turn chats of tenants with unequal demand.
 
-It does not measure real users. A chat begins with a prefix that all chats of its tenant share; each turn's prompt is
-the whole conversation so far and something new. Chats begin at random times (exponential gaps); pauses between turns,
-numbers of turns and lengths of messages are exponential, too.
+The load is not modeled on measurements of real users. A chat begins with a prefix that all chats of its tenant share,
+and each turn's prompt is the whole conversation so far followed by a new message. The time between the beginnings of
+chats, the pauses between turns, the numbers of turns and the lengths of messages are exponentially distributed.
 """
 
 import heapq
@@ -21,36 +21,40 @@ _MOST: Final = {
 }  # fmt: skip
 _MAY_BE_ZERO: Final = "skew", "system", "seed"
 _SHORTEST: Final = 16
-"""The fewest tokens of a message."""
+"""Minimum number of tokens of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chats:
-    """The parameters of the load."""
+    """The parameters of a synthetic load."""
 
     tenants: int = 8
     skew: float = 1.0
-    """The tenants' shares are 1, 1/2, 1/3 and so on, to this power; 0: equal shares."""
+    """Zipf exponent: the tenants' shares of the chats are proportional to 1, 1/2, 1/3 and so on, to this power."""
     seconds: float = 1800.0
     chats: float = 0.5
-    """Chats that begin per second."""
+    """Mean number of chats that begin per second."""
     turns: float = 6.0
-    """The mean number of turns in a chat; at most 40."""
+    """Mean number of turns in a chat. No chat has more than 40 turns."""
     pause: float = 60.0
-    """The mean pause between turns, in seconds."""
+    """Mean time between the arrivals of consecutive turns, in seconds."""
     system: int = 1024
-    """Tokens of the prefix that all chats of a tenant share."""
+    """Number of tokens of the prefix that all chats of a tenant share."""
     said: int = 256
-    """The mean number of tokens that a turn adds to the prompt; at most eight times as many."""
+    """Mean number of tokens of a user's message. No message is longer than eight times the mean."""
     answer: int = 256
-    """The mean number of tokens of an answer; at most eight times as many."""
+    """Mean number of tokens of an answer. No answer is longer than eight times the mean."""
     seed: int = 1
 
     def with_option(self, name: str, value: str) -> Self:
-        """Returns the same load with another value of one parameter.
+        """Returns a copy with a new value for one parameter.
+
+        Args:
+            name: the name of the parameter.
+            value: the new value as text.
 
         Raises:
-            ValueError: there is no such option, or the value is invalid.
+            ValueError: there is no such parameter, or the value is invalid.
         """
         kinds: dict[str, type[int] | type[float]] = {
             each.name: int if isinstance(each.default, int) else float for each in fields(self)
@@ -115,11 +119,11 @@ class Chats:
 class _Chat:
     tenant: int
     first: int
-    """The id of its first part."""
+    """Content id of the chat's first part after the prefix of its tenant; later parts have consecutive ids."""
     turns: int
-    """The number of turns left."""
+    """Number of turns left."""
     said: int = 0
-    """Tokens of the conversation so far, beyond the tenant's shared prefix."""
+    """Number of tokens of the conversation so far, without the tenant's shared prefix."""
 
 
 def _length(rng: random.Random, mean: int) -> int:

@@ -1,7 +1,7 @@
-"""How long a step takes on a measured engine: the result of ``fit``, as a file that ``compare`` reads.
+"""Predicts the time of a step on a measured engine, from the file that ``fit`` writes and ``compare`` reads.
 
-A step costs a fixed time, and more for each request in it, each token that is computed, each pair of tokens where one
-attends to the other, and each token whose keys and values are read. No cost is negative.
+A step takes a fixed time plus a time for each request in it, each computed token, each pair of tokens if one attends to
+the other, and each token whose keys and values are read. No time is negative.
 """
 
 import json
@@ -26,16 +26,17 @@ class Work:
     requests: int
     tokens: int
     attended: float
-    """Pairs of a token and an earlier token that it attends to."""
+    """Number of pairs of a computed token and an earlier token that it attends to."""
     read: int
-    """Tokens of all requests whose keys and values are read."""
+    """Number of tokens, over all requests, whose keys and values are read."""
 
 
 def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
-    """Returns the work of a step.
+    """Returns the work of a step, summed over its requests.
 
     Args:
-        scheduled: for each request in the step, the tokens that it computes, and its length including them.
+        scheduled: for each request in the step, the number of tokens to compute, and the length of the request
+            including them.
     """
     requests = tokens = read = 0
     attended = 0.0
@@ -49,22 +50,22 @@ def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measured engine; costs are in seconds unless stated otherwise."""
+    """A measured engine. The costs are in seconds."""
 
     name: str
     step: float
-    """The fixed cost of a step; the next four are costs of its contents."""
+    """Fixed cost of a step. The next four fields are the costs per unit of its work, as in :class:`Work`."""
     request: float
     token: float
     pair: float
     read: float
     first_token: float
-    """The time for a request to reach the engine and for its first token to come back."""
+    """Time to send a request to the engine and to return its first token, outside the engine's steps."""
     block_count: int
-    """The number of the engine's blocks; 0: unknown."""
+    """Number of the engine's blocks; 0 if unknown."""
     block_tokens: int
     cache_bytes_per_token: int = 0
-    """The bytes of a token's keys and values in all layers; 0: unknown."""
+    """Size of a token's keys and values in all layers, in bytes; 0 if unknown."""
     gpu_count: int = 1
 
     @property
@@ -73,7 +74,7 @@ class Measured:
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """The tokens per second of prefill, for prompts so short that attention costs next to nothing."""
+        """Prefill tokens per second, for prompts so short that the cost of attention is negligible."""
         return 1 / max(self.token, 1e-9)
 
     @property
@@ -81,7 +82,7 @@ class Measured:
         return self.first_token
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns the number of blocks of this size that hold as many tokens as the engine's own blocks."""
+        """Returns how many blocks of ``block_tokens`` tokens have the same total capacity as the engine's blocks."""
         return self.block_count * self.block_tokens // block_tokens
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
@@ -89,11 +90,14 @@ class Measured:
         return self.seconds(work_of(scheduled))
 
     def load_seconds(self, tokens: int) -> float:
-        """Returns the load time of an H100 (see ``hardware``): this is not measured."""
+        """Returns the time to load ``tokens`` tokens from host memory, in seconds.
+
+        ``fit`` does not measure this, so the result assumes the bandwidth of an H100 (see ``hardware``).
+        """
         return tokens * self.cache_bytes_per_token / 51.2e9
 
     def seconds(self, work: Work) -> float:
-        """Returns how long a step of this work takes, in seconds."""
+        """Returns how long a step with this work takes, in seconds."""
         return (
             self.step
             + self.request * work.requests
@@ -103,15 +107,15 @@ class Measured:
         )
 
     def write(self, path: Path) -> None:
-        """Write the engine to a file for other commands."""
+        """Write the measured engine to a JSON file, which ``read_measured`` reads."""
         path.write_text(json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n")
 
 
 def read_measured(path: Path) -> Measured:
-    """Returns the engine that ``Measured.write`` wrote.
+    """Read a measured engine from a file that ``Measured.write`` wrote.
 
     Raises:
-        TraceError: the file can't be read.
+        TraceError: the file can't be read, or ``Measured.write`` did not write it.
     """
     try:
         figures = json.loads(path.read_text())
@@ -137,23 +141,23 @@ _TYPES: Final = (str, float, float, float, float, float, float, int, int, int, i
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured duration with its work."""
+    """A measured duration and the work that was done in it."""
 
     work: Work
     seconds: float
     with_first_token: bool
-    """Whether it includes the way of a request to the engine and back."""
+    """Whether the duration includes ``Measured.first_token``, the time outside the engine's steps."""
 
 
 def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens: int) -> Measured:
-    """Returns the non-negative costs that fit the samples best, by the squares of the relative errors.
+    """Returns the non-negative costs that minimize the sum of the squared relative errors of the samples.
 
     Raises:
         TraceError: there are too few samples.
     """
     if len(samples) < 4:
         raise TraceError(f"{len(samples)} samples are too few to fit a step's time")
-    # Imported late: help does not need it.
+    # Imported late because --help does not need NumPy.
     import numpy as np
 
     rows = np.array([_row(each) for each in samples])
@@ -164,7 +168,7 @@ def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens:
 
 
 def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
-    """Returns the relative error of each sample."""
+    """Returns the relative error of the predicted duration of each sample."""
     return [
         abs(measured.seconds(each.work) + measured.first_token * each.with_first_token - each.seconds) / each.seconds
         for each in samples
@@ -172,7 +176,7 @@ def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
 
 
 def described(measured: Measured, bytes_per_token: int, gpus: int) -> Measured:
-    """Returns the same engine with the cache bytes per token and the number of GPUs filled in."""
+    """Returns a copy of the engine with the cache bytes per token and the number of GPUs set."""
     return replace(measured, cache_bytes_per_token=bytes_per_token, gpu_count=gpus)
 
 
@@ -182,9 +186,10 @@ def _row(sample: Sample) -> tuple[float, ...]:
 
 
 def _least_squares(rows: "np.ndarray") -> "np.ndarray":
-    """Returns non-negative factors whose products with the rows come closest to 1, trying each set of non-zero ones.
+    """Returns the non-negative factors whose products with the rows are closest to 1, by least squares.
 
-    There are six numbers, so few enough sets to try each of them.
+    Fits each subset of the columns without a sign constraint and keeps the best fit that has no negative factor. With
+    six columns there are only 63 subsets.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Loads made from others: denser, shifted, with bursts, several at once."""
+"""Derives loads from traces: makes them denser, delays them, adds bursts, and mixes several traces."""
 
 import heapq
 import math
@@ -21,49 +21,49 @@ MADE_UP: Final = "chats"
 _MOST_RATE: Final = 1e6
 _MOST_TIMES: Final = 1000
 _APART: Final = 2**63
-"""A bound above all content ids."""
+"""A number greater than every content id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A time in which each request comes several times at once, each time with unique text."""
+    """A period in which each request is sent several times at once; every copy has unique text."""
 
     begin: float
-    """Seconds since the beginning of the replayed load."""
+    """Start of the period, in seconds since the beginning of the replayed load."""
     seconds: float
     times: int
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A trace, and how it is replayed."""
+    """A trace, with the options for replaying it."""
 
     path: Path
     format: str = ""
-    """The trace's format; empty: guessed from its first line."""
+    """Format of the trace. If empty, it is guessed from the first line."""
     rate: float = 1.0
-    """How many times denser than recorded it is replayed."""
+    """Factor by which the recorded request rate is multiplied."""
     shift: float = 0.0
-    """The delay of its first request, in seconds."""
+    """Delay of the first request, in seconds."""
     burst: Burst | None = None
     tenant: str = ""
-    """The tenant of all its requests; empty: as the trace or the rule says."""
+    """Tenant of all requests. If empty, the trace names the tenants or the rule assigns them."""
     requests: int | None = None
-    """The number of its requests that are replayed; None: all."""
+    """Number of requests to replay. If None, all requests are replayed."""
     chats: Chats | None = None
-    """A synthetic load in place of a trace."""
+    """Synthetic load that replaces the trace."""
     seen: Seen = field(default_factory=Seen, compare=False, repr=False)
-    """The state of the trace's files when they were first read."""
+    """State of the trace's files when they were first read."""
 
     def load(self) -> Iterator[Asked]:
         """Yields the requests in the order of arrival.
 
         Raises:
-            TraceError: a request can't be read; raised when that request is reached.
+            TraceError: a request can't be read. The iterator raises this when it reaches that request.
         """
         latest = self.shift
         for number, asked in enumerate(islice(self._read(), self.requests)):
-            # Lines may be out of order: a request arrives no earlier than the ones on the lines before it.
+            # Lines may be out of order. Then a request arrives together with the latest request before it.
             latest = max(latest, asked.arrival / self.rate + self.shift)
             if latest > MAX_SECONDS:
                 days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"
@@ -87,7 +87,7 @@ class Source:
 
 
 def mixed(sources: Iterable[Source]) -> Iterator[Asked]:
-    """Yields the requests of all sources in the order of arrival; requests of different traces share no prefix."""
+    """Yields the requests of all sources in the order of arrival. Requests of different sources share no prefix."""
     loads = [_apart(source.load(), number) for number, source in enumerate(sources)]
     return heapq.merge(*loads, key=lambda asked: asked.arrival)
 
@@ -101,10 +101,10 @@ def _apart(load: Iterator[Asked], number: int) -> Iterator[Asked]:
 def parse_source(text: str) -> Source:
     """Parses a source as users write it: ``FILE[,rate=2][,shift=600][,burst=START:SECONDS:TIMES][,tenant=NAME][,…]``.
 
-    A file called ``chats`` need not exist: its requests are synthetic (``made_up``).
+    A file called ``chats`` need not exist: it stands for a synthetic load (``made_up``).
 
     Raises:
-        TraceError: there is no such file, or an option is invalid.
+        TraceError: the file does not exist, or an option is invalid.
     """
     path, *options = text.split(",")
     source = Source(Path(path), chats=Chats() if path == MADE_UP else None)
@@ -178,4 +178,4 @@ _OPTIONS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
     "tenant": (_name, "a name"),
     "requests": (lambda text: _within(int(text), 1, sys.maxsize), f"a whole number from 1 to {sys.maxsize:,}"),
 }
-"""The parser and the description of each option."""
+"""Parser and description of each option, by the name of the option."""

@@ -1,4 +1,4 @@
-"""Option values, checked before any work is done: each error is one line that says what is expected."""
+"""Parsers for the values of options. Each error is one line that says which values are expected."""
 
 import math
 import os
@@ -13,11 +13,11 @@ from tenantzone_replay.load import MAX_TENANTS
 
 _MOST: Final = 2**31 - 1
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
-"""The names that the CRD accepts in ``spec.pool``."""
+"""Pattern of the names that the CRD accepts in ``spec.pool``."""
 
 
 def whole(least: int = 1, most: int = _MOST) -> Callable[[str], int]:
-    """Returns a parser of whole numbers from ``least`` to ``most``."""
+    """Returns a parser for integers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
         try:
@@ -48,7 +48,7 @@ def amount(text: str) -> float:
 
 
 def part(text: str) -> float:
-    """Parses a part, which may be more than 1: 0.5, or 50%."""
+    """Parses a fraction above 0, written as 0.5 or 50%. It may exceed 1."""
     number = _part(text)
     if not 0 < number < math.inf:
         raise ArgumentTypeError(f"{text!r:.60} is no part above 0, such as 0.5 or 50%")
@@ -56,7 +56,7 @@ def part(text: str) -> float:
 
 
 def part_of_all(text: str) -> float:
-    """Parses a part of at most 1."""
+    """Parses a fraction above 0 and up to 1, written as 0.95 or 95%."""
     number = _part(text)
     if not 0 < number <= 1:
         raise ArgumentTypeError(f"{text!r:.60} is no part above 0 and up to 1, such as 0.95 or 95%")
@@ -73,7 +73,7 @@ def object_name(text: str) -> str:
 
 
 def file_to_write(text: str) -> Path:
-    """Parses the path of an output file, which must be writable."""
+    """Parses the path of an output file, whose folder must exist. The file must be writable."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         if path.is_dir():
@@ -84,7 +84,7 @@ def file_to_write(text: str) -> Path:
 
 
 def folder_to_write(text: str) -> Path:
-    """Parses the path of a folder that exists or can be created, with its parents."""
+    """Parses the path of an output folder, which exists or can be created together with its parents."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
@@ -112,7 +112,7 @@ def _part(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    """Returns the number, or NaN if the text is none."""
+    """Returns the number, or NaN if the text is not a number."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Charts as inline SVG, without external resources."""
+"""Draws charts as inline SVG, without external resources."""
 
 import html
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +12,19 @@ _COLOURS: Final = (
     "#b3cde3", "#ccebc5",
 )  # fmt: skip
 _A_ROW: Final = 5
-"""The number of names in one row below a chart."""
+"""Number of names in each row of the legend below a chart."""
 
 Line = tuple[str, Sequence[tuple[float, float]]]
-"""A name, and its points from left to right."""
+"""The name of a line, and its points from left to right."""
 
 
 def as_part(number: float) -> str:
-    """Formats a number as a part of the whole."""
+    """Formats a fraction as a percentage."""
     return f"{number:.0%}"
 
 
 def as_number(number: float) -> str:
-    """Formats a number as it is."""
+    """Formats a number with three significant digits, or as an integer from 1000 on."""
     return f"{number:,.3g}" if number < 1000 else f"{number:,.0f}"
 
 
@@ -40,12 +40,12 @@ def curve(
     """Returns a line chart.
 
     Args:
-        lines: with their names.
+        lines: the lines to draw, with their names.
         across: the label of the horizontal axis.
         upward: the label of the vertical axis.
         top_as: formats the highest value.
         right_as: formats the rightmost value.
-        dots: whether each point is marked.
+        dots: whether to mark each point.
     """
     points = [point for _, line in lines for point in line]
     right = max((x for x, _ in points), default=0.0) or 1.0
@@ -62,7 +62,7 @@ def curve(
 
 
 def bars(amounts: Mapping[str, Mapping[str, float]], upward: str) -> str:
-    """Returns a chart with one stacked bar for each name."""
+    """Returns a chart with one stacked bar for each name in ``amounts``; ``upward`` labels the vertical axis."""
     kinds = sorted({kind for parts in amounts.values() for kind in parts})
     top = max((sum(parts.values()) for parts in amounts.values()), default=0.0) or 1.0
     width = (WIDTH - _LEFT) / max(1, len(amounts))
@@ -113,6 +113,6 @@ def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Returns as many of the points as can be distinguished, including the last one."""
+    """Returns about as many points as the chart is wide in pixels, including the last point."""
     step = max(1, len(line) // WIDTH)
     return [*line[::step], *line[-1:]] if step > 1 else line

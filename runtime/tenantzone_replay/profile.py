@@ -1,4 +1,4 @@
-"""A summary of a load before any replay: its tenants, their demand, and the repeated prefixes."""
+"""Summarizes a load before any replay: its tenants, their demand, and the repeated prefixes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,18 +18,18 @@ class Demand:
 
 @dataclass(slots=True)
 class Profile:
-    """The result of one pass over a load."""
+    """A summary of a load."""
 
     demand: dict[str, Demand] = field(default_factory=dict)
-    """The demand by tenant, in the order of first arrival."""
+    """Demand of each tenant, by tenant, in the order of their first requests."""
     seconds: float = 0.0
-    """Seconds from the beginning to the last arrival."""
+    """Seconds from the beginning of the load to the last arrival."""
     longest: int = 0
-    """Tokens of the longest request, including its answer."""
+    """Number of tokens of the longest request, including its answer."""
     content_tokens: int = 16
     """``Asked.content_tokens`` of the first request with content ids."""
     tokens: int = 0
-    """Tokens of all prompts and answers."""
+    """Number of tokens of all prompts and answers."""
     locality: Locality = field(default_factory=Locality)
 
     @property
@@ -37,12 +37,12 @@ class Profile:
         return sum(each.requests for each in self.demand.values())
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns the number of blocks that hold all requests at once without sharing."""
+        """Returns an upper bound on the number of blocks that hold all requests at once without sharing prefixes."""
         return self.tokens // block_tokens + 2 * self.requests
 
 
 def profile(load: Iterable[Asked]) -> Profile:
-    """Read a load once.
+    """Read a whole load, and return its summary.
 
     Raises:
         TraceError: the load can't be read.

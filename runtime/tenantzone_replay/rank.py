@@ -26,24 +26,27 @@ from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent
 
 _LONGEST_NAME: Final = 200
-"""The most characters of a file's name that are used."""
+"""Maximum number of characters of a file's name that are used in a service's name."""
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
-"""Numbers of engines with less than this part of the total work are not tried: hits do not save that much."""
+"""Smallest number of engines to try, as a fraction of the busy engines of all services alone.
+
+Fewer engines are not tried, because cache hits do not save that much work.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A service on engines of its own."""
+    """A service that does not share its engines."""
 
     name: str
     engines: int
     result: Result
-    """The result of one of its engines."""
+    """Result of the one engine of the service that was replayed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the services and of the target."""
+    """Add the arguments that describe the services, the engine and the target."""
     arguments.add_load(parser)
     parser.add_argument(
         "--attain", type=part_of_all, default=0.95, metavar="PART",
@@ -52,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the services, those first that free most of their engines, and the number of engines for all together.
+    """Print the services, ordered by how many engines a pool saves them, and the number of engines of the pool.
 
     Raises:
-        TraceError: a load can't be read, or no number of engines serves it in time.
+        TraceError: a load can't be read, or even the maximum number of engines is too small for the target.
     """
     sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
     names = [source.tenant for source in sources]
@@ -109,7 +112,10 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
-    """Returns zones that reserve all blocks, in proportion to the engines that each service needs and uses alone."""
+    """Returns zones that reserve all blocks in proportion to the engines that each service keeps busy alone.
+
+    A service's busy engines are the number of its engines times their utilization.
+    """
     needed = {each.name: max(each.result.utilization, 0.01) * each.engines for each in alone}
     total = sum(needed.values())
     return tuple(
@@ -142,7 +148,10 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
 
 
 def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
-    """Yields the requests of one of ``engines`` engines; conversations of different services may share a number."""
+    """Yields the requests of one of ``engines`` engines, which are assigned by the hash of tenant and conversation.
+
+    The hash includes the tenant because conversations of different services may have the same number.
+    """
     every = mixed(sources)
     return (asked for asked in every if content_id(f"{asked.tenant}/{asked.conversation}") % engines == 0)
 
@@ -154,7 +163,7 @@ def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
     ]  # fmt: skip
     whole = sum(each.block_seconds for each in together.tenants.values()) or 1.0
     parts = {name: engines * each.block_seconds / whole for name, each in together.tenants.items()}
-    # Services that are not on the replayed engine come last.
+    # Services without requests on the replayed engine come last.
     for each in sorted(alone, key=lambda each: parts.get(each.name, math.inf) - each.engines):
         in_pool = together.tenants.get(each.name)
         part = parts.get(each.name, 0.0)

@@ -1,4 +1,4 @@
-"""Replays one load under one policy: vLLM's real scheduler in virtual time, until the last answer."""
+"""Replays one load under one policy, with vLLM's real scheduler in virtual time, until the last answer."""
 
 import tempfile
 import time
@@ -19,20 +19,20 @@ from tenantzone_runtime.engine.engine_shape import EngineShape
 from tenantzone_runtime.engine.modelless import ModellessScheduler
 
 MOMENTS: Final = 120
-"""The number of times that the engine is sampled during a load."""
+"""Number of times that the state of the engine is sampled during a load."""
 _STUCK_SECONDS: Final = 3600.0
-"""Seconds without a runnable request or an arrival, after which the waiting requests are considered stuck."""
+"""Virtual seconds without a runnable request, after which the waiting requests count as stuck if no more arrive."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:
-    """Serve the whole load under one policy.
+    """Replay the whole load under one policy.
 
     Args:
-        setting: load and engine.
-        policy: that serves it.
+        setting: the load and the engine.
+        policy: the policy that serves the load.
 
     Raises:
-        TraceError: an engine without eviction would need too many blocks.
+        TraceError: the load can't be read or has changed, or a policy without eviction would need too many blocks.
     """
     began = time.perf_counter()
     shape = _shape(setting, policy)

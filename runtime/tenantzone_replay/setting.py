@@ -1,4 +1,4 @@
-"""The load and the engine that all policies of a comparison share."""
+"""Defines the load and the engine that are the same for all policies of a comparison."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from tenantzone_replay.profile import Profile
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 OnAnswered = Callable[[int, str, int, int], None]
-"""Called with a request's number in the load, its tenant, its prompt tokens and its hit tokens."""
+"""A callback with the number of a request in the load, its tenant, its prompt tokens and its hit tokens."""
 
 
 def no_one(number: int, tenant: str, prompt_tokens: int, hit_tokens: int) -> None:
-    """Do nothing: no one listens to answered requests."""
+    """Do nothing. This is the default of ``Setting.on_answered``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,17 @@ class Setting:
     """A load, and the engine that serves it."""
 
     load: Callable[[], Iterator[Asked]]
-    """Restarts the load; all its tenants are named."""
+    """Returns a new iterator over the load from its beginning. All requests have a tenant."""
     profile: Profile
     shape: EngineShape
     hardware: Hardware
     target: Target
     steps_in_flight: int = 1
-    """The number of concurrent steps; 2 with async scheduling."""
+    """Maximum number of steps in flight: 2 with async scheduling, otherwise 1."""
     in_flight: int | None = None
-    """The number of concurrent requests, where the next is sent when one ends; None: they arrive as the load says."""
+    """Number of concurrent requests. Whenever a request ends, the next one of the load is sent.
+
+    If None, requests are sent at their arrival times.
+    """
     on_answered: OnAnswered = no_one
-    """Called with each answered request."""
+    """Called after each answered request."""

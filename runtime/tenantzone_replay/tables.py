@@ -1,4 +1,4 @@
-"""The results of policies as tables for people."""
+"""Formats the results of policies as text tables."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from tenantzone_replay.measures import Result
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Returns one table of the policies, and a table of tenants for each policy."""
+    """Returns one table of all policies, followed by a table of the tenants for each policy."""
     parts = [_policies(results)]
     for result in results:
         parts.append(f"{result.policy}: {result.what}\n\n{_tenants(result)}")
@@ -94,17 +94,20 @@ def _tenants(result: Result) -> str:
 
 
 def percent(part: float) -> str:
-    """Formats a part that a user gave, with as many decimals as the user wrote."""
+    """Formats a fraction from the command line as a percentage, without rounding it."""
     return f"{100 * part:.10g}%"
 
 
 def whole_percent(part: float) -> str:
-    """Formats a computed part, rounded; negative zero is written as zero."""
+    """Formats a computed fraction as a rounded percentage. A negative zero becomes 0%."""
     return f"{round(part, 2) + 0.0:.0%}"
 
 
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
-    """Formats rows as lines with aligned columns: the first to the left, the others to the right."""
+    """Formats rows as lines of aligned columns.
+
+    The first column is aligned to the left, the others to the right. If ``last_is_text``, the last is not padded.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Assigns requests to tenants if the trace does not: a rule, by the request's conversation."""
+"""Assigns requests to tenants by their conversation, if the trace does not name the tenants."""
 
 import bisect
 import itertools
@@ -15,27 +15,27 @@ NAME_RULE: Final = (
     "a zone's tenant is called by letters from A to Z, digits and '-', '_' and '.' between them; give these tenants "
     "such names, in the trace and for their requests"
 )
-"""What to do about tenants for which there can be no zone."""
+"""Remedy, for messages, if a tenant's name is not valid in a zone."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""The names that the CRD accepts in ``spec.tenant``."""
+"""Pattern of the names that the CRD accepts in ``spec.tenant``."""
 _KNUTH: Final = 2_654_435_761
-"""2^32 over the golden ratio."""
+"""2^32 divided by the golden ratio, the multiplier of Knuth's hash."""
 
 
 def can_have_zone(tenant: str) -> bool:
-    """Returns whether a zone can be for a tenant of this name."""
+    """Returns whether a zone can have a tenant with this name."""
     return _NAME.fullmatch(tenant) is not None
 
 
 def zipf_shares(count: int) -> list[float]:
-    """Returns the ends of parts of the unit interval in proportion to 1, 1/2, 1/3 and so on."""
+    """Returns the ends of ``count`` parts of the unit interval, with sizes proportional to 1, 1/2, 1/3 and so on."""
     weights = [1 / (number + 1) for number in range(count)]
     total = sum(weights)
     return list(itertools.accumulate(weight / total for weight in weights))
 
 
 def equal_shares(count: int) -> list[float]:
-    """Returns the ends of equal parts of the unit interval."""
+    """Returns the ends of ``count`` equal parts of the unit interval."""
     return [(number + 1) / count for number in range(count)]
 
 
@@ -43,14 +43,13 @@ SHARES: Final[dict[Rule, Callable[[int], list[float]]]] = {"zipf": zipf_shares, 
 
 
 class ByConversation:
-    """Assigns a conversation to the tenant whose part of the unit interval contains the conversation's key.
+    """Assigns a conversation to the tenant whose part of the unit interval contains the conversation's hash.
 
-    The key is a number from 0 to 1 that looks random (Knuth's multiplicative hash, *The Art of Computer Programming*,
-    volume 3, 6.4).
+    The hash is a number from 0 to 1 (Knuth's multiplicative hash, *The Art of Computer Programming*, volume 3, 6.4).
 
     Args:
-        tenants: in the order of the parts.
-        ends: of the parts.
+        tenants: the tenants, in the order of their parts.
+        ends: the end of each tenant's part.
     """
 
     def __init__(self, tenants: Sequence[str], ends: Sequence[float]) -> None:
@@ -63,10 +62,10 @@ class ByConversation:
 
 
 def with_tenants(load: Iterable[Asked], count: int, rule: Rule) -> Iterator[Asked]:
-    """Yields the same load; requests without a tenant are assigned to ``count`` tenants named ``tenant-0`` and so on.
+    """Yields the same load, and assigns requests without a tenant to ``count`` tenants, ``tenant-0`` and so on.
 
     Raises:
-        TraceError: there are too many tenants, or a name is not printable.
+        TraceError: the load has too many tenants, or the name of a tenant is too long or not printable.
     """
     by_conversation = ByConversation([f"tenant-{number}" for number in range(count)], SHARES[rule](count))
     known: set[str] = set()

@@ -18,34 +18,34 @@ from tenantzone_runtime.engine.modelless import ModellessScheduler
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A request that was sent and has not ended."""
+    """A request in flight: sent to the scheduler and not finished."""
 
     tenant: str
     arrival: float
     prompt_tokens: int
     output_tokens: int
-    """The requested number of answer tokens."""
+    """Number of answer tokens that the request asks for."""
     tokens: int = 0
-    """The number of answer tokens so far."""
+    """Number of answer tokens received so far."""
     hit_tokens: int = 0
     first_token: float = 0.0
-    """When the first token came."""
+    """Time at which the first answer token was received, in seconds on the virtual clock."""
 
 
 class TenantsAtWork:
     """Sends a load to a scheduler, and measures the answers.
 
     Args:
-        load: in the order of arrival.
-        scheduler: that the load is sent to.
-        policy: that the scheduler runs.
-        measures: of each tenant of the load.
-        target: that each request should meet.
-        begin: the clock's seconds at the load's beginning.
-        in_flight: the number of concurrent requests, whatever their arrival; None: they arrive as the load says.
-        outside_seconds: the part of the time to first token that is spent outside the engine.
-        answered: called with the number, the tenant, the prompt tokens and the hit tokens of each request that was
-            served.
+        load: the requests, in the order of arrival.
+        scheduler: the scheduler that serves the requests.
+        policy: the policy that the scheduler runs.
+        measures: the measures of each tenant of the load, which are updated.
+        target: the latency target for each request.
+        begin: the time on the virtual clock at which the load begins, in seconds.
+        in_flight: the number of concurrent requests, regardless of arrival times. If None, each request is sent at its
+            arrival time.
+        outside_seconds: the portion of the time to first token that passes outside the engine, in seconds.
+        answered: called with the number, the tenant, the prompt tokens and the hit tokens of each served request.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TenantsAtWork:
         answered: Callable[[int, str, int, int], None] = lambda *_: None,
     ) -> None:
         self.under_way: dict[str, _UnderWay] = {}
-        """By request id."""
+        """Requests in flight, by request id."""
         self._load = enumerate(load)
         self._scheduler = scheduler
         self._policy = policy
@@ -76,12 +76,15 @@ class TenantsAtWork:
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
         }
         self._at_frontend: list[tuple[float, int, Asked]] = []
-        """Requests that arrived and were not sent yet: when each passes the bucket, if there is one, and its number."""
+        """Heap of the requests that have arrived but were not sent yet.
+
+        Each entry has the time at which the token bucket, if any, lets the request pass, its number, and the request.
+        """
         self._next = next(self._load, None)
 
     @property
     def longest(self) -> int:
-        """The most tokens of a request that the engine accepts."""
+        """Maximum number of tokens of a request, including its answer, that the engine accepts."""
         shape = self._scheduler.shape
         return min(shape.longest, shape.blocks * shape.block_tokens)
 
@@ -91,7 +94,7 @@ class TenantsAtWork:
             self._next = next(self._load, None)
             if self._in_flight is not None:
                 asked = asked.at(now - self._begin)
-            # A request that the engine refuses for its length takes no tokens from the bucket.
+            # A request that is too long for the engine takes no tokens from the bucket.
             is_too_long = asked.prompt_tokens + asked.output_tokens > self.longest
             if is_too_long or (passes := self._passes_frontend(asked, now)) == math.inf:
                 self._measures[asked.tenant].refused += 1
@@ -109,7 +112,7 @@ class TenantsAtWork:
 
     def _comes(self, asked: Asked, now: float) -> bool:
         if self._in_flight is not None:
-            # A request that the bucket holds back counts as waiting for an answer, too.
+            # Requests that wait for the token bucket count as concurrent requests, too.
             return len(self.under_way) + len(self._at_frontend) < self._in_flight
         return self._begin + asked.arrival <= now
 
@@ -131,7 +134,7 @@ class TenantsAtWork:
             self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
     def give_up(self) -> None:
-        """End the replay: requests without an answer count as refused."""
+        """End the replay, and count all unfinished requests as refused."""
         rest = [] if self._next is None else [self._next]
         waiting = [asked.tenant for _, _, asked in self._at_frontend] + [
             each.tenant for each in self.under_way.values()
@@ -140,7 +143,7 @@ class TenantsAtWork:
             self._measures[tenant].refused += 1
 
     def _passes_frontend(self, asked: Asked, now: float) -> float:
-        # Rounding may make an arrival slightly later than the current time.
+        # Because of rounding, the computed arrival may be slightly later than the current time.
         arrival = min(self._begin + asked.arrival, now)
         bucket = self._buckets.get(asked.tenant)
         if bucket is None:
@@ -153,7 +156,7 @@ class TenantsAtWork:
 
     def _send(self, number: int, asked: Asked) -> None:
         arrival = self._begin + asked.arrival
-        # vLLM's priority queue sorts requests with equal arrival times by their ids.
+        # Padded, because vLLM's priority queue sorts requests with equal arrival times by their ids as text.
         name = f"{number:012}"
         self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens, asked.output_tokens)
         self._scheduler.send(

@@ -1,4 +1,4 @@
-"""A token bucket in front of an engine: requests beyond a tenant's rate wait in the frontend.
+"""A token bucket, which makes requests beyond a tenant's rate wait in the frontend.
 
 (Turner, *New Directions in Communications*, IEEE Communications Magazine 24(10), 1986.)
 """
@@ -10,8 +10,8 @@ class TokenBucket:
     """The token bucket of one tenant.
 
     Args:
-        rate: tokens per second.
-        depth: the most tokens that can be saved and used at once.
+        rate: the number of tokens that the bucket gains per second.
+        depth: the maximum number of tokens in the bucket.
     """
 
     def __init__(self, rate: float, depth: float) -> None:
@@ -19,12 +19,13 @@ class TokenBucket:
         self._depth = depth
         self._saved = depth
         self._filled = 0.0
-        """The time up to which tokens are spent; later than a request's arrival if others of its tenant still wait."""
+        """Time up to which the bucket was refilled. It lies in the future while an earlier request waits for tokens."""
 
     def passes_at(self, arrival: float, tokens: int) -> float:
-        """Returns when a request that arrives now may proceed; one larger than the depth waits for a full bucket.
+        """Returns the time at which a request may proceed, and takes its tokens out of the bucket.
 
-        With a rate of 0 that is never: ``math.inf``.
+        A request that is larger than the depth waits until the bucket is full. If the rate is 0, no request may ever
+        proceed, and the time is ``math.inf``.
         """
         if not self._rate:
             return math.inf

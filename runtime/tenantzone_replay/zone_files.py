@@ -17,7 +17,7 @@ from tenantzone_replay.load import TraceError
 
 _GROUP: Final = "tenantzone.io/"
 _ZONE_ONLY: Final = frozenset({"pool", "tenant"})
-"""Fields of a zone's spec that this module reads itself."""
+"""Fields of a zone's spec that this module reads directly."""
 _POOL_ONLY: Final = frozenset({"selector", "adminPort", "blocksPerEngine", "advice"})
 """Fields of a pool's spec that are not part of its engines' config."""
 
@@ -33,7 +33,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
 
     Args:
         path: the file.
-        blocks: the number of blocks of an engine, into which the zones' reservations must fit.
+        blocks: the number of blocks of an engine, which must be enough for the zones' reservations.
 
     Raises:
         OSError: the file can't be read.
@@ -55,7 +55,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
 
 
 def _is_config(text: str) -> bool:
-    """Returns whether a text looks like a config, which is a JSON object without a kind."""
+    """Returns whether a text looks like a pool's config.json, which is a JSON object without ``kind``."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -66,7 +66,7 @@ def _is_config(text: str) -> bool:
 
 
 def _objects(text: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yields all objects of all documents, including members of lists.
+    """Yields the location and the content of each object in all documents, including the items of lists.
 
     Raises:
         ValueError: a document is not a Kubernetes object.
@@ -120,7 +120,7 @@ def _of_objects(objects: Sequence[tuple[Place, Mapping[str, Any]]], blocks: int)
 
 
 def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the namespace, empty if unset, and the name."""
+    """Returns the namespace and the name of an object. The namespace is empty if it is unset."""
     metadata = found.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
@@ -129,7 +129,7 @@ def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _zone(place: Place, found: Mapping[str, Any]) -> tuple[tuple[str, str], ZoneConfig]:
-    """Returns a zone, and its pool's namespace and name."""
+    """Returns the namespace and the name of a zone's pool, and the zone's config."""
     namespace, name = _identity(place, found)
     where = f"{place}, TenantZone {name}"
     spec = _spec(where, found)
@@ -156,7 +156,7 @@ def _pool(place: Place, found: Mapping[str, Any]) -> PoolConfig:
 
 
 def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
-    """Make a part of the config from a spec; unknown fields are refused.
+    """Make a part of the config from a spec, and reject unknown fields.
 
     Raises:
         ValueError: the spec is invalid or has an unknown field; the message names the object and the field.
@@ -176,12 +176,12 @@ def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
 
 
 class _Followed(dict[str, Any]):
-    """A part of a spec that records which of its fields were read: unread fields are unknown.
+    """A part of a spec that tracks which of its fields are read, so that unread fields can be reported as unknown.
 
     Args:
-        plain: the part as written.
-        read: the fields that are read elsewhere.
-        path: of the part.
+        plain: the part as written in the file.
+        read: the fields that other code reads, which are known.
+        path: the path of the part, such as ``spec.lending``.
     """
 
     def __init__(self, plain: Mapping[str, Any], read: Collection[str] = (), path: str = "spec") -> None:

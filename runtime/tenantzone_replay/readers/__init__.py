@@ -1,4 +1,4 @@
-"""Readers of traces, by name. A new format is a module, and a line here."""
+"""Readers of trace formats, by name. To add a format, add a module and register it here."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from tenantzone_replay.readers.seen import Seen
 
 
 class Reader(Protocol):
-    """Reads a trace: the file, and its state when it was read before."""
+    """Reads the trace at ``path``. ``seen`` has the state of its files from an earlier read, if any."""
 
     def __call__(self, path: Path, seen: Seen | None = None) -> Iterator[Asked]: ...
 
@@ -25,19 +25,19 @@ READERS: Final[Mapping[str, Reader]] = {
     "kv-events": kv_events.read,
     "recorded": recorded.read,
 }
-"""Each yields the requests of a file in the order of their arrival, and reads lazily."""
+"""Reader of each format. Each reader is a generator that yields the requests of a trace in the order of arrival."""
 
 
 def guess_format(path: Path, seen: Seen | None = None) -> str:
-    """Returns the format of a trace, by its first line.
+    """Returns the format of a trace, guessed from its first line.
 
     Raises:
-        TraceError: the line matches no format.
+        TraceError: the first line matches no known format.
     """
     if path.is_dir():
         return "recorded"
     line = first_line(path, seen)
-    # Lines that name users may also have the members that identify Mooncake's traces.
+    # "sessions" precedes "mooncake", because a line with a user may also have the members of Mooncake's format.
     for name, module in (
         ("recorded", recorded),
         ("kv-events", kv_events),

@@ -1,6 +1,6 @@
-"""Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
+"""Reads Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
 
-No two prompts share a prefix: the traces do not describe their content.
+The traces do not describe the content of prompts, so no two prompts share a prefix.
 
 Source: Patel et al., *Splitwise*, ISCA'24; Stojkovic et al., *DynamoLLM*, HPCA'25; github.com/Azure/AzurePublicDataset.
 """
@@ -15,12 +15,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return "ContextTokens" in line and "GeneratedTokens" in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields the requests; each is its own conversation."""
+    """Yields the requests. Each request is a conversation of its own."""
     first: float | None = None
     doubts = Doubts(seen, "seconds")
     for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens", seen=seen)):

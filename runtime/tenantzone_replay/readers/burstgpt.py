@@ -1,4 +1,4 @@
-"""BurstGPT: CSV with ``Timestamp`` (s), ``Request tokens``, ``Response tokens``, and ``Session ID`` in its later files.
+"""Reads BurstGPT: CSV with ``Timestamp`` (s), ``Request tokens``, ``Response tokens``, in later files ``Session ID``.
 
 Source: Wang et al., *BurstGPT: A Real-World Workload Dataset to Optimize LLM Serving Systems*, KDD'25;
 github.com/HPMLL/BurstGPT.
@@ -15,12 +15,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return "Request tokens" in line and "Response tokens" in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields the requests; a request of a session continues it, and one without a session stands alone."""
+    """Yields the requests. A request continues its session's conversation; without a session, it shares no prefix."""
     conversations = Conversations()
     first: float | None = None
     doubts = Doubts(seen, "seconds")

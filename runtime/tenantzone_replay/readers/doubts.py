@@ -1,4 +1,4 @@
-"""Warnings about values in a trace that can be read but were probably meant otherwise. Each is given once."""
+"""Warns about values in a trace that are valid but implausible. Each kind of warning is printed once per trace."""
 
 import sys
 from typing import Final, Literal
@@ -8,17 +8,17 @@ from tenantzone_replay.readers.seen import Seen
 
 _FIRST_UNIX_SECONDS: Final = 1e9
 _FIRST_UNIX_MILLISECONDS: Final = 1e11
-"""Larger times are in milliseconds of this century; smaller ones above the other bound are in seconds."""
+"""Unix times from this value on are probably in milliseconds; smaller ones from the bound above, in seconds."""
 _LOOKED_AT: Final = 100
-"""The number of requests that are examined: traces do not have as many within a second, unless units are mixed up."""
+"""Number of requests after which the unit is checked. If they came within a second, the unit is probably wrong."""
 
 
 class Doubts:
-    """The warnings about one trace.
+    """Prints warnings about one trace.
 
     Args:
-        seen: the trace, which is read several times; None: it is read once.
-        unit: of its times.
+        seen: remembers which warnings were printed when the trace was read before. None if it is read only once.
+        unit: the unit of the times in the trace's format.
     """
 
     def __init__(self, seen: Seen | None, unit: Literal["seconds", "milliseconds"]) -> None:
@@ -27,16 +27,17 @@ class Doubts:
         self._requests = 0
 
     def look_at_ids(self, place: str, ids: int, tokens: int, answer_tokens: int, part: int) -> None:
-        """Warn if a prompt has another number of ids than parts; without any ids its content is unknown.
+        """Warn if the number of ids does not match the length of the prompt.
 
-        The last part may lack an id if the prompt does not fill it.
+        The id of the last part may be missing if the prompt does not fill that part. A prompt without ids causes no
+        warning, because its content is unknown.
 
         Args:
-            place: the file and the line's number.
+            place: the file and the number of the line.
             ids: the number of ids.
-            tokens: of the prompt.
-            answer_tokens: of the answer, which the ids may continue into.
-            part: tokens for each id.
+            tokens: the number of tokens of the prompt.
+            answer_tokens: the number of tokens of the answer, which the ids may cover, too.
+            part: the number of tokens per id.
         """
         parts, most = -(-tokens // part), -(-(tokens + answer_tokens) // part)
         if ids and not tokens // part <= ids <= most:
@@ -47,12 +48,12 @@ class Doubts:
             )
 
     def look_at_time(self, place: str, time: float, arrival: float) -> None:
-        """Warn if times seem to have another unit.
+        """Warn if times seem to be in a unit other than the format's.
 
         Args:
-            place: the file and the line's number.
-            time: the line's value.
-            arrival: in seconds since the trace's first request.
+            place: the file and the number of the line.
+            time: the time as written on the line.
+            arrival: the time in seconds since the trace's first request, converted from the format's unit.
         """
         self._requests += 1
         if self._unit == "milliseconds" and self._requests == 1:

@@ -1,10 +1,12 @@
-"""vLLM's KV events as JSON Lines, one batch a line: the blocks that an engine stored, from which misses are derived.
+"""Reads vLLM's KV events as JSON Lines, with one batch per line, and derives requests from the blocks stored.
 
-A batch is as vLLM publishes it, ``[ts, [event, ...]]``, or an object with ``ts`` and ``events``; an event is an object
-with ``type``. ``BlockStored`` is a chain of blocks behind a parent, so a batch's chain is a request that came at that
-time, whose prompt ends there. Full cache hits leave no event, and answers look like prompts: the load is what
-the engine had to compute, with one answer token per request. An engine with several groups of layers stores each prompt
-in each group; one group is read.
+A batch is written as vLLM publishes it, ``[ts, [event, ...]]``, or as an object with ``ts`` and ``events``. An event is
+an object with ``type``. A ``BlockStored`` event has a chain of blocks that follow a parent block. The reader takes it
+for a request that arrived at the batch's time and whose prompt ends with the chain.
+
+Full cache hits cause no event, and blocks of answers look like blocks of prompts. The load is therefore only what the
+engine computed, and each request has one answer token. An engine with several KV cache groups stores each prompt in
+each group, so only the events of one group are read.
 """
 
 import json
@@ -18,19 +20,19 @@ from tenantzone_replay.readers.lines import count, json_lines, members, number
 from tenantzone_replay.readers.seen import Seen
 
 _REMEMBERED_BLOCKS = 1_000_000
-"""The number of latest blocks that chains are traced back through."""
+"""Maximum number of blocks in memory, through which chains are traced back. The oldest blocks are dropped first."""
 
 _OF_WHOLE_PROMPTS = "full_attention", "mla_attention", "sink_full_attention"
-"""The kinds of groups that keep whole prompts, in vLLM's names."""
+"""vLLM's names for the kinds of KV cache groups that keep whole prompts."""
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return '"BlockStored"' in line or '"BlockRemoved"' in line or '"AllBlocksCleared"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields one request for each stored chain; its tenant is the salt of its first block, if any."""
+    """Yields one request for each stored chain. The tenant is the cache salt of the chain's first block, if any."""
     chains = _Chains()
     first: float | None = None
     group = _Group()
@@ -46,7 +48,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
             content, tenant = chains.add(place, fields, MAX_TOKENS // size)
             yield Asked(
                 arrival=arrival,
-                # One token more than its full blocks: a prompt's last token is always computed.
+                # One token more than the full blocks, because the last token of a prompt is always computed.
                 prompt_tokens=len(content) * size + 1,
                 output_tokens=1,
                 content=content,
@@ -62,21 +64,24 @@ def _is_stored(fields: Mapping[str, Any]) -> bool:
 
 
 class _Group:
-    """The group whose events are read: the first that keeps whole prompts, and until one is seen, the first."""
+    """Selects the KV cache group whose events are read.
+
+    This is the first group seen, until the first group that keeps whole prompts is seen.
+    """
 
     def __init__(self) -> None:
         self._index: tuple[Any, ...] = ()
         self._is_of_whole_prompts = False
 
     def look_at(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        """Switch to a better group if one is among these events."""
+        """Select the first group in ``stored``, or switch to the first group in it that keeps whole prompts."""
         for fields in stored:
             is_of_whole_prompts = fields.get("kv_cache_spec_kind") in _OF_WHOLE_PROMPTS
             if not self._index or (is_of_whole_prompts and not self._is_of_whole_prompts):
                 self._index, self._is_of_whole_prompts = (fields.get("group_idx"),), is_of_whole_prompts
 
     def has(self, fields: Mapping[str, Any]) -> bool:
-        """Whether an event belongs to this group."""
+        """Returns whether an event belongs to the selected group."""
         return (fields.get("group_idx"),) == self._index
 
 
@@ -91,16 +96,16 @@ def _batch(place: str, line: Any) -> tuple[float, list[Any]]:
 
 
 class _Chains:
-    """Blocks by hash: the parent and the tenant of each."""
+    """The parent and the tenant of each block, by the block's hash."""
 
     def __init__(self) -> None:
         self._before: OrderedDict[int, tuple[int | None, str]] = OrderedDict()
 
     def add(self, place: str, fields: Mapping[str, Any], most: int) -> tuple[tuple[int, ...], str]:
-        """Add a chain; returns the ids of all its blocks from the first on, and its tenant.
+        """Add a chain. Returns the ids of all its blocks from the beginning of the prompt, and its tenant.
 
         Raises:
-            TraceError: the event is not a chain, or has more than ``most`` blocks, as a cyclic one has.
+            TraceError: the event has no block hashes, or its chain has more than ``most`` blocks, like a cyclic chain.
         """
         hashes = fields.get("block_hashes")
         if not isinstance(hashes, list) or not hashes:
@@ -133,7 +138,10 @@ def _id(block_hash: Any) -> int:
 
 
 def _salt(fields: Mapping[str, Any]) -> str:
-    """Returns the last text that is hashed in addition to the first block's tokens: a LoRA's name precedes the salt."""
+    """Returns the cache salt of the first block, or an empty string.
+
+    It is the last of the extra keys that are strings, because the name of a LoRA adapter precedes it.
+    """
     every = fields.get("extra_keys")
     keys = every[0] if isinstance(every, list) and every else None
     texts = [

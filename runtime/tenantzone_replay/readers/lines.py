@@ -1,4 +1,4 @@
-"""Lines of a trace, gzipped or not, and the values in them."""
+"""Reads the lines of a trace, which may be gzipped, and the values in the lines."""
 
 import csv
 import gzip
@@ -16,12 +16,12 @@ from tenantzone_replay.load import MAX_TOKENS, TraceError
 from tenantzone_replay.readers.seen import Seen
 
 _LONGEST_LINE: Final = 2**23
-"""The most characters of a line: a prompt of four million tokens needs fewer."""
+"""Maximum number of characters of a line. A line for a prompt of four million tokens is shorter."""
 
 
 @contextmanager
 def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
-    """Opens a file as text, unpacked if its name ends in ``.gz``, without a byte order mark."""
+    """Opens a file as UTF-8 text. Decompresses it if its name ends in ``.gz``, and skips a byte order mark."""
     with (
         seen.opened(path) as file,
         gzip.open(file) if path.suffix == ".gz" else file as plain,
@@ -31,7 +31,7 @@ def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
 
 
 def first_line(path: Path, seen: Seen | None = None) -> str:
-    """Returns the first line that is not empty; empty if there is none.
+    """Returns the first line that is not blank, or an empty string if all lines are blank.
 
     Raises:
         TraceError: the file can't be read.
@@ -40,14 +40,14 @@ def first_line(path: Path, seen: Seen | None = None) -> str:
 
 
 def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]]:
-    """Yields the numbered lines of a file, from 1. At most the longest allowed line is read at a time.
+    """Yields the lines of a file with their numbers, from 1. Reads one line at a time, up to the maximum length.
 
     Args:
-        path: of the file.
-        seen: the file's state when it was read before; None: it is read once.
+        path: the file.
+        seen: the file's state from an earlier read. None if the file is read only once.
 
     Raises:
-        TraceError: the file can't be read, or does not consist of lines.
+        TraceError: the file can't be read, is not UTF-8 text, or has a line that is too long.
     """
     number = 0
     try:
@@ -66,7 +66,7 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
 
 
 def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]]:
-    """Yields the place and the JSON value of each line.
+    """Yields the location, for messages, and the JSON value of each line that is not blank.
 
     Raises:
         TraceError: a line is not JSON.
@@ -83,15 +83,15 @@ def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]
 
 
 def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields the place and the columns of each row of a table whose first line names its columns.
+    """Yields the location, for messages, and the values by column of each row of a CSV file with a header.
 
     Raises:
-        TraceError: a required column is missing, or the file is not a table.
+        TraceError: one of ``columns`` is missing, or the file is not valid CSV.
     """
     rows = csv.DictReader(line for _, line in text_lines(path, seen))
     try:
         while rows.fieldnames is not None and not "".join(rows.fieldnames).strip():
-            # A blank line: a later line has the names.
+            # The line is blank, so a later line is the header.
             rows.fieldnames = None
         for column in columns:
             if column not in (rows.fieldnames or ()):
@@ -105,10 +105,10 @@ def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tu
 
 
 def members(place: str, line: Any) -> Mapping[str, Any]:
-    """Returns a line that is a JSON object.
+    """Returns the line if it is a JSON object.
 
     Raises:
-        TraceError: it is not an object.
+        TraceError: the line is not an object.
     """
     if not isinstance(line, dict):
         raise TraceError(f"{place}: expected an object with members, found {str(line)[:50]!r}")
@@ -116,16 +116,16 @@ def members(place: str, line: Any) -> Mapping[str, Any]:
 
 
 def name(line: Mapping[str, Any], member: str) -> str:
-    """Returns a member that is a name, given as text or number; empty if the member is missing or empty."""
+    """Returns a member as text, which may be a number in the trace; empty if the member is missing or null."""
     found = line.get(member)
     return "" if found is None else str(found)
 
 
 def number(place: str, line: Mapping[str, Any], *names: str, default: float | None = None) -> float:
-    """Returns the first named member that exists, as a number of at least 0.
+    """Returns the first of the named members that exists, as a number of at least 0.
 
     Raises:
-        TraceError: none exists and there is no default, or the value is not such a number.
+        TraceError: no named member exists and no default is given, or the value is not such a number.
     """
     for name in names:
         if line.get(name) not in (None, ""):
@@ -145,12 +145,12 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
 
 
 def whole(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """Returns the first named member that exists, as a whole number of at least 0; raises as `number` does."""
+    """Returns the first of the named members that exists, rounded down to an integer; raises as `number` does."""
     return int(number(place, line, *names, default=default))
 
 
 def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None, most: int = MAX_TOKENS) -> int:
-    """Returns the first named member that exists, as a whole number of at most ``most``, by default tokens.
+    """Returns the first of the named members that exists, as a count of tokens or other units, rounded down.
 
     Raises:
         TraceError: as with `number`, or the value is larger than ``most``.
@@ -162,12 +162,12 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 
 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
-    """Returns the first named member that exists, as seconds: a number, or a date with a time.
+    """Returns the first of the named members that exists, in seconds.
 
-    A date without a time zone is in UTC.
+    The value may be a number, or a date with a time, which becomes Unix time. A date without a time zone is in UTC.
 
     Raises:
-        TraceError: none exists, or the value is not a time.
+        TraceError: no named member exists, or the value is not a time.
     """
     for name in names:
         text = line.get(name)
@@ -181,7 +181,7 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
             except ValueError:
                 pass
             try:
-                # Azure's dates have seven decimals of a second, and Python reads six.
+                # Azure's dates have seven decimal places in the seconds, but Python reads only six.
                 date = datetime.fromisoformat(_six_digits(text.strip()))
             except ValueError:
                 raise TraceError(f"{place}: {name} is {text[:50]!r}; expected seconds, or a date and a time") from None

@@ -1,4 +1,4 @@
-"""Mooncake's traces: JSON Lines with ``timestamp`` (ms), lengths, and one of ``hash_ids`` for each 512 tokens.
+"""Reads Mooncake's traces: JSON Lines with ``timestamp`` (ms), lengths, and ``hash_ids``, with one id per 512 tokens.
 
 Source: Qin et al., *Mooncake: Trading More Storage for Less Computation*, FAST'25; github.com/kvcache-ai/Mooncake,
 ``FAST25-release/traces``.
@@ -17,12 +17,12 @@ CONTENT_TOKENS = 512
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return line.startswith("{") and '"hash_ids"' in line and '"input_length"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields the requests; a conversation is identified by its second block, since nearly all share the first."""
+    """Yields the requests. The second block identifies the conversation, since nearly all prompts share the first."""
     first: float | None = None
     doubts = Doubts(seen, "milliseconds")
     for index, (place, line) in enumerate(json_lines(path, seen)):

@@ -1,4 +1,4 @@
-"""Reads the ids of a prompt's parts."""
+"""Reads the content ids of a prompt."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from tenantzone_replay.readers.doubts import Doubts
 def known_prompt(
     place: str, fields: Mapping[str, Any], prompt_tokens: int, answer_tokens: int, content_tokens: int, doubts: Doubts
 ) -> tuple[int, ...]:
-    """Returns the ids of ``hash_ids``, one for each part of the prompt.
+    """Returns the ids in ``hash_ids`` for the parts of the prompt, or no ids if the member is missing.
 
     The last id may belong to a part that the prompt does not fill. The tokens that the answer adds to that part are
-    unique, which the code that makes blocks of the ids takes into account.
+    unique, and the code that derives blocks from the ids takes this into account.
 
     Raises:
-        TraceError: they are not a list of whole numbers of at least 0 that fit into 63 bits.
+        TraceError: ``hash_ids`` is not a list of integers from 0 to 2^63 - 1.
     """
     ids = fields.get("hash_ids")
     if ids is None:

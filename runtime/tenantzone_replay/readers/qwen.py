@@ -1,4 +1,4 @@
-"""Bailian's traces of Qwen: JSON Lines with ``chat_id``, ``parent_chat_id``, seconds, and an id for each 16 tokens.
+"""Reads Bailian's Qwen traces: JSON Lines with ``chat_id``, ``parent_chat_id``, seconds, and one id per 16 tokens.
 
 Source: Wang et al., *KVCache Cache in the Wild: Characterizing and Optimizing KVCache Cache at a Large Cloud Provider*,
 USENIX ATC'25; github.com/alibaba-edu/qwen-bailian-usagetraces-anon.
@@ -16,16 +16,16 @@ from tenantzone_replay.readers.seen import Seen
 
 CONTENT_TOKENS = 16
 _REMEMBERED_CHATS = 200_000
-"""Chats that are remembered: a turn that comes this many others after its parent begins a new conversation."""
+"""Maximum number of chats in memory. A turn whose parent has been dropped begins a new conversation."""
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return line.startswith("{") and '"parent_chat_id"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields the requests; a conversation is a chat with all turns that followed."""
+    """Yields the requests. A conversation consists of a chat without a known parent and all turns that follow it."""
     conversation_of: OrderedDict[int, int] = OrderedDict()
     first: float | None = None
     doubts = Doubts(seen, "seconds")
@@ -33,7 +33,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
         parent = fields.get("parent_chat_id")
-        # pandas writes null for missing values, and then 7.0 for the others.
+        # If values are missing, pandas writes null for them and floats such as 7.0 for the other values.
         if not (parent is None or isinstance(parent, int) or (isinstance(parent, float) and parent.is_integer())):
             raise TraceError(f"{place}: parent_chat_id is {str(parent)[:50]!r}; expected a whole number, -1 for none")
         conversation = conversation_of[chat] = chat if parent is None else conversation_of.get(int(parent), chat)

@@ -1,4 +1,4 @@
-"""The contents of a trace when it was first read: it is read several times, and others may still write to it."""
+"""Makes all reads of a trace return the same contents, even if other processes still write to its files."""
 
 import hashlib
 import io
@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 from tenantzone_replay.load import TraceError
 
 _TRIES: Final = 10
-"""Attempts to list files that are being renamed."""
+"""Maximum number of attempts to list or find files while they are being renamed."""
 _END_BYTES: Final = 4096
-"""The bytes at a file's beginning and end that identify it."""
+"""Number of bytes at the beginning and at the end of a file that are hashed to identify it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class _File:
 
 
 class Seen:
-    """The files of one trace as they were when first read. Every later read returns the same contents.
+    """A snapshot of the files of one trace. Every read returns the contents that the first read returned.
 
-    Data appended later is ignored. A renamed file is found again within its folder.
+    Data appended later is ignored. A file that is renamed within its folder is found by its inode.
     """
 
     def __init__(self) -> None:
@@ -36,16 +36,16 @@ class Seen:
         self._files: dict[Path, _File | None] = {}
         self._ends: dict[Path, bytes] = {}
         self._now: dict[_File, Path] = {}
-        """The current paths of renamed files that were found."""
+        """Current paths of files that were found after they had been renamed."""
         self.warned: set[str] = set()
-        """The warnings about the trace that were given."""
+        """Kinds of warnings about the trace that have been printed."""
 
     def names(self, folder: Path, pattern: str) -> list[Path]:
-        """Returns the files of a folder by their original names."""
+        """Returns the paths that matched ``pattern`` in a folder when they were first listed."""
         if self._names is None:
             for _ in range(_TRIES):
                 self._files = _files(folder, pattern)
-                # Files are renamed one by one: two equal listings mean that none was renamed in between.
+                # Rotation renames files one by one. If two listings are equal, no file was renamed in between.
                 if self._files == _files(folder, pattern):
                     break
             self._names = list(self._files)
@@ -53,11 +53,11 @@ class Seen:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[BinaryIO]:
-        """Opens a file, limited to its original length.
+        """Opens a file, limited to its length at the first read.
 
         Raises:
             OSError: the file can't be read.
-            TraceError: its original contents are gone.
+            TraceError: the original contents can't be found any more.
         """
         first = self._files.get(path)
         if first is not None and not first.size:
@@ -73,7 +73,7 @@ class Seen:
 
 
 class _UpTo(io.RawIOBase):
-    """The first bytes of a file."""
+    """The first ``size`` bytes of a file, as a stream."""
 
     def __init__(self, file: io.FileIO, size: int, path: Path) -> None:
         self._file = file
@@ -96,7 +96,7 @@ def _files(folder: Path, pattern: str) -> dict[Path, _File | None]:
     found: dict[Path, _File | None] = {}
     for path in sorted(folder.glob(pattern)):
         found[path] = None
-        # Opening a file that does not exist reports the error.
+        # The error is reported later, when the file is opened.
         with suppress(OSError):
             state = path.stat()
             found[path] = _file(state) if stat.S_ISREG(state.st_mode) else None
@@ -112,7 +112,7 @@ def _found(path: Path, wanted: _File, now: dict[_File, Path]) -> io.FileIO:
         for candidate in (path, now.get(wanted)):
             if candidate is not None and (file := _opened_if(candidate, wanted)):
                 return file
-        # The folder is searched only if the file has neither name, and for all files at once.
+        # Neither the original nor the last known path is this file, so look up the current paths of all files.
         for other in path.parent.iterdir():
             with suppress(OSError):
                 now[_file(other.stat())] = other
@@ -130,7 +130,10 @@ def _opened_if(path: Path, wanted: _File) -> io.FileIO | None:
 
 
 def _ends(file: io.FileIO, size: int) -> bytes:
-    """Returns a hash of the file's ends: a disk may reuse the inode number of a removed file."""
+    """Returns a hash of the beginning and the end of a file.
+
+    The inode number does not suffice to identify a file, because the number of a removed file may be reused.
+    """
     digest = hashlib.blake2b(file.read(min(size, _END_BYTES)))
     file.seek(max(0, size - _END_BYTES))
     digest.update(file.read(min(size, _END_BYTES)))

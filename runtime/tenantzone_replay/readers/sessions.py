@@ -1,8 +1,11 @@
-"""JSON Lines that name the client: ``user_id`` or ``session_id``, a time, and lengths.
+"""Reads JSON Lines with the client as ``user_id`` or ``session_id``, a time, and lengths.
 
-Accepted names of members: ``timestamp``, ``arrival``, ``time`` or ``ts`` (seconds, or a date and a time;
-``timestamp_ms``: milliseconds); ``prompt_tokens``, ``input_length`` or ``input_tokens``; ``output_tokens``,
-``completion_tokens`` or ``output_length``; ``hash_ids`` with ``block_size`` (512 by default).
+Accepted names of members:
+
+- ``timestamp``, ``arrival``, ``time`` or ``ts`` in seconds or as a date and a time, or ``timestamp_ms`` in milliseconds
+- ``prompt_tokens``, ``input_length`` or ``input_tokens``
+- ``output_tokens``, ``completion_tokens`` or ``output_length``
+- ``hash_ids`` with ``block_size`` (512 by default)
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +21,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file with this first line has this format."""
+    """Returns whether a file with this first line has this format."""
     return line.startswith("{") and ('"user_id"' in line or '"session_id"' in line)
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Yields the requests; the tenant is the user, and each request of a session continues it."""
+    """Yields the requests. The tenant is the user, and each request of a session continues its conversation."""
     conversations = Conversations()
     first: float | None = None
     doubts: Doubts | None = None
@@ -56,7 +59,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
 
 
 def _time(place: str, fields: Mapping[str, Any]) -> tuple[float, int]:
-    """Returns the time of a line, and how many of its units are a second."""
+    """Returns the time of a line, and the number of its time units per second: 1000 for milliseconds, otherwise 1."""
     if fields.get("timestamp_ms") not in (None, ""):
         return number(place, fields, "timestamp_ms"), 1000
     return seconds(place, fields, "timestamp", "arrival", "time", "ts"), 1
