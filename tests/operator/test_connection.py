@@ -10,6 +10,7 @@ import kopf
 import pytest
 from aiohttp import web
 
+from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.rest import Rest, RestError
 from tenantzone_operator.kube.service_account import CredentialsError, from_service_account
@@ -178,3 +179,20 @@ async def test_a_refusal_carries_the_servers_words_and_wishes(server: Callable[[
             await rest.call("GET", "/")
 
     assert (caught.value.status, caught.value.message, caught.value.retry_after) == (429, "too many", 7.0)
+
+
+async def test_the_password_of_a_proxy_is_in_no_explanation(server: Callable[[Answer], Awaitable[str]]):
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=407)
+
+    proxy = (await server(answer)).replace("http://", "http://me:s3cret@")
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server="https://one:6443", proxy_url=proxy)
+
+    async with Rest(log_in) as rest:
+        with pytest.raises(aiohttp.ClientError) as caught:
+            await rest.call("GET", "/")
+
+    assert explain(caught.value).startswith("ClientHttpProxyError: 407")
+    assert "s3cret" not in explain(caught.value)

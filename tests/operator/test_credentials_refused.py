@@ -31,12 +31,13 @@ def pem(folder: Path) -> tuple[str, str, str]:
     return str(authority.certificate), str(certificate), str(key)
 
 
-async def test_certificates_that_fit_are_taken(tmp_path: Path):
+def test_certificates_that_fit_are_taken(tmp_path: Path):
     authority, certificate, key = pem(tmp_path)
     user = {"client-certificate": certificate, "client-key": key}
     config = write(tmp_path / "config", user, {**CLUSTER, "certificate-authority": authority})
 
-    assert (await Connection(str(config)).for_kopf()).certificate_path == certificate
+    found = Connection(str(config))._read()
+    assert base64.b64decode(found.certificate_data or "") == Path(certificate).read_bytes()
 
 
 async def test_a_key_of_another_certificate_is_refused_as_while_both_are_replaced(tmp_path: Path):

@@ -4,6 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -39,26 +43,63 @@ def write(path: Path, user: dict[str, Any], cluster: dict[str, Any] = CLUSTER) -
     return path
 
 
-def test_paths_are_relative_to_the_kubeconfig(tmp_path: Path):
-    for name in ("ca.crt", "me.crt", "me.key"):
-        (tmp_path / name).touch()
-    (tmp_path / "token").write_text("secret\n")
-    user = {"tokenFile": "token", "client-certificate": "me.crt", "client-key": "me.key"}
+def test_paths_are_relative_to_the_file_that_names_them_as_for_kubectl(tmp_path: Path):
+    for folder in ("cluster", "user"):
+        (tmp_path / folder).mkdir()
+        for name in ("ca.crt", "me.crt", "me.key", "token"):
+            (tmp_path / folder / name).write_text(f"{name} of {folder}\n")
+    cluster = write(tmp_path / "cluster/config", {}, {**CLUSTER, "certificate-authority": "ca.crt"})
+    cluster.write_text(cluster.read_text().replace("users:", "others:"))
+    user = write(
+        tmp_path / "user/config", {"tokenFile": "token", "client-certificate": "me.crt", "client-key": "me.key"}
+    )
 
-    found = from_kubeconfig(str(write(tmp_path / "config", user, {**CLUSTER, "certificate-authority": "ca.crt"})))
+    found = from_kubeconfig(f"{cluster}:{user}")
 
-    assert (found.server, found.ca_path) == ("https://one:6443", str(tmp_path / "ca.crt"))
-    assert found.as_http_headers() == {"Authorization": "Bearer secret"}
-    assert found.certificate_path == str(tmp_path / "me.crt")
-    assert found.private_key_path == str(tmp_path / "me.key")
+    assert found.as_http_headers() == {"Authorization": "Bearer token of user"}
+    data = (found.ca_data, found.certificate_data, found.private_key_data)
+    assert [b64decode(each or "") for each in data] == [
+        b"ca.crt of cluster\n",
+        b"me.crt of user\n",
+        b"me.key of user\n",
+    ]
 
 
-def test_data_takes_precedence_over_a_file(tmp_path: Path):
+def test_data_takes_precedence_over_a_file_and_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     user = {"client-certificate": "file", "client-certificate-data": "aGk=", "client-key-data": "aGk="}
+    config = write(tmp_path / "config", user)
 
-    found = from_kubeconfig(str(write(tmp_path / "config", user)))
+    for _ in range(2):
+        assert b64decode(from_kubeconfig(str(config)).certificate_data or "") == b"hi"
+    assert list((tmp_path / "temporary").iterdir()) == []
 
-    assert Path(str(found.certificate_path)).read_text() == "hi"
+
+def test_an_empty_field_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    for name in ("ca.crt", "me.crt", "me.key"):
+        (tmp_path / name).write_text(name)
+    user = {
+        "client-certificate": "me.crt",
+        "client-certificate-data": "",
+        "client-key": "me.key",
+        "client-key-data": "",
+    }
+    cluster = {"certificate-authority": "ca.crt", "certificate-authority-data": "", "proxy-url": ""}
+
+    found = from_kubeconfig(str(write(tmp_path / "config", user, {**CLUSTER, **cluster})))
+
+    assert [b64decode(each or "") for each in (found.ca_data, found.certificate_data)] == [b"ca.crt", b"me.crt"]
+    assert found.proxy_url == PROXY
+
+
+def test_a_scheme_in_capitals_keeps_the_certificates(tmp_path: Path):
+    user = {"client-certificate-data": "aGk=", "client-key-data": "aGk="}
+
+    found = from_kubeconfig(str(write(tmp_path / "config", user, {"server": "HTTPS://one:6443"})))
+
+    assert (found.server, found.certificate_data) == ("https://one:6443", "aGk=")
 
 
 def test_a_name_and_a_password_are_sent(tmp_path: Path):
@@ -162,7 +203,7 @@ async def test_an_exec_plugin_that_hangs_holds_one_thread_and_no_caller(tmp_path
     hanging = Connection(str(write(tmp_path / "config", user)))
 
     for _ in range(3):
-        with pytest.raises(CredentialsError, match=r"its exec plugin has run for over 0\.2 s"):
+        with pytest.raises(CredentialsError, match=r"could not be read within 0\.2 s; its exec plugin may hang"):
             await hanging.for_kopf()
 
     (tmp_path / "gate").write_text("end\n")
@@ -216,6 +257,12 @@ def test_a_proxy_is_used(tmp_path: Path, monkeypatch, cluster: dict[str, str], v
         ({"client-certificate-data": "aGk="}, "client-certificate and client-key are only valid together"),
         ({"client-key-data": "aGk="}, "client-certificate and client-key are only valid together"),
         ({"client-certificate": "gone", "client-key": "gone"}, "File does not exist: .*gone"),
+        ({"as-groups": ["admins"]}, "as-groups is not supported; the operator does not impersonate"),
+        ({"exec": {}}, "not a valid kubeconfig"),
+        ({"auth-provider": {}}, "auth-provider is not supported"),
+        ({"tokenfile": "token"}, "has no credentials for https://one:6443, although it has tokenfile"),
+        ({"token": None, "username": "me", "password": "s3cret", "as": "x"}, "as is not supported"),
+        ({"exec": None, "username": "s3cret"}, "username and password are only valid together"),
         ({"username": "me"}, "username and password are only valid together"),
         ({"token": "a", "tokenFile": "token"}, "token and tokenFile exclude each other"),
         (
@@ -230,8 +277,10 @@ def test_a_user_that_can_not_be_used_is_refused(tmp_path: Path, user: dict[str, 
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff")
 
-    with pytest.raises(CredentialsError, match=message):
+    with pytest.raises(CredentialsError, match=message) as caught:
         from_kubeconfig(str(write(tmp_path / "config", user)))
+
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +295,11 @@ def test_a_user_that_can_not_be_used_is_refused(tmp_path: Path, user: dict[str, 
         ),
         ({"certificate-authority": "gone.crt"}, r"File does not exist: .*gone\.crt"),
         ({"proxy-url": "socks5://proxy:1080"}, "must be an HTTP or HTTPS proxy, not socks5"),
+        ({"server": "https://me:s3cret@one"}, "with a host and without a user"),
+        (
+            {"certificate-authority-data": None, "proxy-url": "http://me:[s3cret]@p:1"},
+            "the URL of the proxy has no host",
+        ),
         ({"proxy-url": "http://me:s3cret@proxy:99999"}, "the URL of the proxy has no host, or an invalid port"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
@@ -261,6 +315,9 @@ def test_a_cluster_that_can_not_be_used_is_refused(tmp_path: Path, cluster: dict
     ("text", "message"),
     [
         pytest.param("users:\n- user:\n    token: s3cret: x\n", "line 3: mapping values are not allowed", id="YAML"),
+        pytest.param("users:\n- user: {password: !s3cret x}\n", "line 2: could not determine", id="a tag"),
+        pytest.param("users:\n- user: {password: *s3cret }\n", "line 2: found undefined alias", id="an alias"),
+        pytest.param("a: " + 3000 * "[", "nested too deeply", id="depth"),
         pytest.param("- s3cret\n", "not a valid kubeconfig", id="a list"),
         pytest.param("", "file is empty", id="empty"),
         pytest.param("{}", "no context is chosen", id="no context"),
@@ -291,5 +348,35 @@ def test_a_file_that_can_not_be_used_is_refused_without_showing_it(tmp_path: Pat
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path, paths: str):
     missing = tmp_path / "missing"
 
-    with pytest.raises(CredentialsError, match=rf"kubeconfig {missing}.*: No such file or directory"):
+    with pytest.raises(CredentialsError, match=rf"kubeconfig {missing}.*: .*No such file or directory: '{missing}'"):
         from_kubeconfig(paths.format(missing))
+
+
+def test_a_file_that_can_not_be_looked_at_is_not_skipped(tmp_path: Path):
+    (tmp_path / "file").touch()
+    there = write(tmp_path / "there", {"token": "there"})
+
+    with pytest.raises(CredentialsError, match="Not a directory"):
+        from_kubeconfig(f"{tmp_path}/file/config:{there}")
+
+
+def test_errors_of_an_exec_plugin_show_no_arguments(tmp_path: Path, caplog):
+    user = {"exec": {"apiVersion": V1, "command": "true", "args": ["s3cret"], "env": [{"name": "A"}]}}
+
+    with pytest.raises(CredentialsError) as caught:
+        from_kubeconfig(str(write(tmp_path / "config", user)))
+
+    assert "s3cret" not in caplog.text + str(caught.value)
+
+
+async def test_callers_one_after_the_other_wait_no_longer_than_one(tmp_path: Path, monkeypatch):
+    hanging = Connection("config")
+    end = threading.Event()
+    monkeypatch.setattr(Connection, "_read", lambda _: end.wait(60))
+    monkeypatch.setattr(connection, "_SECONDS", 5.0)
+    began = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(CredentialsError, match="could not be read within"):
+            await hanging.for_kopf()
+    assert time.monotonic() - began < 50, "20 callers, one deadline"
+    end.set()

@@ -267,6 +267,9 @@ def explain(error: Exception) -> str:
     """Returns a request's error as one line for the log, with advice if there is any."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientResponseError):
+        # The whole message shows the URL, and that of a proxy may contain a password.
+        return f"{type(error).__name__}: {error.status} {error.message}"
     advice = ""
     if isinstance(error, aiohttp.ClientConnectorCertificateError) and "Key Identifier" in str(error):
         advice = (

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields
@@ -37,6 +38,7 @@ class Connection:
     """Whether the API server's certificate may lack key identifiers."""
 
     _reading: Future[kopf.ConnectionInfo] | None = field(default=None, init=False, repr=False, compare=False)
+    _deadline: float = field(default=0.0, init=False, repr=False, compare=False)
 
     async def for_kopf(self) -> kopf.ConnectionInfo:
         """Read the credentials, for kopf and for our own requests.
@@ -45,15 +47,19 @@ class Connection:
             CredentialsError: the kubeconfig or the pod's service account can't be used, or reading takes too long.
         """
         # Callers share one attempt, because an exec plugin that hangs would otherwise leave a thread behind for each.
+        # They share its deadline, too: callers that log in one after the other would otherwise each wait for all of it.
         if self._reading is None or self._reading.done():
-            self._reading = _in_thread(self._read)
+            self._reading, self._deadline = _in_thread(self._read), time.monotonic() + _SECONDS
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._deadline - time.monotonic()):
                 return await asyncio.wrap_future(self._reading)
         except TimeoutError:
-            raise CredentialsError(
-                f"kubeconfig {self.kubeconfig}: its exec plugin has run for over {_SECONDS:g} s"
-            ) from None
+            hint = "; its exec plugin may hang" if self.kubeconfig else ""
+            raise CredentialsError(f"{self._source} could not be read within {_SECONDS:g} s{hint}") from None
+
+    @property
+    def _source(self) -> str:
+        return f"kubeconfig {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
 
     def _read(self) -> kopf.ConnectionInfo:
         if self.kubeconfig:
@@ -69,8 +75,7 @@ class Connection:
         try:
             check_tls(found)
         except (OSError, ValueError) as error:
-            where = f"kubeconfig {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
-            raise CredentialsError(f"{where}: {error}") from None
+            raise CredentialsError(f"{self._source}: {error}") from None
         if self.is_lenient:
             return LenientConnection(**{field.name: getattr(found, field.name) for field in fields(found)})
         return found
@@ -85,7 +90,7 @@ def _in_thread(read: Callable[[], kopf.ConnectionInfo]) -> Future[kopf.Connectio
     def run() -> None:
         try:
             future.set_result(read())
-        except Exception as error:
+        except BaseException as error:
             future.set_exception(error)
 
     threading.Thread(target=run, name="read credentials", daemon=True).start()

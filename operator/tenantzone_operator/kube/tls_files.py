@@ -1,5 +1,6 @@
 """Checks certificates and keys before a client uses them, for clearer errors."""
 
+import base64
 import ssl
 from pathlib import Path
 
@@ -18,9 +19,9 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
         ValueError: a certificate or key is invalid, or the key does not belong to the certificate, for example while
             only one of them was replaced; or the key has a pass phrase, for which OpenSSL would ask on a terminal.
     """
-    _pem("certificate-authority", connection.ca_path)
-    _pem("client-certificate", connection.certificate_path)
-    key = _pem("client-key", connection.private_key_path)
+    _pem("certificate-authority", connection.ca_path, connection.ca_data)
+    _pem("client-certificate", connection.certificate_path, connection.certificate_data)
+    key = _pem("client-key", connection.private_key_path, connection.private_key_data)
     if _ENCRYPTED in key:
         raise ValueError("client-key has a pass phrase, which can't be entered; use a key without one")
     try:
@@ -29,11 +30,14 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
         raise ValueError(f"certificates or key can't be used: {error.reason or error}") from None
 
 
-def _pem(field: str, path: object) -> bytes:
-    """Returns the content of a file in PEM; empty if no file is named."""
-    if not path:
+def _pem(field: str, path: object, data: str | bytes | None) -> bytes:
+    """Returns the content of a file, or of data in base64; empty if there is neither."""
+    if path:
+        text = Path(str(path)).read_bytes()
+    elif data:
+        text = base64.b64decode(data)
+    else:
         return b""
-    text = Path(str(path)).read_bytes()
     if _BEGIN not in text:
-        raise ValueError(f"{field} is not in PEM: {path}")
+        raise ValueError(f"{field} is not in PEM")
     return text
