@@ -300,7 +300,7 @@ class Catalog:
             self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
-        """Returns the instances with quotas in a group before or after a change, and None for unregistered ones."""
+        """Returns the instances with quotas in a group before or after a change; None for unregistered instances."""
         known = self.groups.get(group.name, group)
         found: dict[str, Instance | None] = {}
         for name in {*group.instances, *known.instances}:

@@ -25,7 +25,7 @@ class Parts:
 
     Args:
         index: records of large files.
-        storages: all storages, some of which use large files.
+        storages: all storages. Some storages use large files.
     """
 
     def __init__(self, index: MetaIndex, storages: DataStorageManager) -> None:
@@ -87,7 +87,7 @@ class Parts:
         return tuple(parts)
 
     async def look_again(self, files: Files) -> None:
-        """Read the records of these files again, and remember how many free slots the files have."""
+        """Read the records of large files again, and remember how many free slots the files have."""
         for addresses in files.values():
             for address in addresses:
                 (entry,) = await self._index.get(address.space, [address.key])

@@ -113,7 +113,7 @@ class Reclaimer:
                     await change_blocks(self._index, _space(group.name, instance), keys, partial(change, keys))
 
     async def _expire(self, group: InstanceGroup) -> int:
-        """Mark the locations of dead writers for deletion; returns the number of these locations."""
+        """Mark the locations of dead writers for deletion; returns the number of marked locations."""
         expired = 0
         while True:
             await self._turns.take(IN_BACKGROUND)

@@ -176,7 +176,7 @@ class Reserver:
         return sorted(again)
 
     async def take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Mark locations for immediate deletion, because the caller was never told about them and can't write there."""
+        """Mark locations for immediate deletion. The caller has not received them, so it can't write there."""
         keys = [write.keys[index] for index in indices]
 
         def change(draft: Draft, _: Found) -> None:

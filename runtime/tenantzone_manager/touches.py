@@ -30,7 +30,7 @@ class Touches:
         self._count = 0
 
     def note(self, space: str, keys: Sequence[bytes], now: float, *, is_beside: bool = False) -> None:
-        """Record that a query ended at each of these blocks.
+        """Record that queries ended at these blocks, one query per block.
 
         Args:
             space: space of the instance.

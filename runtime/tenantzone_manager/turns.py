@@ -47,7 +47,7 @@ class Turns:
         await turn
 
     async def parts(self, caller: str, count: int, at_once: int) -> AsyncIterator[slice]:
-        """Yields the parts of a call: the first immediately, and each further part after waiting for a turn.
+        """Generates the parts of a call: the first immediately, and each further part after waiting for a turn.
 
         Do not break out of the loop, because closing an async generator early costs an additional task.
 

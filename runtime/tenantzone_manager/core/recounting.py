@@ -120,7 +120,7 @@ class Counts:
 
 
 def _steps(key: bytes, before: Block | None, after: Block | None) -> Iterator[tuple[bytes, dict[str, int]]]:
-    """Yields the changes of ``Counts.children`` that a change of a record causes, for its parent and the block itself.
+    """Generates the changes of ``Counts.children`` that result from a change of a record, for its parent and itself.
 
     Each is the key of a block, with the numbers to add by storage type.
     """

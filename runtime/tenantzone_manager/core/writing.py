@@ -112,7 +112,7 @@ def write_status_of(block: Block | None, can_read: Callable[[str], bool], parts:
     Args:
         block: the current record, or None if the block does not exist.
         can_read: returns whether a storage can be read now.
-        parts: names of the parts that the writer would write. Locations without all of these parts are ignored.
+        parts: names of the parts that the writer would write. Locations that lack a part are ignored.
     """
     locations = [each for each in block.locations if each.has(parts)] if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
@@ -193,7 +193,7 @@ def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: 
 
 
 def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation]:
-    """Remove locations whose bytes were deleted from a block's record; returns the removed ones."""
+    """Drop locations from a block's record after their bytes were deleted; returns the dropped locations."""
     block = draft.get(key)
     if block is None:
         return []

@@ -88,7 +88,7 @@ def block_key(text: str) -> str:
 
 
 def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterator[Event]:
-    """Yields the selected events, oldest first. Events of one manager keep the order in which it wrote them.
+    """Generates the selected events, oldest first. Events of one manager keep the order in which it wrote them.
 
     Args:
         paths: path of FILE for each manager. Rotated files are read, too. No file is read twice.
@@ -126,7 +126,7 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
 
 
 def _newest_first(path: Path) -> Iterator[Path]:
-    """Yields FILE, FILE.1 and so on.
+    """Generates the paths FILE, FILE.1 and so on.
 
     The folder is read again for each file. As rotation only increases a file's number, no file is missed.
     """
@@ -150,7 +150,7 @@ def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file. A line that is too long is truncated, so it is not a valid event.
+    """Generates the lines of a file. A line that is too long is truncated, so it is not a valid event.
 
     Reading ends at a line without a newline, because the manager may still be writing it, and its rest must not be read
     as another line.

@@ -41,7 +41,7 @@ class ShardLocks:
                 lock.release()
 
     def batches(self, addresses: Sequence[Address], size: int) -> Iterator[list[Address]]:
-        """Yields batches of about ``size`` addresses. No two batches share a shard, so no lock is acquired twice."""
+        """Splits addresses into batches of about ``size``. Batches share no shards, so locks are released early."""
         by_shard: dict[int, list[Address]] = {}
         for address in addresses:
             by_shard.setdefault(self.shard(address), []).append(address)

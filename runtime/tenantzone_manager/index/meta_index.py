@@ -148,7 +148,7 @@ class MetaIndex:
         )
 
     async def update(self, space: str, values: Mapping[bytes, Any]) -> list[bytes]:
-        """Replace those of the records that exist; returns their keys."""
+        """Replace records that exist; returns the keys of the replaced records."""
         updated: set[bytes] = set()
 
         def modifier(found: Found) -> Mapping[Address, Any]:

@@ -99,7 +99,7 @@ class SqliteBackend(IndexBackend):
         self._names = {}
 
     async def _keep(self) -> None:
-        """Checkpoint the WAL regularly, and when other files have replaced the opened ones, open those.
+        """Checkpoint the WAL regularly, and reopen the store when other files have replaced its files.
 
         The task references the store, so the store stays locked even if its owner drops it without closing it.
         """

@@ -48,7 +48,7 @@ class SqliteFiles:
         self._last_seen: object = None
 
     def note(self) -> None:
-        """Remember the files that exist now as the opened ones."""
+        """Remember the identities of the files, to notice when other files replace them."""
         self._opened = self._identities()
 
     def look(self) -> InPlace:

@@ -71,7 +71,7 @@ class SqliteLog:
         self.files.note()
 
     async def may_write(self) -> None:
-        """Wait until writes are allowed. They stay allowed at least until the caller yields to the event loop."""
+        """Wait until writes are allowed. They stay allowed at least until the calling task awaits something else."""
         while not self._may_write.is_set():
             await self._may_write.wait()
 

@@ -93,7 +93,7 @@ def _close_quietest(port: int, connections: int) -> None:
 
 @contextmanager
 def _accepted(number: int, port: int) -> Iterator[socket.socket]:
-    """Yields a duplicate of the socket with a file descriptor, and closes the duplicate after the ``with`` block.
+    """Opens a duplicate of the socket with a file descriptor, and closes the duplicate after the ``with`` block.
 
     Raises:
         OSError: the descriptor is not a connection to the port, or has just been closed.

@@ -306,11 +306,7 @@ class Service:
         manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """Returns an instance that the caller may access.
-
-        Raises:
-            NotFound: the instance does not exist, or the caller may not access it. The error does not reveal which.
-        """
+        """Returns an instance that the caller may access. Errors do not reveal whether other instances exist."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:

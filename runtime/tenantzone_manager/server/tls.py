@@ -39,7 +39,7 @@ class ServerTls:
         """Returns the context for HTTP.
 
         The handshake succeeds without a client certificate, because health probes have none. If
-        :attr:`asks_for_certificates` is true, the handlers of calls must check that there is a certificate.
+        :attr:`asks_for_certificates` is true, the handlers of calls must check for a certificate.
         """
         context = server_context(self._files)
         if self.asks_for_certificates:
