@@ -185,9 +185,13 @@ class Evictor:
     async def _are_held_up(
         self, instances: list[Instance], where: str, storage: str, accounts: dict[str, Account]
     ) -> bool:
-        """Returns whether blocks in a type, or in one of its storages, can't be evicted because of later lower blocks.
+        """Returns whether only later blocks in lower types prevent the eviction of blocks from a storage type.
 
-        The later blocks of the same prompts serve only in lower types.
+        Args:
+            instances: instances of the blocks.
+            where: storage type.
+            storage: storage of that type, or empty for all of its storages.
+            accounts: the current accounts of the instances.
         """
         allowed = may_go([each.name for each in instances], where, accounts)
         order = Order(where, storage=storage)

@@ -53,7 +53,7 @@ def specs_and_names(
 
 
 def write_parts(indices: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Returns the indices in groups. The blocks of a group are changed in one commit."""
+    """Returns the indices in batches, each for one commit."""
     return (indices[part] for part in parts_of(len(indices), WRITE_AT_ONCE))
 
 

@@ -62,7 +62,7 @@ def place(
 
 
 def _with(accounts: Mapping[str, Account], owner: Owner, candidate: Candidate, taken: int) -> dict[str, Account]:
-    """Returns the accounts after ``taken`` bytes were placed in a storage.
+    """Returns the accounts as they will be after ``taken`` bytes are placed in a storage.
 
     These bytes also count towards the group's total, which leaves less room in storages of other types.
     """

@@ -23,7 +23,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self.slots - int.from_bytes(self.taken, "little").bit_count()
 
     def take(self, count: int) -> tuple["SlotFile", list[int]]:
-        """Returns the file after up to ``count`` of its free slots, lowest first, were taken, and these slots."""
+        """Take up to ``count`` free slots, lowest first; returns the changed file and the slots."""
         bits = int.from_bytes(self.taken, "little")
         free = ~bits & ((1 << self.slots) - 1)
         chosen: list[int] = []
@@ -35,7 +35,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self._with(bits), chosen
 
     def give_back(self, slots: list[int]) -> "SlotFile":
-        """Returns the file after these slots were freed."""
+        """Free slots; returns the changed file."""
         bits = int.from_bytes(self.taken, "little")
         for slot in slots:
             bits &= ~(1 << slot)

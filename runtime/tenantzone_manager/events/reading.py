@@ -108,7 +108,7 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
 
 
 def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
-    """Open all files of a manager, oldest first. Concurrent rotation makes no file missing and none duplicate."""
+    """Open all files of a manager, oldest first. No file is missed or opened twice if files are rotated meanwhile."""
     files: list[IO[bytes]] = []
     for each in _newest_first(path):
         try:
