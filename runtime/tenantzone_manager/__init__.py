@@ -1,5 +1,5 @@
-"""The KV-cache manager: the locations of KV-cache blocks, for many engines. The bytes do not pass through it.
+"""The KV-cache manager: an index of the locations of KV-cache blocks for many engines, which access the bytes directly.
 
-``core`` decides and does no I/O, ``index`` keeps the records, ``storages`` access the places where blocks are stored,
-``server`` answers over HTTP and gRPC. The names of objects and calls are those of docs/kv-cache-manager.md.
+``core`` makes the decisions without I/O, ``index`` stores the records, ``storages`` accesses the storages of blocks,
+and ``server`` answers over HTTP and gRPC. The names of objects and calls are explained in docs/kv-cache-manager.md.
 """

@@ -15,13 +15,13 @@ from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
 AUDIENCE = "tenantzone-manager"
 _API_SERVER: Final = "https://kubernetes.default.svc"
 _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The folder with a pod's own credentials for the API server."""
+"""Folder with the credentials of a pod's service account for the API server."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until a signal ends the process; the exit code is 1 if an option is invalid or the index can't be opened.
+    """Serve until a signal ends the process. The exit code is 1 if a setting is invalid or the index can't be opened.
 
-    With ``events`` as the first argument, print events that a manager has written instead.
+    With ``events`` as the first argument, print the events that a manager has written instead of serving.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["events"]:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Imported late: --help needs no server.
+    # Imported late, because --help does not need the server.
     from tenantzone_manager.starting import start
 
     start(options)

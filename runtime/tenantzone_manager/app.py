@@ -1,4 +1,4 @@
-"""One manager as a process: its index, its servers and its shutdown."""
+"""The process of a manager: its index, its servers and its shutdown."""
 
 import asyncio
 import gc
@@ -24,30 +24,30 @@ from tenantzone_manager.server.service import Service
 from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
-"""Seconds that requests in progress have when the process ends."""
+"""Seconds in which in-flight requests must finish when the process ends."""
 
 _RETRY_SECONDS: Final = 1.0
-"""Seconds between attempts to open the index."""
+"""Seconds between two attempts to open the index."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """The settings of a process."""
+    """The settings of a manager's process."""
 
     index: str
-    """The path of a file, or the URL of a Redis."""
+    """Path of the index's file, or URL of its Redis server."""
     http: tuple[str, int] = ("127.0.0.1", 9470)
     grpc: tuple[str, int] = ("127.0.0.1", 9471)
     redis_prefix: str = "tenantzone/"
     authenticator: Callable[[Catalog], Authenticator] = lambda _: Anyone()
-    """Makes the authenticator, once the catalog is loaded."""
+    """Creates the authenticator; called after the catalog is loaded."""
     tls: TlsFiles | None = None
-    """TLS files for both ports; None: no TLS."""
+    """TLS files for both ports. If None, both ports are served without TLS."""
     manager: Settings = field(default_factory=Settings)
     http_bounds: HttpBounds = field(default_factory=lambda: HttpBounds(connections=1024))
-    """Bounds for slow clients of the HTTP port."""
+    """Bounds for the connections of clients to the HTTP port."""
     grpc_bounds: GrpcBounds = field(default_factory=GrpcBounds)
 
 
@@ -55,7 +55,7 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
     """Returns the store for an index.
 
     Raises:
-        ValueError: the index is neither a path nor the URL of a Redis.
+        ValueError: the index is neither a path nor the URL of a Redis server.
     """
     scheme = urlparse(index).scheme
     if scheme in ("redis", "rediss", "unix"):
@@ -72,15 +72,15 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
     Args:
         settings: settings of the process.
-        started: called with the HTTP and gRPC ports once both answer.
+        started: called with the HTTP and gRPC port numbers when both ports are open.
 
     Raises:
         OSError: an address is in use, or the index can't be opened.
         IndexUnusable: the file is not an index.
-        TlsError: the TLS files can't be used.
+        TlsError: the TLS files are invalid.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
-    # The search cache has hundreds of thousands of long-lived objects: frequent full collections would find nothing.
+    # Full collections are rare, because the search cache has hundreds of thousands of long-lived objects to traverse.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,9 +116,9 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
 
 async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
-    """Returns a started manager once the index answers; None: a signal ended the process before.
+    """Returns a started manager once the index answers, or None if a signal ends the process before that.
 
-    Until then only health is served over HTTP.
+    Until the index answers, the HTTP port serves only health checks.
     """
     problems: list[str] = []
     async with AsyncExitStack() as waiting:

@@ -1,4 +1,4 @@
-"""The registered storages, groups, instances and service accounts: in the index, and in memory as last read."""
+"""The registered storages, groups, instances and service accounts, in the index and as a copy in memory."""
 
 import asyncio
 import logging
@@ -25,22 +25,22 @@ from tenantzone_manager.membership import Membership, by_zone
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _NOT_OF_THE_PLACE = ("takeover", "credentials", "http")
-"""Options of a storage that are not part of its address."""
+"""Names of those options of a storage that are not part of its address."""
 
 
 class NotFound(Exception):
-    """The caller can see no object of that name."""
+    """No object with this name is visible to the caller."""
 
 
 class Refused(Exception):
-    """The change contradicts what is registered; the message says what to change."""
+    """The change contradicts registered objects. The message says what to change."""
 
 
 class Catalog:
     """All registered objects.
 
     Args:
-        index: the index that stores them.
+        index: the index that stores the objects.
     """
 
     def __init__(self, index: MetaIndex) -> None:
@@ -49,12 +49,12 @@ class Catalog:
         self.storages: dict[str, Storage] = {}
         self.service_accounts: dict[str, ServiceAccount] = {}
         self.is_stale = True
-        """Whether another process may have changed it since it was read."""
+        """Whether the index may have changed since the catalog was read."""
         self._index = index
         self._membership = Membership(index)
         self._may_need_mending = False
         self._changes = 0
-        """The number of beginnings and ends of changes in this process."""
+        """Incremented at the beginning and at the end of each change by this process."""
         index.on_change(self._changed)
 
     async def load(self) -> None:
@@ -70,14 +70,17 @@ class Catalog:
         except BaseException:
             self.is_stale = True
             raise
-        # Changes made here meanwhile may not be in what was read.
+        # Changes that this process made during the read may be missing from its result.
         self.is_stale |= self._changes != before
         self.groups, self.instances = groups, instances
         self.storages, self.service_accounts = storages, service_accounts
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Mark a change that the ``with`` block makes and notes here. If it fails, the change may have been made."""
+        """Mark the ``with`` block as a change of the catalog.
+
+        If the block fails, the change may still have been committed, so the catalog is marked as stale.
+        """
         self._changes += 1
         try:
             yield
@@ -91,7 +94,7 @@ class Catalog:
         """Returns an instance.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no instance with this name.
         """
         if name not in self.instances:
             (found,) = await self._index.get(spaces.INSTANCES, [name.encode()])
@@ -104,14 +107,14 @@ class Catalog:
         """Returns a group.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no group with this name.
         """
         if name not in self.groups:
             raise NotFound(f"there is no instance group {name}")
         return self.groups[name]
 
     def group_meant(self, name: str) -> InstanceGroup | None:
-        """Returns the group with this name, else the one with this alias; None: there is none."""
+        """Returns the group with this name or else with this alias, or None if there is no such group."""
         by_alias = (group for group in self.groups.values() if name in group.aliases)
         return self.groups.get(name) or next(by_alias, None)
 
@@ -120,18 +123,18 @@ class Catalog:
         return [instance for instance in self.instances.values() if instance.group == group]
 
     async def put_group(self, group: InstanceGroup, namespace: str = "") -> InstanceGroup:
-        """Create or replace a group; bytes above its new limits are evicted in the background.
+        """Create or replace a group. Bytes above its new limits are evicted in the background.
 
         Args:
             group: the new settings.
-            namespace: the namespace whose pools, aliases, instances and zones are replaced; those of other namespaces
-                stay. Empty: all are replaced.
+            namespace: the namespace whose pools, aliases, instances and zones are replaced. If empty, those of all
+                namespaces are replaced.
 
         Returns:
-            The whole group.
+            The group after the change, including the settings of other namespaces.
 
         Raises:
-            ValueError: the group contradicts itself, or names an object of another namespace.
+            ValueError: the settings contradict each other, or name an object of another namespace.
             Refused: the group names an unregistered storage, or an instance or alias of another group.
         """
         check_group(group)
@@ -161,9 +164,9 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Give each instance of a zone its part, whichever manager registered it. One manager does this for all.
+        """Correct the parts that instances have of their zones' quotas. One manager does this for all managers.
 
-        Changes by this process need no correction; each :meth:`load` may bring in changes by others.
+        Changes by this process need no correction, but each :meth:`load` may bring in changes by other managers.
         """
         if not self._may_need_mending:
             return
@@ -178,18 +181,18 @@ class Catalog:
             raise
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
-        """Returns the part of a group that belongs to one namespace, and its common settings."""
+        """Returns the settings of a group that belong to one namespace, and the settings common to all namespaces."""
         return of_namespace(group, namespace, await self._registered(group))
 
     async def remove_group(self, name: str) -> None:
         """Remove a group.
 
         Raises:
-            NotFound: there is none.
-            Refused: it has instances.
+            NotFound: there is no group with this name.
+            Refused: the group has instances.
         """
         self.group(name)
-        # Another process may have registered some.
+        # Read from the index, because another process may have registered instances.
         instances = (await self._all(spaces.INSTANCES, Instance)).values()
 
         def check(members: list[str]) -> None:
@@ -199,16 +202,16 @@ class Catalog:
         check([instance.name for instance in instances if instance.group == name])
         with self._changing():
             await self._membership.remove(name, check)
-            # Another call may have removed it meanwhile.
+            # Another call may already have removed the group.
             self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
-        """Register an instance; an equal one that is registered already is returned.
+        """Register an instance. Idempotent if an equal instance is already registered.
 
         Raises:
-            ValueError: the instance contradicts itself.
-            NotFound: there is no such group.
-            Refused: a different instance has this name, or another group has quotas for it.
+            ValueError: the settings of the instance contradict each other.
+            NotFound: the group of the instance does not exist.
+            Refused: a different instance has this name, or another group has quotas for this name.
         """
         check_instance(instance)
         self.group(instance.group)
@@ -235,7 +238,7 @@ class Catalog:
         return instance
 
     async def forget_instance(self, instance: Instance) -> None:
-        """Remove an instance that has no blocks left; the other instances of its zone share its reservation."""
+        """Remove an instance without blocks. Its reservation is divided among the other instances of its zone."""
         with self._changing():
             await self._membership.leave(instance)
             self.instances.pop(instance.name, None)
@@ -244,7 +247,7 @@ class Catalog:
         """Create or replace a storage.
 
         Raises:
-            Refused: the type or the address would change, and blocks may be stored there.
+            Refused: the type or the address would change, and blocks may be stored at the current address.
         """
         address = Address(spaces.STORAGES, storage.name.encode())
 
@@ -264,8 +267,8 @@ class Catalog:
         """Remove a storage.
 
         Raises:
-            NotFound: there is none.
-            Refused: groups use it, or it has blocks.
+            NotFound: there is no storage with this name.
+            Refused: groups use the storage, or blocks are stored in it.
         """
         if name not in self.storages:
             raise NotFound(f"there is no storage {name}")
@@ -279,7 +282,7 @@ class Catalog:
             self.storages.pop(name, None)
 
     async def put_service_account(self, account: ServiceAccount) -> None:
-        """Give engines with tokens of a service account access to one pool's instances."""
+        """Let engines with tokens of a service account access the instances of one pool."""
         with self._changing():
             await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
             self.service_accounts[account.name] = account
@@ -288,7 +291,7 @@ class Catalog:
         """Remove a service account.
 
         Raises:
-            NotFound: it is not registered.
+            NotFound: the service account is not registered.
         """
         if name not in self.service_accounts:
             raise NotFound(f"there is no service account {name}")
@@ -297,7 +300,7 @@ class Catalog:
             self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
-        """Returns the instances that a group names or has named before the change; None: not registered."""
+        """Returns the instances with quotas in a group before or after a change; None for unregistered instances."""
         known = self.groups.get(group.name, group)
         found: dict[str, Instance | None] = {}
         for name in {*group.instances, *known.instances}:

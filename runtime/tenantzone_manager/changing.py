@@ -9,7 +9,7 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _FURTHER: Final = 4096
-"""The most additional blocks that are read at a time."""
+"""Maximum number of additional blocks to read at a time."""
 
 OtherChanges = dict[Address, object]
 """Changes of other records in the same commit."""
@@ -22,14 +22,15 @@ async def change_blocks(
     change: Callable[[Draft, Found], OtherChanges | None],
     other_addresses: Iterable[Address] = (),
 ) -> None:
-    """Change blocks, with the effects on the blocks before them, in one commit.
+    """Change blocks in one commit, including the effects on the blocks before them.
 
     Args:
         index: the index.
         space: space of the instance.
-        keys: keys of the blocks; the blocks before them are read when needed.
-        change: changes the draft, and gets all that was read; it may be called several times.
-        other_addresses: addresses of other records whose changes ``change`` returns.
+        keys: keys of the blocks. The blocks before them are read when needed.
+        change: changes the draft and returns changes of other records. It receives all records that were read, and may
+            be called several times.
+        other_addresses: addresses of the other records that ``change`` may change.
 
     Raises:
         OverLimit: an account has no room for the additional bytes.
@@ -50,13 +51,16 @@ async def change_blocks(
             await index.read_modify_write([*(Address(space, key) for key in wanted), *others], modifier)
             return
         except NotLoaded as needed:
-            # If one block needs its parent, most of the others need theirs, too.
+            # All parents are read together, because most of the other blocks need their parents, too.
             before = {block.parent for block in blocks.values() if block is not None and block.parent}
             wanted |= await _that_may_go_with(index, space, {needed.key} | before - wanted)
 
 
 async def _that_may_go_with(index: MetaIndex, space: str, keys: set[bytes]) -> set[bytes]:
-    """Returns these keys, and those of the hollow blocks before them, which may be removed with them."""
+    """Returns these keys, and the keys of the hollow blocks before them, which may become removable with these blocks.
+
+    For the last hollow block, the key of its parent is included, because the parent would change, too.
+    """
     known: set[bytes] = set()
     while keys and len(known) < _FURTHER:
         known |= keys

@@ -1,4 +1,4 @@
-"""Ends tasks that would run forever, and waits for work that must not be left half done."""
+"""Helpers to end tasks that run forever, and to finish work that must not be interrupted by a cancellation."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,10 +8,10 @@ _AGAIN_SECONDS: Final = 1.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended, whatever their result.
+    """Cancel tasks repeatedly until all of them have ended; ignore their results and exceptions.
 
-    One cancellation is not enough: the Redis client uses ``asyncio.wait_for``, which before Python 3.12 loses a
-    cancellation that coincides with a result.
+    A single cancellation may get lost, because the Redis client uses ``asyncio.wait_for``, which before Python 3.12
+    swallows a cancellation that coincides with a result.
     """
     left = set(tasks)
     while left:
@@ -22,7 +22,7 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def to_its_end(work: Awaitable[None]) -> None:
-    """Wait until work has ended, even if the caller is cancelled meanwhile."""
+    """Wait until ``work`` has ended, even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Eviction of blocks that were unused for too long, or that are above a watermark and can't move down."""
+"""Eviction of blocks that were unused for too long, or that exceed a watermark and can't move to a lower type."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -17,20 +17,20 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.removing import NO_END, Order, Remover
 
 _LOOKED_AT: Final = 16
-"""The number of an instance's blocks that are checked for being held up."""
+"""Number of an instance's blocks to check for later blocks that prevent their eviction."""
 
 
 class Evictor:
-    """Evicts blocks. Only one of several managers over an index runs it.
+    """Evicts blocks. Of the managers that share an index, only the leader runs an evictor.
 
     Args:
         index: records of blocks.
-        catalog: groups, with their quotas. Blocks of a group that is missing are not evicted.
+        catalog: groups with their quotas. Blocks of groups that are not in the catalog are not evicted.
         remover: takes blocks out of service.
-        ladders: storages that blocks may move to instead of being evicted.
+        ladders: storages to which blocks may move instead of being evicted.
         events: records evicted blocks.
-        taking: lock held from the choice of an instance's blocks until their eviction, so that evictor and mover
-            together do not take it below its reservation.
+        taking: lock held while blocks of an instance are chosen and evicted, because evictor and mover together must
+            not reduce the instance to less than its reservation.
         clock: returns Unix time.
     """
 
@@ -56,10 +56,10 @@ class Evictor:
         """Run one pass over all groups and storages.
 
         Args:
-            done: receives the evicted blocks and bytes.
+            done: receives the numbers of evicted blocks and bytes.
 
         Raises:
-            IndexUnavailable: the index does not answer; completed evictions stay.
+            IndexUnavailable: the index does not answer. Completed evictions are not undone.
         """
         for group in self._groups():
             async with self._taking:
@@ -81,7 +81,11 @@ class Evictor:
         return evicted
 
     async def _evict_surplus(self, group: InstanceGroup) -> Removed:
-        """Bring a group below its watermarks, by storage type and in total, and its instances below their limits."""
+        """Evict blocks to bring a group below its watermarks, and its instances below their limits.
+
+        Returns:
+            The numbers of evicted blocks and bytes.
+        """
         instances = self._catalog.instances_of(group.name)
         types = self._types(group)
         evicted = Removed()
@@ -102,7 +106,7 @@ class Evictor:
             evicted += removed + await self._evict(group, instances, where, over, accounts)
         accounts = await self._accounts(group, instances, types)
         over = surplus(accounts.get(f"g/{group.name}", Account()), group.total)
-        # The preferred storages are spared longest: eviction begins with the last choice.
+        # Eviction begins with the least preferred storage type.
         for where in reversed(types):
             if over <= 0:
                 break
@@ -112,7 +116,7 @@ class Evictor:
         return evicted
 
     async def _evict_from_full_storages(self, done: Reclaimed) -> None:
-        """Bring storages below their watermarks by evicting blocks of the groups that use them."""
+        """Evict blocks of the groups that use storages until these storages are below their watermarks."""
         for storage in list(self._catalog.storages.values()):
             if storage.limit is None or storage.watermark is None:
                 continue
@@ -142,10 +146,21 @@ class Evictor:
     async def _relieve(
         self, group: InstanceGroup, instances: list[Instance], where: str, over: int, storage: str = ""
     ) -> tuple[bool, Removed]:
-        """Returns whether blocks can move down from a type or one of its storages, and what was evicted below for that.
+        """Make room in lower storage types so that blocks can move down instead of being evicted.
 
-        If there is no room below, but later blocks that moved down before hold up blocks of this type, the coldest
-        blocks below are evicted. Otherwise the newest blocks of this type would go, as only they end a prefix.
+        The coldest blocks of the lower types are evicted if those types have no room and their blocks prevent the
+        eviction of earlier blocks from this type. Without this, the newest blocks of this type would be evicted,
+        because only they are the last blocks of a prefix.
+
+        Args:
+            group: group of the blocks.
+            instances: instances of the group.
+            where: storage type from which blocks move down.
+            over: number of surplus bytes in that type.
+            storage: storage of that type, or empty for all of its storages.
+
+        Returns:
+            Whether blocks can move down, and the blocks and bytes that were evicted from lower types.
         """
         lower = self._ladders.below(self._ladders.of(group), where)
         if not lower:
@@ -159,7 +174,7 @@ class Evictor:
             return False, Removed()
         evicted = Removed()
         for below in reversed(dict.fromkeys(each.type for each in lower)):
-            # Bytes that are being deleted make room, too.
+            # Bytes that are already being deleted will make room, too.
             over -= accounts.get(books.group_chain(group.name, below)[0], Account()).deleting
             if over > 0:
                 removed = await self._evict(group, instances, below, over, accounts)
@@ -170,7 +185,14 @@ class Evictor:
     async def _are_held_up(
         self, instances: list[Instance], where: str, storage: str, accounts: dict[str, Account]
     ) -> bool:
-        """Returns whether only later blocks further down keep blocks in a type, or in one of its storages."""
+        """Returns whether only later blocks in lower types prevent the eviction of blocks from a storage type.
+
+        Args:
+            instances: instances of the blocks.
+            where: storage type.
+            storage: storage of that type, or empty for all of its storages.
+            accounts: the current accounts of the instances.
+        """
         allowed = may_go([each.name for each in instances], where, accounts)
         order = Order(where, storage=storage)
         for instance in instances:

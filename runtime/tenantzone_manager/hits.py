@@ -1,6 +1,6 @@
 """Prefix matching for models with several KV-cache groups: a prefix matches if each group has the blocks it needs.
 
-Full attention needs all blocks from the beginning, a sliding window the last ones, and a state only the last one.
+Full attention needs all blocks of the prefix, a sliding window the last blocks, and a recurrent state the last block.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,16 +11,16 @@ import msgspec
 from msgspec import Meta
 
 _AT_ONCE: Final = 16
-"""The minimum number of keys of a window that are looked up together."""
+"""Minimum number of keys to look up together for a window."""
 
 
 class KeyGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The blocks that one group of a model's KV caches needs to reuse a prefix."""
 
     key_suffix: Annotated[bytes, Meta(max_length=64)]
-    """The suffix of this group's keys: it is appended to the prompt's key of a block."""
+    """Suffix that is appended to the key of a prompt's block to get the key of this group's block."""
     window: Annotated[int, Meta(ge=0, le=2**20)] = 0
-    """The most blocks needed at the end of the prefix; 0: all from the beginning."""
+    """Number of blocks that are needed at the end of the prefix, or 0 if all blocks are needed."""
 
 
 class Located(Protocol):
@@ -28,12 +28,12 @@ class Located(Protocol):
 
     @property
     def locations(self) -> Sequence[object]:
-        """The locations where it can be read; empty: there are none."""
+        """Locations where the block can be read; empty if it can't be read."""
 
 
 BlockT = TypeVar("BlockT", bound=Located)
 LookUp = Callable[[Sequence[bytes]], Awaitable[list[BlockT]]]
-"""Looks up each key."""
+"""Looks up keys; returns one result per key, or fewer if it stops early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Hit(Generic[BlockT]):
     """A prefix of a prompt that can be read from the cache."""
 
     length: int
-    """The length in blocks."""
+    """Length of the prefix in blocks."""
     blocks: list[BlockT]
-    """The blocks that are needed, group by group, each in prompt order."""
+    """The needed blocks, group by group, and in prompt order within each group."""
     keys: list[bytes]
-    """The keys of ``blocks``, with the groups' suffixes."""
+    """Keys of ``blocks``, including the suffixes of their groups."""
     ends: list[bytes]
-    """The keys of the prefix's last block in the groups that need all blocks."""
+    """Keys of the last block of the prefix in each group that needs all blocks."""
     in_windows: list[bytes]
-    """The keys of the blocks that windows need."""
+    """Keys of the needed blocks of groups with a window."""
 
 
 async def longest_hit(
@@ -60,8 +60,8 @@ async def longest_hit(
     Args:
         keys: keys of the prompt's blocks from its beginning, without suffixes.
         groups: KV-cache groups of the model.
-        look_up: looks up any keys.
-        look_up_prefix: looks up keys up to the first one without a readable block.
+        look_up: looks up all given keys.
+        look_up_prefix: looks up keys up to the first key without a readable block.
     """
     length = len(keys)
     looked_at = [_GroupBlocks[BlockT](group, keys, look_up) for group in groups]
@@ -82,7 +82,7 @@ async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int
     while index >= max(0, length - widest):
         for each in windows:
             if length - index <= each.window and not await each.is_there(index):
-                # No prefix that ends after this block has a complete window here.
+                # Each longer prefix, up to the current length, would need this block in its window.
                 length = index
                 break
         index -= 1

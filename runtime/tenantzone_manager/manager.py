@@ -1,4 +1,4 @@
-"""CacheManager: all parts of one manager, and its background tasks."""
+"""CacheManager: creates all parts of a manager, and runs its background tasks."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ MOVE_SECONDS: Final = 1.0
 RECOUNT_SECONDS: Final = 10.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
-"""Seconds that a leader leads without renewal."""
+"""Seconds for which a leader stays leader without renewal."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +57,9 @@ class Settings:
     index: IndexSettings = field(default_factory=IndexSettings)
     orphan_grace: float = ORPHAN_GRACE_SECONDS
     events: EventSettings | None = None
-    """Settings for writing events; None: no events are written."""
+    """Settings for writing events. If None, no events are written."""
     credentials: Path | None = None
-    """The folder with credential files for storages; None: there is none."""
+    """Folder with credential files for storages. If None, storages can't use credential files."""
 
 
 class CacheManager:
@@ -68,7 +68,7 @@ class CacheManager:
     Args:
         backend: store of the index.
         settings: settings of this manager.
-        clock: returns Unix time; None: a ``SteadyClock``.
+        clock: returns Unix time; if None, a ``SteadyClock`` is used.
         monotonic: returns the seconds of a monotonic clock.
     """
 
@@ -88,24 +88,24 @@ class CacheManager:
         self.turns = Turns()
         self.events: Events
         self.leads = False
-        """Whether this manager is the leader, which reclaims for all managers over the index."""
+        """Whether this manager is the leader, which reclaims bytes for all managers that share the index."""
         self.is_ready = False
-        """Whether the index answered its last call."""
+        """Whether the index answered the last call of a background task."""
         self.problem = ""
-        """Why the index does not answer or accepts no new blocks; empty: it does both."""
+        """Why the index does not answer or refuses new blocks; empty if there is no problem."""
         self._logged = ""
-        """The problem that was logged last; empty: it is solved."""
+        """Problem that was logged last; empty if it has been solved."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
         """Open the events file and the index, and load the catalog.
 
         Args:
-            in_background: whether to start the background tasks; tests call them directly.
+            in_background: whether to start the background tasks. Tests run single passes instead.
 
         Raises:
-            IndexUnavailable: the index does not answer; nothing stays open.
-            OSError: a file can't be opened; nothing stays open.
+            IndexUnavailable: the index does not answer. Everything was closed again.
+            OSError: a file can't be opened. Everything was closed again.
         """
         self.events = Events(self.settings.events, self.clock, self.metrics.dropped_events.inc)
         try:
@@ -168,7 +168,7 @@ class CacheManager:
         self.is_ready = True
 
     async def stop(self) -> None:
-        """End the background tasks, write the pending notes of use, and close everything."""
+        """End the background tasks, write the pending uses of blocks to the index, and close everything."""
         await end(self._tasks)
         try:
             await self.touches.flush()
@@ -188,7 +188,7 @@ class CacheManager:
             await self.storages.keep(self.catalog.storages.values())
 
     async def reclaim(self) -> Reclaimed:
-        """Run one pass of the reclaimer, whether or not this manager leads."""
+        """Run one pass of the reclaimer, even if this manager is not the leader."""
         began = time.monotonic()
         done = await self.reclaimer.reclaim()
         self.metrics.reclaimed(done, time.monotonic() - began)
@@ -196,13 +196,13 @@ class CacheManager:
         return done
 
     async def move(self) -> Moved:
-        """Run one pass of the mover, whether or not this manager leads."""
+        """Run one pass of the mover, even if this manager is not the leader."""
         done = await self.mover.move()
         self.metrics.moved(done)
         return done
 
     async def _count_evictions(self, done: Reclaimed) -> None:
-        """Add evictions to the totals of each group in the index, where other managers and later leaders find them."""
+        """Add evictions to the totals of their groups in the index, which all managers and later leaders can read."""
         lost = {Address(spaces.EVICTIONS, name.encode()): removed for name, removed in done.evicted_of.items()}
 
         def modifier(found: Found) -> dict[Address, Evictions]:
@@ -216,11 +216,12 @@ class CacheManager:
             await self.index.read_modify_write(list(lost), modifier)
 
     async def _identity(self, known: str = "") -> str:
-        """Returns the name of the index, which storages record as their owner; an index without a name gets one.
+        """Returns the name of the index, which storages record as their owner. An index without a name gets one.
 
         Args:
-            known: the name that this manager knows; empty: none. It is restored if only its record was lost, because
-                storages would need a takeover under another name. An empty index counts as a new index.
+            known: name of the index as this manager knows it, or empty. If only the record of the name was lost, this
+                name is restored, because under a new name each storage would need a takeover. An index without storages
+                counts as new and gets a new name.
         """
         address = Address(spaces.IDENTITY, b"name")
         names: list[str] = []
@@ -234,7 +235,7 @@ class CacheManager:
         return names[0]
 
     async def _look_at_identity(self) -> None:
-        """Discard caches if the store has a different index than before, for example after a restore."""
+        """Discard all caches if the store now has a different index, for example after a restore."""
         (found,) = await self.index.get_stored(spaces.IDENTITY, [b"name"])
         if found is None or found.value != self.storages.owner:
             self.index.forget()
@@ -245,14 +246,14 @@ class CacheManager:
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
-        # Not all stores send a request for that, and neither do some of the background tasks.
+        # This also checks that the index answers, because some stores need no request for the call above.
         await self._look_at_identity()
         self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
-        # Only after a full pass: the index may answer some calls and fail in each pass.
+        # Logged only after a complete pass, because the index may answer some calls and still fail in each pass.
         if self._logged and not self.problem:
             self._logged = ""
             _log.info("the index answers, and has room")
@@ -287,7 +288,7 @@ class CacheManager:
             try:
                 await work()
             except IndexFull as error:
-                # Work that needs no room continues.
+                # The manager stays ready and leader, because other work needs no room.
                 self._note_shortage(str(error))
             except IndexUnavailable as error:
                 if self.is_ready:
@@ -298,6 +299,6 @@ class CacheManager:
             except StorageError as error:
                 _log.warning("%s", error)
             except Exception:
-                # A failed pass must not end all later ones.
+                # Catch every exception, because a failed pass must not end the task.
                 _log.exception("a task in the background failed; it is tried again")
             await asyncio.sleep(seconds)

@@ -1,7 +1,7 @@
 """Changes of a group's record, of its zones' member lists and of the resulting terms, in one commit.
 
-Each commit also compares the records that it read and did not change. So a registration never misses a concurrent
-change of its zone's quotas, and a change of quotas never misses an instance that comes or goes.
+A commit also fails if a record that it only read has changed. So the registration of an instance can't miss a
+concurrent change of its zone's quotas, and a change of quotas can't miss the registration or removal of an instance.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +15,11 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 Say = Callable[[InstanceGroup | None], InstanceGroup | None]
-"""Returns the new group for the old one; None: there is none, before and after."""
+"""Maps the current settings of a group to the new settings. None means that the group does not exist."""
 
 
 class _Unread(Exception):
-    """The records name zones or instances that were not read."""
+    """The change needs the records of further zones or instances. The caller must read them, too, and repeat it."""
 
     def __init__(self, zones: set[str], names: set[str]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Unread(Exception):
 
 
 class Membership:
-    """Keeps the members of zones, which share the zone's quota.
+    """Maintains the lists of the instances of zones, and the part of the zone's quota that each instance has.
 
     Args:
         index: the index.
@@ -38,18 +38,18 @@ class Membership:
         self._index = index
 
     async def rewrite(self, name: str, say: Say, known: Members) -> InstanceGroup | None:
-        """Change a group, and give each instance of its zones its part.
+        """Change a group, and give each instance of its zones an equal part of the zone's quota.
 
         Args:
             name: name of the group.
             say: returns the new group; it may be called several times.
-            known: known instances by zone. Where the records differ, the instances' own records decide.
+            known: known instances by zone. Where a member list differs, the instances' own records decide.
 
         Returns:
-            The new group.
+            The new group, or None if ``say`` returned None.
 
         Raises:
-            Exception: whatever ``say`` raises; nothing was changed.
+            Exception: any exception of ``say``; nothing was changed.
         """
         zones: set[str] = set()
         doubtful: set[str] = set()
@@ -93,7 +93,7 @@ class Membership:
         def terms(found: Found) -> list[Terms]:
             if made is None:
                 return []
-            # An instance that is in another group by now gets its terms from that group.
+            # An instance that has meanwhile been registered in another group gets its terms from that group.
             others = {each for each, address in instances.items() if found[address] and found[address].group != name}
             recorded = {
                 zone: [each for each in found[address] or () if each not in others] for zone, address in members.items()
@@ -109,7 +109,7 @@ class Membership:
 
         Args:
             name: name of the group.
-            check: called with the instances of its zones; raises if there must be none.
+            check: called with the names of the instances of the group's zones; raises an error to refuse the removal.
         """
         at, evictions = _group(name), Address(spaces.EVICTIONS, name.encode())
         zones: set[str] = set()
@@ -119,7 +119,7 @@ class Membership:
             if not named <= zones:
                 raise _Unread(named, set())
             check(sorted(each for zone in named for each in found[spaces.members_of(name, zone)] or ()))
-            # The member lists of its zones are compared: no instance may join meanwhile.
+            # The member lists are part of the commit, so it fails if an instance joins meanwhile.
             return dict.fromkeys(found)
 
         def terms(found: Found) -> list[Terms]:
@@ -135,10 +135,10 @@ class Membership:
                 return
 
     async def join(self, instance: Instance, check: Callable[[Instance | None, InstanceGroup | None], None]) -> None:
-        """Register an instance, with its part of its zone's quota.
+        """Register an instance, and give it its part of its zone's quota.
 
         Args:
-            instance: the instance; an equal one that exists stays as it is.
+            instance: the instance. Nothing changes if an instance with this name exists and ``check`` accepts it.
             check: called with the current instance of this name and the group; raises an error to refuse.
         """
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
@@ -160,7 +160,10 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def leave(self, instance: Instance) -> None:
-        """Remove an instance; the others of its zone share its reservation. A different one of the same name stays."""
+        """Remove an instance, and divide its reservation among the other instances of its zone.
+
+        If a different instance has this name now, nothing changes.
+        """
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
 
@@ -179,7 +182,7 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def fix(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
-        """Correct the member lists that differ from the known instances, for example after a write by an older manager.
+        """Correct member lists that differ from the known instances, for example after a write by an older manager.
 
         Args:
             groups: all groups.
@@ -210,7 +213,7 @@ def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
 
 
 def _latest(*terms: Iterable[Terms]) -> list[Terms]:
-    """Returns the last terms for each account."""
+    """Returns the given terms, but for each chain of accounts only the last ones."""
     return list({each.chain: each for some in terms for each in some}.values())
 
 
@@ -227,5 +230,5 @@ def _with(names: tuple[str, ...] | None, name: str) -> tuple[str, ...]:
 
 
 def _without(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
-    """Returns the names without this one; None: no name is left."""
+    """Returns the names without this name, or None if no name is left."""
     return tuple(each for each in names or () if each != name) or None

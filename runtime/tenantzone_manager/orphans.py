@@ -1,4 +1,4 @@
-"""The orphan scan: removes objects without a record, which late writers and lost indices leave behind."""
+"""The orphan scan: removes stored objects without a record, which late writers or a lost index have left behind."""
 
 import logging
 from collections import defaultdict
@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class OrphanScan:
-    """Scans all objects of all storages.
+    """Looks up each object of all storages in the index, and removes objects without a record.
 
-    Each object is looked up in the index, and an index that does not answer ends the scan: no object is removed because
-    the index is away. A storage that belongs to another index is unhealthy and is skipped.
+    If the index does not answer, the scan ends, so no object is removed because of an outage. A storage that belongs to
+    another index counts as unhealthy and is skipped.
 
     Args:
         index: records of blocks.
@@ -39,7 +39,9 @@ class OrphanScan:
         self._grace = grace
 
     async def scan(self) -> int:
-        """Remove the orphans; returns their number. Those of a storage that fails are left for the next scan.
+        """Remove all orphans; returns the number of removed objects.
+
+        If a storage fails, its remaining orphans are left for the next scan.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -69,7 +71,7 @@ class OrphanScan:
         for space, old in by_space.items():
             found = await self._index.get(space, [each.key for each in old])
             suspects = _without_record(old, found)
-            # The search cache may be out of date.
+            # Looked up again in the store, because the search cache may be stale.
             found = await self._index.get_stored(space, [each.key for each in suspects])
             orphans += _without_record(suspects, found)
         return orphans

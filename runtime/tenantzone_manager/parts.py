@@ -1,4 +1,4 @@
-"""The parts of new locations: separate objects, or slots of large files that are taken in the same commit."""
+"""The parts of new locations: separate objects, or slots of large files, which the same commit allocates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,19 +13,19 @@ from tenantzone_manager.storages.backend import slot_bytes
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 
 Files = Mapping[tuple[str, int], Sequence[Address]]
-"""Records of large files, by storage and slot size."""
+"""Addresses of the records of large files, by storage and slot size."""
 
 
 class SlotsShort(Exception):
-    """The chosen files have fewer free slots than were remembered."""
+    """The chosen files have fewer free slots than this process remembered."""
 
 
 class Parts:
-    """Makes the parts of new locations.
+    """Creates the parts of new locations.
 
     Args:
         index: records of large files.
-        storages: all storages; some use large files.
+        storages: all storages. Some storages use large files.
     """
 
     def __init__(self, index: MetaIndex, storages: DataStorageManager) -> None:
@@ -36,11 +36,11 @@ class Parts:
     async def files(
         self, group: str, wanted: Iterable[tuple[str, Sequence[Spec]]]
     ) -> dict[tuple[str, int], list[Address]]:
-        """Returns large files with room for the parts that need slots.
+        """Returns the addresses of large files with enough free slots, by storage and slot size.
 
         Args:
             group: name of the group.
-            wanted: storage and parts of each block.
+            wanted: storage and parts of each block to write.
         """
         counts: dict[tuple[str, int], int] = {}
         for storage, specs in wanted:
@@ -58,14 +58,14 @@ class Parts:
     def take(
         self, storage: str, specs: Sequence[Spec], files: Files, found: Found, changed: dict[Address, SlotFile]
     ) -> tuple[LocationSpec, ...]:
-        """Returns the parts of one location, and takes slots for them.
+        """Returns the parts of one location after allocating slots for them, if the storage uses large files.
 
         Args:
             storage: name of the storage.
             specs: parts of the location.
-            files: large files to take slots from.
-            found: their records, as read.
-            changed: receives their new records.
+            files: large files in which slots may be allocated.
+            found: the records that were read, including those of the files.
+            changed: receives the changed records of the files.
 
         Raises:
             SlotsShort: none of the files has a free slot.
@@ -87,7 +87,7 @@ class Parts:
         return tuple(parts)
 
     async def look_again(self, files: Files) -> None:
-        """Read the files' records again and remember their free slots."""
+        """Read the records of large files again, and remember how many free slots the files have."""
         for addresses in files.values():
             for address in addresses:
                 (entry,) = await self._index.get(address.space, [address.key])
@@ -95,7 +95,7 @@ class Parts:
                     self.note({address: entry.value})
 
     def note(self, changed: Mapping[Address, SlotFile]) -> None:
-        """Remember the free slots of changed files."""
+        """Remember how many free slots these changed files have."""
         for address, file in changed.items():
             self._slot_files.note(address.space, _number(address), file)
 
@@ -105,7 +105,7 @@ class Parts:
 
 
 def addresses_of(files: Files) -> list[Address]:
-    """Returns the addresses of all files' records."""
+    """Returns the addresses of the records of all these files."""
     return [address for addresses in files.values() for address in addresses]
 
 

@@ -1,4 +1,4 @@
-"""GetCacheLocation: which blocks of a prompt can be read, and where."""
+"""GetCacheLocation: returns the blocks of a prompt that can be read, and their locations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tenantzone_manager.turns import READ_AT_ONCE, Turns, caller_of, parts_of
 
 Query = Literal["key", "prefix", "window", "groups"]
 _READ_BACKWARDS: Final = 256
-"""The number of keys that a window query looks up at a time."""
+"""Number of keys that a window query looks up at a time."""
 
 
 class SpecPlace(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ class SpecPlace(msgspec.Struct, frozen=True, gc=False):
     name: str
     uri: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class LocationPlace(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class LocationPlace(msgspec.Struct, frozen=True):
 
 
 class Readable:
-    """The locations where a block can be read, best first; it can't be read if there is none."""
+    """The locations where a block can be read, best first. If there are no locations, the block can't be read."""
 
     __slots__ = ("as_json", "as_proto", "locations", "version")
 
@@ -50,7 +50,7 @@ class Readable:
         self.locations = locations
         self.version = version
         self.as_json: msgspec.Raw | None = None
-        """The encoded answer, kept by the server: the same block is requested again and again."""
+        """Encoded answer, which the server caches here because the same blocks are requested repeatedly."""
         self.as_proto: bytes | None = None
 
 
@@ -62,24 +62,24 @@ class Match:
     """The blocks found for a query."""
 
     first: int
-    """The index in the keys of the first of ``blocks``."""
+    """Index of the key of the first block in ``blocks``."""
     blocks: list[Readable]
-    """For a query by key: one per key, ``NOWHERE`` for missing ones. Otherwise all of them can be read."""
+    """The blocks that can be read. A query by key has one entry per key, which is ``NOWHERE`` for unreadable blocks."""
     hit: int = 0
-    """For a query by groups: the length of the prefix in blocks; ``blocks`` are ordered by group."""
+    """For a query by groups, the length of the prefix in blocks. ``blocks`` are then ordered by group."""
     hit_keys: Sequence[bytes] = ()
-    """For a query by groups: the keys of ``blocks``, with the groups' suffixes."""
+    """For a query by groups, the keys of ``blocks``, including the suffixes of their groups."""
 
 
 class Reader:
-    """Answers where blocks can be read.
+    """Answers queries for the locations of blocks.
 
     Args:
         index: records of blocks.
         catalog: groups and their storages.
-        storages: the storages; queries skip unavailable ones.
-        touches: collects notes of use.
-        turns: the turns in which long queries are answered.
+        storages: all storages. Locations in unavailable storages are left out.
+        touches: collects the uses of blocks.
+        turns: turns that long queries must take.
         clock: returns Unix time.
     """
 
@@ -111,11 +111,12 @@ class Reader:
 
         Args:
             instance: instance of the blocks.
-            keys: keys of blocks; except for a query by key, those of a prompt from its beginning.
-            query: ``key``: each block on its own. ``prefix``: up to the first block that can't be read. ``window``: the
-                last ``window`` blocks, or all if there are fewer, of the longest prefix for which these can be read.
-            window: number of blocks.
-            specs: parts that a location must have; empty: any parts.
+            keys: keys of blocks. Except for a query by key, these are the keys of a prompt from its beginning.
+            query: ``key`` returns each block on its own. ``prefix`` returns the blocks before the first one that can't
+                be read. ``window`` finds the longest prefix whose last ``window`` blocks can be read, or all of its
+                blocks if it is shorter, and returns these blocks.
+            window: number of blocks in the window.
+            specs: names of the parts that a location must have; empty if it may have any parts.
         """
         space = spaces.blocks_of(instance)
         if query == "key":
@@ -142,7 +143,7 @@ class Reader:
     async def _look_up(
         self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
     ) -> list[Readable]:
-        """Returns the locations of each block, looked up in one turn."""
+        """Returns the locations of each block. All blocks are looked up in the current turn."""
         found = await self._index.get(space, keys)
         return [
             NOWHERE if entry is None else self._readable(instance, key, entry, specs)
@@ -201,7 +202,7 @@ class Reader:
         async def look_up(names: Sequence[bytes]) -> list[Readable]:
             found: list[Readable] = []
             for part in parts_of(len(names), READ_AT_ONCE):
-                # There may be thousands of lookups.
+                # Even for the first part, because one query may need thousands of small lookups.
                 await self._turns.take(caller_of(instance))
                 found += await self._look_up(instance, space, names[part], frozenset())
             return found
@@ -238,7 +239,7 @@ class Reader:
 
 
 def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:
-    """Returns a location as it is reported to engines."""
+    """Returns a location in the form in which it is reported to engines."""
     location: CacheLocation = place.location
     backend = storages.backend(location.storage)
     assert backend is not None, "it is available"

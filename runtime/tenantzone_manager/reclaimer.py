@@ -30,28 +30,28 @@ from tenantzone_manager.timing import Timing
 from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE, Turns, parts_of
 
 _AT_ONCE: Final = 256
-"""The number of blocks that are deleted together."""
+"""Maximum number of blocks to delete together."""
 RETRY_SECONDS: Final = 10.0
-"""Seconds until a failed deletion is retried."""
+"""Seconds after which a failed deletion is retried."""
 _WORKERS: Final = 8
-"""The most concurrent deletions."""
+"""Maximum number of concurrent deletions."""
 
 _log = logging.getLogger(__name__)
 
 
 class Reclaimer:
-    """Reclaims bytes. Only one of several managers over an index runs it.
+    """Reclaims bytes. Of the managers that share an index, only the leader runs a reclaimer.
 
     Args:
         index: records of blocks.
-        catalog: groups, with their quotas. Blocks of a group that is missing are not reclaimed.
+        catalog: groups with their quotas. Blocks of groups that are not in the catalog are not reclaimed.
         storages: storages that delete the bytes.
         evictor: takes surplus blocks out of service.
         parts: is notified of free slots.
         events: records expired writes and deleted blocks.
-        timing: how long readers and writers may use locations.
-        turns: the turns in which long passes are done.
-        under_way: the writes with a call in progress in this process.
+        timing: time limits of readers and writers.
+        turns: turns that long passes must take.
+        under_way: the writes for which this process is handling a call.
         clock: returns Unix time.
     """
 
@@ -80,13 +80,13 @@ class Reclaimer:
         self._clock = clock
         self._workers = asyncio.Semaphore(_WORKERS)
         self._not_deleting: set[str] = set()
-        """Storages whose last deletion failed."""
+        """Names of the storages whose last deletion failed."""
 
     async def reclaim(self) -> Reclaimed:
         """Run one pass over all groups.
 
         Raises:
-            IndexUnavailable: the index does not answer; completed steps stay.
+            IndexUnavailable: the index does not answer. Completed steps are not undone.
         """
         done = Reclaimed()
         for group in list(self._catalog.groups.values()):
@@ -97,7 +97,7 @@ class Reclaimer:
         return done
 
     async def _hasten(self, group: InstanceGroup) -> None:
-        """Correct due times that a wrong clock has set later than any valid one."""
+        """Correct due times that are later than any valid due time, because a manager had a wrong clock."""
         now, staleness = self._clock(), self._index.staleness_seconds
         latest = self._timing.latest(now, staleness)
         ways = (
@@ -113,7 +113,7 @@ class Reclaimer:
                     await change_blocks(self._index, _space(group.name, instance), keys, partial(change, keys))
 
     async def _expire(self, group: InstanceGroup) -> int:
-        """Mark the locations of dead writers for deletion; returns their number."""
+        """Mark the locations of dead writers for deletion; returns the number of marked locations."""
         expired = 0
         while True:
             await self._turns.take(IN_BACKGROUND)
@@ -182,7 +182,7 @@ class Reclaimer:
                 done.deleted += len(gone)
 
     async def _postpone(self, space: str, places: list[Place], until: float) -> None:
-        """Retry later: locations that a storage does not delete must not block those of other storages."""
+        """Postpone failed deletions, so that they do not block deletions in other storages."""
 
         def change(draft: Draft, _: Found) -> None:
             for place in places:
@@ -191,7 +191,7 @@ class Reclaimer:
         await change_blocks(self._index, space, [place.key for place in places], change)
 
     async def _forget(self, space: str, places: list[Place]) -> list[Place]:
-        """Remove locations whose bytes were deleted from the records, and free their slots."""
+        """Remove locations from the records after their bytes were deleted, and free their slots."""
         gone: list[Place] = []
         files: dict[Address, SlotFile] = {}
 

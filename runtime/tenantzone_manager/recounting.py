@@ -1,4 +1,4 @@
-"""Recounts accounts and children: a corrupt record that was dropped is still charged, and still counted as a child."""
+"""Recounts the bytes of accounts and the children of blocks, which still include corrupt records that were dropped."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,18 +26,19 @@ _MOST_SKIPPED: Final = 60
 
 
 class Recount:
-    """Compares accounts, and the counts of children in blocks, with the records, and corrects both.
+    """Compares accounts and the blocks' counts of children with the records, and corrects them.
 
-    An error stays the same while records change, so they are read in parts, and a change of a record that was read is
-    added. If other processes may change the index, their changes can't be added. A recount during which anything has
-    changed is then repeated later.
+    Records are read in parts while other calls change them. Changes by this process to records that were already read
+    are added to the sums. Changes by other processes can't be added, so if the index is shared and anything has changed
+    during a recount, the recount is repeated later.
 
-    It reads all spaces of blocks, also those of instances whose own records are lost: their blocks use storages.
+    All spaces of blocks are read, even those of instances whose own records are lost, because their blocks still occupy
+    storages.
 
     Args:
-        index: has the records and the accounts.
+        index: the index with the records and accounts.
         catalog: all instances and storages.
-        turns: the turns in which records are read.
+        turns: turns that long recounts must take.
     """
 
     def __init__(self, index: MetaIndex, catalog: Catalog, turns: Turns) -> None:
@@ -48,18 +49,18 @@ class Recount:
         self._is_counting = False
         self._is_spoilt = False
         self._is_first = not index.backend.is_shared
-        """Whether this process has not recounted yet. An earlier release dropped records without a note."""
+        """Whether to recount once after the start, because an earlier release dropped records without counting them."""
         self._to_skip = 0
-        """The number of requests to skip after a recount that others spoilt; it grows each time."""
+        """Number of requests to skip after a recount during which other processes changed the index: a backoff."""
         self._skipped = 0
         index.on_record(self._changed)
         index.on_change(self._replaced)
 
     async def recount_if_needed(self) -> int:
-        """Recount if any process has dropped a record since the last recount.
+        """Recount if any process has dropped a corrupt record since the last recount.
 
         Returns:
-            The number of accounts and blocks that were corrected.
+            The number of corrected accounts and blocks.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -74,8 +75,10 @@ class Recount:
     async def recount(self) -> int:
         """Read all records, and correct the accounts and blocks that do not match them.
 
+        Corrections end as soon as another process has changed the index.
+
         Returns:
-            The number of accounts and blocks that were corrected. Once others have changed the index, no more are.
+            The number of corrected accounts and blocks.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -108,11 +111,11 @@ class Recount:
         return corrected
 
     async def _dropped(self) -> int:
-        """Returns the number of records that were dropped since the last recount."""
+        """Returns the number of corrupt records that were dropped since the last recount."""
         return (await self._index.account(books.DROPPED)).deleting
 
     def _chains(self) -> list[tuple[str, ...]]:
-        """Returns the accounts to compare, each with those above it."""
+        """Returns the chains whose first accounts are to be compared with the records."""
         known = map(spaces.blocks_of, self._catalog.instances.values())
         owners = {spaces.owner_of(space) for space in (*known, *self._counts.spaces)}
         chains = {books.chain(owner, where) for owner in owners for where in STORAGE_TYPES}
@@ -132,11 +135,11 @@ class Recount:
                 self._counts.add(at, key, block)
         self._counts.go_on(following)
         if corrupt:
-            # A read drops a corrupt record.
+            # Reading these records drops them.
             await self._index.get_stored(at.space, corrupt)
 
     def _changed(self, address: Address, before: Any, after: Any) -> None:
-        # A shared store reports all changes, those of this process included.
+        # A shared store counts all changes, including those by this process, in changes_heard().
         if self._is_counting and not self._index.backend.is_shared and address.space.startswith("blocks/"):
             self._counts.change(address.space, address.key, before, after)
 
@@ -144,11 +147,11 @@ class Recount:
         self._is_spoilt |= not space
 
     async def _correct(self, chains: Sequence[tuple[str, ...]], heard: int) -> int:
-        """Correct the first account of each chain; returns the number of corrected ones."""
+        """Correct the first account of each chain; returns the number of corrected accounts."""
         found = await self._index.accounts([chain[0] for chain in chains])
-        # With a store of one process, nothing can change between its answer and this.
+        # If the store is not shared, nothing can have changed since it answered.
         corrections = [_correction(chain, found, self._counts.used) for chain in chains]
-        # Now all changes before that answer are known.
+        # If the store is shared, this waits for notifications of all changes made before it answered.
         self._is_spoilt |= await self._index.backend.changes_heard() != heard
         wrong = [charge for charge in corrections if charge.used or charge.deleting]
         if self._is_spoilt:
@@ -179,13 +182,13 @@ class Recount:
 def _with_steps(
     keys: Sequence[bytes], steps: Mapping[bytes, Mapping[str, int]], made: list[bytes]
 ) -> Callable[[Draft, Found], None]:
-    """Returns a change that corrects the blocks' children; ``made`` receives the keys of corrected blocks."""
+    """Returns a function that corrects ``children`` of blocks; ``made`` receives the keys of the corrected blocks."""
 
     def change(draft: Draft, _: Found) -> None:
         made.clear()
         for key in keys:
             block: Block | None = draft.get(key)
-            # With a store of one process, ``steps`` follows all changes, and may no longer have the key.
+            # If the store is not shared, ``steps`` is updated by all changes, and may no longer contain the key.
             if block is not None and key in steps:
                 draft.put(key, replace(block, children=with_steps(block.children, steps[key])))
                 made.append(key)

@@ -1,4 +1,4 @@
-"""Removal of blocks, which cease to serve now and are deleted later: RemoveCache, TrimCache, eviction."""
+"""Removal of blocks by RemoveCache, TrimCache and eviction. Removed blocks stop serving now and are deleted later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,14 @@ from tenantzone_manager.timing import Timing
 from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE, Turns, caller_of
 
 AT_ONCE: Final = WRITE_AT_ONCE
-"""Blocks in one commit."""
+"""Maximum number of blocks in one commit."""
 NO_END: Final = 2**63
 
 OnRemoved = Callable[[Instance, str, Sequence[bytes]], None]
-"""Called after blocks have ceased to serve, with the instance, the storage type (empty: all) and at most ``AT_ONCE``
-keys."""
+"""Called after blocks have stopped serving.
+
+The arguments are the instance, the storage type (empty for all types) and at most ``AT_ONCE`` keys.
+"""
 
 
 def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
@@ -33,22 +35,22 @@ def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which locations are evicted, and in which order."""
+    """The selection of locations to evict, and their order."""
 
     where: str
-    """The storage type."""
+    """Storage type of the locations."""
     policy: EvictionPolicy = "LRU"
     unused_since: float = float("inf")
-    """Unix time: only blocks that were not used after it."""
+    """Unix time. Blocks that were used after it are not evicted."""
     storage: str = ""
-    """Only locations in this storage; empty: all storages of the type."""
+    """Storage of the locations, or empty for all storages of the type."""
 
     def takes(self, location: CacheLocation) -> bool:
-        """Returns whether a location is selected."""
+        """Returns whether a location is in the selected storages."""
         return location.type == self.where and self.storage in ("", location.storage)
 
     def score(self, block: Block) -> float:
-        """Returns the block's score; the lowest is evicted first."""
+        """Returns the block's score. Blocks with lower scores are evicted first."""
         return block.used_at if self.policy == "LRU" else frequency(block)
 
 
@@ -57,8 +59,8 @@ class Remover:
 
     Args:
         index: records of blocks.
-        timing: how long readers may use locations.
-        turns: the turns in which many blocks are removed.
+        timing: time limits of readers.
+        turns: turns that removals of many blocks must take.
         clock: returns Unix time.
     """
 
@@ -72,7 +74,7 @@ class Remover:
         """Take blocks out of service in all storages, whatever their position in a prompt."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
-            # The last blocks first, if the keys are a prompt's.
+            # Reversed, so that the last blocks are first if the keys are those of a prompt.
             some = keys[begin : begin + AT_ONCE][::-1]
             removed += await self._leave(
                 instance, "", some, lambda _block, _location: True, on_removed, caller_of(instance)
@@ -89,15 +91,15 @@ class Remover:
         at_most: int = NO_END,
         on_removed: OnRemoved = _nobody,
     ) -> Removed:
-        """Take blocks of an instance out of service, least recently used first and always from the ends of prefixes.
+        """Take blocks of an instance out of service in LRU order, but always the last block of a prefix first.
 
         Args:
             instance: instance of the blocks.
             where: storage type.
-            unused_for: only blocks that were unused for this many seconds.
+            unused_for: minimum number of seconds for which a block must have been unused.
             to_bytes: number of bytes to keep.
             at_most: maximum number of bytes to remove in this call.
-            on_removed: called with what is removed.
+            on_removed: called with the removed blocks.
         """
         account = await self._index.account(books.instance_account(instance.name, where))
         surplus = min(account.live - to_bytes, at_most)
@@ -113,14 +115,14 @@ class Remover:
         on_removed: OnRemoved = _nobody,
         caller: str = IN_BACKGROUND,
     ) -> Removed:
-        """Take ``need`` bytes out of service, or fewer if fewer may be evicted.
+        """Take blocks with ``need`` bytes out of service, or with fewer bytes if no more may be evicted.
 
         Args:
             instances: instances of the blocks.
             order: selection and order of the locations.
-            need: number of bytes.
-            allowed: bytes that each instance may lose.
-            on_removed: called with what is removed.
+            need: number of bytes to evict.
+            allowed: maximum number of bytes to evict, by instance.
+            on_removed: called with the removed blocks.
             caller: caller whose turns are used.
         """
         left = dict(allowed)
@@ -169,7 +171,7 @@ class Remover:
         on_removed: OnRemoved,
         caller: str,
     ) -> Removed:
-        """Evict from the ends of prefixes towards the beginning, up to the score ``bound``."""
+        """Evict blocks from the ends of prefixes towards their beginnings, while scores do not exceed ``bound``."""
         keys: list[bytes] = []
         for end in ends:
             if len(keys) >= AT_ONCE or room <= 0:
@@ -231,7 +233,7 @@ class Remover:
                     left[key] = going
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
-        # There may be thousands of commits.
+        # Wait for a turn, because one call may make thousands of commits.
         await self._turns.take(caller)
         if left:
             on_removed(instance, where, list(left))

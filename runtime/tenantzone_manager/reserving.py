@@ -1,4 +1,4 @@
-"""Reserves room for the blocks of a write, in parts, in any storages with room."""
+"""Reserving room for the blocks of a write, part by part, in the storages that have room."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.write_plans import Plan, Write, key_before
 
 _TRIES: Final = 8
-"""The attempts to reserve room while other writes take it."""
+"""Maximum number of attempts to reserve room that other writes take at the same time."""
 
 
 class Reserver:
@@ -31,7 +31,7 @@ class Reserver:
         index: records of blocks.
         catalog: groups and their storages.
         storages: storages for the blocks.
-        parts: makes the parts of locations.
+        parts: creates the parts of locations.
     """
 
     def __init__(self, index: MetaIndex, catalog: Catalog, storages: DataStorageManager, parts: Parts) -> None:
@@ -41,7 +41,7 @@ class Reserver:
         self._parts = parts
 
     async def has_room(self, write: Write, wanted: Sequence[int]) -> bool:
-        """Returns whether there seems to be room for all wanted blocks."""
+        """Returns whether the storages currently have room for all wanted blocks. This reserves nothing."""
         return len((await self._plan(write, wanted, (), ())).places) == len(wanted)
 
     async def begin(
@@ -59,14 +59,14 @@ class Reserver:
         Args:
             write: the whole write.
             wanted: indices of the part's blocks.
-            ends: other blocks whose use is noted in the same commit.
-            whole: whether to begin nothing unless the whole part can be begun.
-            failed: storages that are excluded; receives those that fail now.
+            ends: indices of other blocks whose use is recorded in the same commit.
+            whole: whether to begin nothing unless all blocks of the part can be begun.
+            failed: names of excluded storages; receives the storages that fail in this call.
             made: receives the write status of each block.
             locations: receives the locations of the blocks to write.
 
         Returns:
-            The blocks without room.
+            The indices of the blocks for which there is no room.
         """
         for _ in range(_TRIES):
             if not wanted and not ends:
@@ -101,7 +101,11 @@ class Reserver:
         return Plan(write, places, files, ends)
 
     async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, WriteStatus]]:
-        """Begin all locations of a plan, except for blocks that another writer has begun meanwhile."""
+        """Begin all locations of a plan, except for blocks that another writer has begun meanwhile.
+
+        Returns:
+            The begun locations and the write statuses, by index.
+        """
         taken: dict[int, CacheLocation] = {}
         became: dict[int, WriteStatus] = {}
         slot_files: dict[Address, SlotFile] = {}
@@ -116,7 +120,7 @@ class Reserver:
                 block = draft.get(write.keys[index])
                 own = location_of(block, location_id)
                 if own is not None and own.state is State.WRITING:
-                    # An earlier attempt was committed, and its answer was lost.
+                    # An earlier attempt of this commit took effect, but the answer of the index was lost.
                     taken[index], became[index] = own, WriteStatus.WRITE
                     continue
                 status = write_status_of(block, self._storages.is_available, write.names[index])
@@ -129,7 +133,7 @@ class Reserver:
                     taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
-                # Existing blocks of windows are used together with the new blocks, and must not be evicted before them.
+                # Existing blocks of windows are read together with the new blocks, and must not be evicted before them.
                 use(draft, key, write.now, 0)
             return dict(slot_files)
 
@@ -151,7 +155,11 @@ class Reserver:
         failed: set[str],
         locations: dict[int, LocationPlace],
     ) -> list[int]:
-        """Prepare the storages for the reserved locations; returns the blocks that need another storage."""
+        """Prepare the storages for the reserved locations.
+
+        Returns:
+            The indices of the blocks that need another storage.
+        """
         again: list[int] = []
         instance, keys = write.instance, write.keys
         for storage in {location.storage for location in taken.values()}:
@@ -168,7 +176,7 @@ class Reserver:
         return sorted(again)
 
     async def take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Delete locations that the caller never got: they have no writer, so their bytes are free at once."""
+        """Mark locations for immediate deletion. The caller has not received them, so it can't write there."""
         keys = [write.keys[index] for index in indices]
 
         def change(draft: Draft, _: Found) -> None:

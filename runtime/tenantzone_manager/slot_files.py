@@ -1,4 +1,4 @@
-"""A cache of the free slots of large files, so that a write finds room at the first attempt."""
+"""A cache of the number of free slots of large files, so that most writes find room at the first attempt."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def file_key(slot_size: int, number: int) -> bytes:
 
 
 class SlotFiles:
-    """Remembers free slots. The memory may be wrong; the record decides, in the commit.
+    """Remembers how many free slots files have. This may be outdated; the commit uses the records of the files.
 
     Args:
         index: index with the records.
@@ -27,11 +27,11 @@ class SlotFiles:
         self._index = index
         self._clock = clock
         self._free: dict[tuple[str, int], dict[int, int]] = {}
-        """Free slots by file number, for each space and slot size."""
+        """Number of free slots by file number, for each space and slot size."""
         self._scanned: dict[str, float] = {}
 
     async def choose(self, space: str, slot_size: int, slots_per_file: int, count: int) -> list[int]:
-        """Returns the numbers of files with ``count`` free slots in all, new files included if needed."""
+        """Returns the numbers of files that together have ``count`` free slots, including new files if necessary."""
         if space not in self._scanned:
             await self._scan(space)
         chosen = self._with_room(space, slot_size, count)
@@ -47,7 +47,7 @@ class SlotFiles:
         return chosen
 
     def note(self, space: str, number: int, file: SlotFile) -> None:
-        """Remember the free slots of a file."""
+        """Remember how many free slots a file has."""
         self._free.setdefault((space, file.slot_size), {})[number] = file.free
 
     def _with_room(self, space: str, slot_size: int, count: int) -> list[int]:

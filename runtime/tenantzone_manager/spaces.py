@@ -17,13 +17,13 @@ from tenantzone_manager.storages.types import STORAGE_TYPES
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
 MEMBERS: Final = "members"
-"""One record for each zone with instances in a group: their names."""
+"""Space with the names of the instances of each zone, in one record for each zone of a group."""
 STORAGES: Final = "storages"
 SERVICE_ACCOUNTS: Final = "service-accounts"
 EVICTIONS: Final = "evictions"
-"""One record for each group from which blocks were evicted."""
+"""Space with one record for each group from which blocks were evicted."""
 IDENTITY: Final = "identity"
-"""One record: the name of the index, which storages record as their owner."""
+"""Space with a single record, the name of the index, which storages record as their owner."""
 
 
 def blocks_of(instance: Instance) -> str:
@@ -32,12 +32,12 @@ def blocks_of(instance: Instance) -> str:
 
 
 def slots_of(group: str, storage: str) -> str:
-    """Returns the space of a group's large files in a storage."""
+    """Returns the space with the records of a group's large files in a storage."""
     return f"slots/{group}/{storage}"
 
 
 def members_of(group: str, zone: str) -> Address:
-    """Returns the address of the names of a zone's instances in a group."""
+    """Returns the address of the record with the names of a zone's instances in a group."""
     return Address(MEMBERS, f"{group}/{zone}".encode())
 
 

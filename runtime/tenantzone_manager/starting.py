@@ -1,4 +1,4 @@
-"""Starts a manager with the arguments of the command line."""
+"""Starting a manager with command-line options."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ from tenantzone_manager.timing import Timing
 
 
 def start(options: argparse.Namespace) -> None:
-    """Serve until a signal ends the process; exits if an option is invalid or the index can't be opened."""
+    """Serve until a signal ends the process; exit if an option is invalid or the index can't be opened."""
     _allow_connections()
     try:
         asyncio.run(run(_settings(options)))
@@ -38,7 +38,7 @@ def start(options: argparse.Namespace) -> None:
 
 
 def _allow_connections() -> None:
-    """Raise the limit of open files to the system's maximum: both ports and the storages have many connections."""
+    """Raise the limit of open files to its hard limit, because the ports and the storages need many connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

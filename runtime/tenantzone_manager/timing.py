@@ -1,4 +1,4 @@
-"""Time limits of reads and writes, the resulting deletion times, and the clock that both use."""
+"""Time limits of reads and writes, the resulting deletion times, and the clock for both."""
 
 import time
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 ORPHAN_GRACE_SECONDS: Final = 600.0
-"""The age in seconds up to which an object without a record is kept."""
+"""Minimum age in seconds of an object without a record before the orphan scan removes it."""
 
 
 _SAME_SECONDS: Final = 0.5
-"""The largest drift in seconds of a clock that was not set."""
+"""Maximum difference in seconds that counts as drift. A larger difference means that the system's clock was set."""
 _PATIENCE_SECONDS: Final = 60.0
 
 
@@ -20,9 +20,9 @@ def _since_boot() -> float:
 
 
 class SteadyClock:
-    """Unix time that adopts a change of the system's clock only once the clock was not set again for a minute.
+    """Unix time that adopts a step of the system's clock only after one minute without another step.
 
-    So a clock that jumps ahead and comes back leaves no deadline hours away.
+    So a clock that jumps ahead and is soon set back does not cause deadlines that are hours away.
 
     Args:
         wall: returns the Unix time of the system's clock.
@@ -34,7 +34,7 @@ class SteadyClock:
         self._monotonic = monotonic
         self._offset = wall() - monotonic()
         self._other_offset = self._offset
-        """The offset of the system's clock since it was last set."""
+        """Offset of the system's clock from the monotonic clock at the last call."""
         self._set_at = 0.0
 
     def __call__(self) -> float:
@@ -54,20 +54,23 @@ class Timing:
     """Time limits, in seconds."""
 
     lease: float = 10.0
-    """How long a reader may use a location that it was given: its bytes are not deleted before."""
+    """Time for which a reader may use the locations of an answer. Their bytes are not deleted before it has passed."""
     write: float = 60.0
-    """The default time after which a writer is presumed dead."""
+    """Default time after which a writer is presumed dead."""
     longest_write: float = 3600.0
+    """Maximum time after which a writer is presumed dead."""
     clock_skew: float = 1.0
-    """The most that the clocks of managers may differ."""
+    """Maximum difference between the clocks of managers."""
 
     def unread_from(self, now: float, staleness: float) -> float:
-        """Returns the Unix time from which no reader uses a location that ceases to serve now.
+        """Returns the Unix time from which no reader uses a location that stops serving now.
 
-        Another manager may still return it for a while (``staleness``), and the last reader that gets it has a lease.
+        Args:
+            now: current Unix time.
+            staleness: seconds for which other managers may still return the location. Its last reader then has a lease.
         """
         return now + staleness + self.lease + self.clock_skew
 
     def latest(self, now: float, staleness: float) -> float:
-        """Returns the latest valid deadline; a later one was set by a manager with a wrong clock."""
+        """Returns the latest valid deadline. Later deadlines were set by a manager with a wrong clock."""
         return self.unread_from(now, staleness) + max(self.write, self.longest_write)

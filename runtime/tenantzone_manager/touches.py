@@ -1,4 +1,4 @@
-"""Notes of use, which are collected in memory and written to the records together."""
+"""Touches: uses of blocks, which are collected in memory and written to the records in batches."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from tenantzone_manager.turns import WRITE_AT_ONCE
 
 FLUSH_SECONDS: Final = 1.0
 _MOST: Final = 100_000
-"""The most notes of use between two flushes; further ones are dropped."""
+"""Maximum number of touches between two flushes. Further touches are dropped."""
 
 
 class Touches:
-    """Collects notes of use. A query is noted at the block where it ended, and at no other: see ``core/draft.py``.
+    """Collects touches. A query touches only the block where it ended, see ``core/draft.py``.
 
     Args:
         index: index with the records.
-        on_written: called with what was written, by space.
+        on_written: called with the space and the keys of touched blocks after they were written.
     """
 
     def __init__(self, index: MetaIndex, on_written: Callable[[str, Sequence[bytes]], None]) -> None:
@@ -30,13 +30,13 @@ class Touches:
         self._count = 0
 
     def note(self, space: str, keys: Sequence[bytes], now: float, *, is_beside: bool = False) -> None:
-        """Note that queries ended at these blocks.
+        """Record that queries ended at these blocks, one query per block.
 
         Args:
             space: space of the instance.
             keys: keys of the blocks.
             now: current Unix time.
-            is_beside: whether the same queries are noted at other blocks of their prompts, too.
+            is_beside: whether the same queries are also recorded at other blocks of their prompts.
         """
         if self._count + len(keys) > _MOST:
             return
@@ -46,13 +46,13 @@ class Touches:
         self._count += len(keys)
 
     async def flush(self) -> None:
-        """Write the collected notes; those that the index refuses are lost."""
+        """Write the collected touches to the records. If the index fails, the touches are lost."""
         noted, self._noted, self._count = self._noted, {}, 0
         for space, uses in noted.items():
             keys = list(uses)
             for begin in range(0, len(keys), WRITE_AT_ONCE):
                 await self._write(space, keys[begin : begin + WRITE_AT_ONCE], uses)
-                # An index in a file never suspends this task, so other tasks would not run.
+                # Let other tasks run, because calls to an index in a file never suspend this task.
                 await asyncio.sleep(0)
 
     async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int, bool]]) -> None:

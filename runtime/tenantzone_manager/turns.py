@@ -1,6 +1,7 @@
-"""Turns: long calls are done in parts, and callers take turns, so that no caller holds up the others.
+"""Turns: long calls are split into parts that callers process round-robin, so that no caller delays the others.
 
-An index in a file never suspends a call, so without turns a call of thousands of blocks would run to its end at once.
+Calls to an index in a file never suspend a task, so without turns, a call with thousands of blocks would block the
+event loop until it ends.
 """
 
 import asyncio
@@ -11,29 +12,32 @@ from typing import Final
 from tenantzone_manager.core.settings import Instance
 
 READ_AT_ONCE: Final = 256
-"""Blocks that are looked up, or encoded into an answer, in one part of a call."""
+"""Maximum number of blocks to look up, or to encode into an answer, in one part of a call."""
 WRITE_AT_ONCE: Final = 32
-"""Blocks that are changed in one part of a call."""
+"""Maximum number of blocks to change in one part of a call."""
 IN_BACKGROUND: Final = ""
-"""The caller whose turns the reclaimer takes, whichever pool's blocks it reclaims. No other caller has this name."""
+"""Name of the caller whose turns all background work takes. No other caller has this name."""
 
 ROUNDS_BETWEEN: Final = 4
-"""Rounds of the event loop between two turns. A small call needs no turn. It takes this many rounds from its first byte
-to its answer, so it waits for one turn at most."""
+"""Number of iterations of the event loop between two turns.
+
+A small call needs no turn. It takes this many iterations from its first byte to its answer, so it is delayed by at most
+one turn.
+"""
 
 
 class Turns:
-    """Gives callers their turns, one after the other; calls that need no turn are served between two of them."""
+    """Gives turns to callers, round-robin. Calls that need no turn are handled between two turns."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """The waiting calls by caller. The first caller has the next turn."""
+        """Waiting calls by caller. The first caller gets the next turn."""
 
     async def take(self, caller: str) -> None:
-        """Wait for the next turn. The caller may do one part of its work then.
+        """Wait for the caller's next turn, in which one part of the work may be done.
 
         Args:
-            caller: all calls of one caller share its turns.
+            caller: name of the caller. All calls of one caller share its turns.
         """
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
@@ -43,12 +47,12 @@ class Turns:
         await turn
 
     async def parts(self, caller: str, count: int, at_once: int) -> AsyncIterator[slice]:
-        """The parts of a call for this number of blocks. The first is done at once, each other one in a turn.
+        """Generates the parts of a call: the first immediately, and each further part after waiting for a turn.
 
-        For loops that run to their end: an async generator that is left early costs a task that closes it.
+        Do not break out of the loop, because closing an async generator early costs an additional task.
 
         Args:
-            caller: name under which turns are taken.
+            caller: name of the caller whose turns are taken.
             count: number of blocks.
             at_once: maximum number of blocks in a part.
         """
@@ -68,7 +72,7 @@ class Turns:
             turn = queue.popleft()
             if queue:
                 self._waiting[caller] = queue
-            # A caller that was cancelled while it waited gets no turn.
+            # A call that was cancelled while it waited gets no turn.
             if is_given := not turn.done():
                 turn.set_result(None)
         if self._waiting:
@@ -76,10 +80,10 @@ class Turns:
 
 
 def caller_of(instance: Instance) -> str:
-    """Returns the name under which calls for an instance take turns."""
+    """Returns the name of the caller whose turns are taken by calls for an instance."""
     return instance.pool or instance.name
 
 
 def parts_of(count: int, at_once: int) -> Iterator[slice]:
-    """Returns the slices of at most ``at_once`` blocks that together make ``count``."""
+    """Returns slices of at most ``at_once`` blocks that together cover ``count`` blocks."""
     return (slice(begin, min(begin + at_once, count)) for begin in range(0, count, at_once))

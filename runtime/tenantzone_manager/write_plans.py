@@ -1,4 +1,4 @@
-"""A requested write, and the plan for one commit of it."""
+"""A requested write, and the plan for one of its commits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Write:
     depths: Sequence[int]
     specs: Mapping[int, tuple[Spec, ...]]
     names: Mapping[int, frozenset[str]]
-    """The names of each block's parts."""
+    """Names of the parts of each block."""
     id: str
     until: float
-    """Unix time when its locations expire, unless they are extended or finished."""
+    """Unix time at which the locations of the write expire, unless it is extended or finished."""
     now: float
-    """Unix time of its start."""
+    """Unix time at which the write started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Plan:
     write: Write
     places: Mapping[int, placement.Candidate]
     files: Files
-    """The large files to take slots from."""
+    """Large files in which slots may be allocated."""
     ends: Sequence[int]
-    """Existing blocks that no other block of the write follows: their use is noted."""
+    """Indices of existing blocks that no other block of the write follows. Their use is recorded."""
 
 
 def specs_and_names(
     instance: Instance, count: int, first: int, spec_sets: Sequence[str]
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
-    """Returns the parts of each block from ``first`` on, and the parts' names, by index."""
+    """Returns the parts and the names of the parts of each block from ``first`` on, by index."""
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
     of_set = {name: instance.specs_of(name) for name in (set(spec_sets) or ("",))}
@@ -53,11 +53,11 @@ def specs_and_names(
 
 
 def write_parts(indices: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Returns the indices in parts that are changed in one commit each."""
+    """Returns the indices in batches, each for one commit."""
     return (indices[part] for part in parts_of(len(indices), WRITE_AT_ONCE))
 
 
 def key_before(write: Write, index: int) -> bytes:
-    """Returns the key of the previous block; empty: there is none."""
+    """Returns the key of the previous block, or an empty key for the first block of a prompt."""
     parent = write.parents[index]
     return write.keys[parent] if parent >= 0 else b""

@@ -1,4 +1,4 @@
-"""StartWriteCache and FinishWriteCache: two-phase writes, whose first phase reserves the bytes."""
+"""StartWriteCache and FinishWriteCache: the two phases of a write. The first phase reserves room for the bytes."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from tenantzone_manager.turns import READ_AT_ONCE, WRITE_AT_ONCE, Turns, caller_
 from tenantzone_manager.write_plans import Write, specs_and_names, write_parts
 
 _SAME_SECONDS: Final = 1.0
-"""The duration of a call up to which its writer's deadline is not extended."""
+"""Duration of a call up to which the writer's deadline is not extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +40,26 @@ class Started:
     """The answer to StartWriteCache."""
 
     write_id: str
-    """The id for FinishWriteCache; empty: there is nothing to write."""
+    """Id of the write for FinishWriteCache; empty if there is nothing to write."""
     deadline: float
     """Unix time at which the writer is presumed dead."""
     statuses: list[WriteStatus]
-    """The write status of each block."""
+    """Write status of each block."""
     locations: dict[int, LocationPlace]
-    """The locations of the blocks to write, by index."""
+    """Locations of the blocks to write, by index."""
 
 
 class Writer:
-    """Handles the two calls of a write.
+    """Handles the calls StartWriteCache and FinishWriteCache.
 
     Args:
         index: records of blocks.
         catalog: groups and their storages.
         storages: storages for the blocks.
-        parts: makes the parts of locations.
-        timing: how long writes may take.
-        turns: the turns in which many blocks are written.
-        under_way: is notified of writes with a call in progress.
+        parts: creates the parts of locations.
+        timing: time limits of writes.
+        turns: turns that writes of many blocks must take.
+        under_way: is notified of the writes for which a call is in progress.
         clock: returns Unix time.
     """
 
@@ -93,23 +93,26 @@ class Writer:
         whole: bool = False,
         write_seconds: float | None = None,
     ) -> Started:
-        """Reserve room for the missing blocks of a prompt, and return where to write them.
+        """Reserve room for the missing blocks of a prompt, and return their locations.
 
         Args:
             instance: instance of the blocks.
             keys: keys of the prompt's blocks from its beginning.
-            first: index of the first block that the caller has; the blocks before it are only named.
-            parents: for each block, the index of the previous block of its prompt; -1: none. Empty: each block follows
-                the one named before it. So one write can include the blocks of several KV-cache groups of a prompt: the
-                last blocks of a window follow those of full attention.
-            spec_sets: for each block from ``first`` on, the name of its set of parts; empty: all parts of all blocks.
-            whole: whether to write nothing unless all missing blocks can be written: a part would be useless.
-            write_seconds: seconds until the writer is presumed dead; None: the default.
+            first: index of the first block whose bytes the caller has. It only knows the keys of the blocks before it.
+            parents: for each block, the index of the previous block of its prompt, or -1 for the first block of a
+                prompt. If empty, each block follows the block before it in ``keys``. With parents, one write can
+                include the blocks of several KV-cache groups of a prompt: the last blocks of a window follow blocks of
+                full attention.
+            spec_sets: for each block from ``first`` on, the name of its set of parts. If empty, all blocks have all
+                parts.
+            whole: whether to write nothing unless all missing blocks can be written.
+            write_seconds: seconds until the writer is presumed dead; None for the default.
 
         Raises:
-            ValueError: the instance has no such spec set, a parent is not an earlier block, or the number of either
-                does not match the blocks.
-            IndexUnavailable: the index does not answer; any reserved bytes are released when the write expires.
+            ValueError: the instance has no such spec set, a parent is not an earlier block, or the number of parents or
+                spec sets does not match the number of blocks.
+            IndexUnavailable: the index does not answer. Bytes that are already reserved are released when the write
+                expires.
         """
         caller, is_long = caller_of(instance), len(keys) > READ_AT_ONCE
         specs, names = specs_and_names(instance, len(keys), first, spec_sets)
@@ -143,9 +146,9 @@ class Writer:
         Args:
             write: the requested write.
             wanted: indices of the missing blocks.
-            first: index of the first block that the caller has.
+            first: index of the first block whose bytes the caller has.
             whole: whether to write nothing unless all missing blocks can be written.
-            made: write status of each block; updated for the wanted ones.
+            made: write status of each block; updated for the wanted blocks.
 
         Returns:
             The locations of the blocks to write, by index.
@@ -153,7 +156,8 @@ class Writer:
         keys, caller = write.keys, caller_of(write.instance)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
-        # Before any part is begun: locations that are taken back use their bytes until their deadline.
+        # Checked before any part begins, because locations that are taken back occupy their bytes until the reclaimer
+        # deletes them.
         if whole and len(wanted) > WRITE_AT_ONCE and not await self._reserver.has_room(write, wanted):
             for index in wanted:
                 made[index] = WriteStatus.NO_ROOM
@@ -170,7 +174,7 @@ class Writer:
                 break
         lacking = next((each for each in (WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
-            # The lacking block was present, or seemed to have room, when the others were begun.
+            # When the other blocks were begun, the lacking block was present, or seemed to have room.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
@@ -181,23 +185,25 @@ class Writer:
         return locations
 
     async def _deadline(self, write: Write, seconds: float, indices: Sequence[int]) -> float:
-        """Returns the writer's deadline. Its time begins with the answer, after any wait of its call.
+        """Returns the writer's deadline, which is counted from the answer, not from the beginning of the call.
+
+        The deadline of the begun locations is extended if the call took long.
 
         Args:
-            write: the write, with its blocks begun.
-            seconds: seconds that the writer has.
+            write: the write, whose locations have been begun.
+            seconds: seconds until the writer is presumed dead.
             indices: indices of the blocks to write.
         """
         now, until = self._clock(), write.until
         waited = now - write.now
         if indices and now + seconds > until + _SAME_SECONDS:
-            # Extending the deadlines takes no longer than beginning the blocks did.
+            # ``waited`` is added because the extension itself may take as long as the call has taken so far.
             until = min(now + seconds + waited, self._timing.latest(now, self._index.staleness_seconds))
             await self._extend(write.instance, write.id, [write.keys[index] for index in indices], until)
         return min(self._clock() + seconds, until)
 
     async def _extend(self, instance: Instance, write_id: str, keys: Sequence[bytes], until: float) -> None:
-        """Give the blocks' writer more time, in parts."""
+        """Extend the deadlines of blocks, part by part."""
         for part in parts_of(len(keys), WRITE_AT_ONCE):
             if part.start:
                 await self._turns.take(caller_of(instance))
@@ -230,7 +236,7 @@ class Writer:
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write in parts: written blocks serve from now on, failed ones are deleted.
+        """End a write, part by part: written blocks begin to serve, failed blocks are deleted.
 
         Args:
             instance: instance of the blocks.
@@ -239,7 +245,7 @@ class Writer:
             failed: keys of the other blocks.
 
         Returns:
-            The ending of each block, the written ones first.
+            The ending of each block, those of ``written`` first.
 
         Raises:
             IndexUnavailable: the index does not answer. The call may be repeated.
@@ -256,7 +262,7 @@ class Writer:
         return made
 
     async def _keep_alive(self, instance: Instance, write_id: str, keys: Sequence[bytes]) -> None:
-        """Give a writer with little time left more: another manager may reclaim, and does not know of its call."""
+        """Extend a near deadline, because the manager that reclaims may not know that this call is in progress."""
         (entry,) = await self._index.get(spaces.blocks_of(instance), [keys[-1]])
         location = location_of(entry.value if entry else None, write_id)
         now = self._clock()

@@ -1,7 +1,7 @@
-"""What the index keeps in addition to records: accounts and ranks, derived from records before and after a change.
+"""Accounts and ranks: the data that the index derives from each change of a record and stores in addition.
 
-Bytes are reserved when a location becomes ``writing``, and released when it leaves its record. Locations that are due
-and blocks that may be evicted are found without reading all records.
+An account counts bytes from the moment a location becomes ``writing`` until it is removed from its record. A rank is a
+sorted set, in which due locations and evictable blocks are found without reading all records.
 """
 
 from collections.abc import Iterable
@@ -14,19 +14,22 @@ from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import Block, CacheLocation, State
 
 WRITING: Final = "writing"
-"""The rank of writes, by the time at which their writers are presumed dead."""
+"""Kind of the ranks of locations that are being written, sorted by the time at which the writer is presumed dead."""
 DELETING: Final = "deleting"
-"""The rank of locations to delete, by the time from which no reader uses them."""
+"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses them."""
 ENDS: Final = "ends"
-"""The ranks of blocks that may be evicted from a storage type, by the time of last use (LRU)."""
+"""Kind of the ranks of blocks that may be evicted from a storage type, sorted by the time of last use (LRU)."""
 FEWEST: Final = "fewest"
-"""The ranks of the same blocks by how often they were used (LFU)."""
+"""Kind of the ranks of the same blocks as in ``ENDS``, sorted by the frequency of use (LFU)."""
 BORDER: Final = "border"
-"""The ranks of blocks that may not be evicted only because later blocks serve in another type. They may move there."""
+"""Kind of the ranks of blocks that could be evicted from a storage type if no later block served in another type.
+
+Such a block may be moved to that other type.
+"""
 
 
 DROPPED: Final = "dropped"
-"""The account whose ``deleting`` is the number of records that were dropped unread since the last recount."""
+"""Name of the account whose ``deleting`` is the number of corrupt records dropped since the last recount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """A change of a member's score in a sorted set; None: the member is not in the set.
+    """A change of a member's score in a rank.
 
-    If both scores are None, the member is removed, whatever its score is.
+    A score of None means that the rank does not contain the member. If both scores are None, the member is removed,
+    whatever its current score is.
     """
 
     rank: str
@@ -51,13 +55,16 @@ class RankChange:
 
 
 def chain(owner: Owner, storage_type: str) -> tuple[str, ...]:
-    """Returns an instance's accounts in a storage type: its own, its group's in that type, and its group's total."""
+    """Returns the names of the accounts of an instance, of its group in the storage type, and of its whole group."""
     return (instance_account(owner.instance, storage_type), *group_chain(owner.group, storage_type))
 
 
 @lru_cache(maxsize=4096)
 def _accounts(owner: Owner, storage_type: str, storage: str) -> tuple[tuple[str, ...], ...]:
-    """Returns the chains of accounts that bytes in a storage are charged to: the same for all blocks of a write."""
+    """Returns the chains of accounts to which bytes in a storage are charged.
+
+    The result is cached, because it is the same for all blocks of a write.
+    """
     return chain(owner, storage_type), (storage_account(storage),)
 
 
@@ -67,12 +74,12 @@ def instance_account(instance: str, storage_type: str) -> str:
 
 
 def chain_until_claimed(group: str, zone: str, storage_type: str) -> tuple[str, ...]:
-    """Returns the accounts that hold the reservation of a zone without instances in a storage type."""
+    """Returns the chain of accounts that keep a zone's reservation in a storage type while it has no instances."""
     return (f"z/{group}/{zone}/{storage_type}", *group_chain(group, storage_type))
 
 
 def group_chain(group: str, storage_type: str) -> tuple[str, str]:
-    """Returns the names of a group's accounts: of a storage type, and of all types together."""
+    """Returns the names of a group's account for a storage type, and of its account for all types together."""
     return f"g/{group}/{storage_type}", f"g/{group}"
 
 
@@ -82,28 +89,39 @@ def storage_account(storage: str) -> str:
 
 
 def queue(kind: str, group: str) -> str:
-    """Returns the name of a group's rank of locations by due time."""
+    """Returns the name of a group's rank of locations.
+
+    Args:
+        kind: ``WRITING`` or ``DELETING``.
+        group: name of the group.
+    """
     return f"{kind}/{group}"
 
 
 def ends(kind: str, instance: str, storage_type: str) -> str:
-    """Returns the name of an instance's rank of blocks that may be evicted, or moved."""
+    """Returns the name of an instance's rank of blocks in a storage type.
+
+    Args:
+        kind: ``ENDS``, ``FEWEST`` or ``BORDER``.
+        instance: name of the instance.
+        storage_type: name of the storage type.
+    """
     return f"{kind}/{instance}/{storage_type}"
 
 
 def member(instance: str, key: bytes) -> bytes:
-    """Returns a block's name in a rank of its group, which has the blocks of all instances."""
+    """Returns the member for a block in a rank of its group, which contains the blocks of all instances."""
     return instance.encode() + b"\0" + key
 
 
 def of_member(name: bytes) -> tuple[str, bytes]:
-    """Returns the instance and the key of a rank's member."""
+    """Returns the instance and the key of the block that a member of a group's rank stands for."""
     instance, _, key = name.partition(b"\0")
     return instance.decode(), key
 
 
 def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Charge]:
-    """Returns the bytes that a change charges or releases, by account."""
+    """Returns the bytes that a change of a block's record charges or releases, by account."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for block, sign in ((before, -1), (after, 1)):
         for location in block.locations if block else ():
@@ -120,7 +138,7 @@ def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Cha
 
 
 def rank_changes(owner: Owner, key: bytes, before: Block | None, after: Block | None) -> list[RankChange]:
-    """Returns the changes of a block's scores in the ranks."""
+    """Returns the changes of scores in ranks that result from a change of a block's record."""
     was, now = _ranks(owner, key, before), _ranks(owner, key, after)
     places = was | now
     return [RankChange(*at, was.get(at), now.get(at)) for at in places if was.get(at) != now.get(at)]
@@ -160,5 +178,5 @@ def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, byt
 
 
 def locations_due(block: Block, state: State, now: float) -> list[CacheLocation]:
-    """Returns the locations of a block that are in a state and due."""
+    """Returns the locations of a block that are in a state and whose ``until`` is not after ``now``."""
     return [location for location in block.locations if location.state is state and location.until <= now]

@@ -1,4 +1,4 @@
-"""When writers are presumed dead, and which writers' deadlines are extended."""
+"""Deadlines of writers: extending them, and deleting the locations of writers that missed them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.writing import is_made_by, leave
 
 CALL_SECONDS: Final = 10.0
-"""Seconds by which a write's locations outlast its deadline if its call may have to wait for turns."""
+"""Extra seconds before a writer is presumed dead, because its call may first have to wait for its turn."""
 
 
 class UnderWay:
-    """The writes with a call in progress in this process: their writers wait for the answer, so they are not dead."""
+    """The writes for which this process is handling a call. Their writers wait for the answer, so they are alive."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
@@ -34,7 +34,7 @@ class UnderWay:
                 del self._calls[write_id]
 
     def has(self, location: CacheLocation) -> bool:
-        """Returns whether a call for the write that made this location is in progress."""
+        """Returns whether a call is in progress for the write that created this location."""
         return any(is_made_by(location.id, write_id) for write_id in self._calls)
 
 
@@ -45,7 +45,7 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
         draft: contains the block.
         key: key of the block.
         write_id: id of the write.
-        until: new deadline of its writer, in Unix seconds; a later one stays.
+        until: new deadline, in Unix seconds. It is ignored if the current deadline is later.
     """
     block = draft.get(key)
     if block is not None:
@@ -68,7 +68,7 @@ def expire(
         key: key of the block.
         now: current Unix time.
         due: Unix time from which no writer can use a deleted location.
-        is_under_way: whether a call for a location's write is in progress: its writer gets more time.
+        is_under_way: returns whether a call for a location's write is in progress. If so, its writer gets more time.
 
     Returns:
         The locations marked for deletion.

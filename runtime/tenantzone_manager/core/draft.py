@@ -1,4 +1,4 @@
-"""Changes of an instance's blocks that are committed together, with their effects on the preceding blocks."""
+"""Changes of an instance's blocks that are committed together, including the resulting changes of parent blocks."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from tenantzone_manager.core.records import RECORDS, Block
 
 
 class NotLoaded(Exception):
-    """The change needs a block that was not read; read it, too, and repeat the change."""
+    """The change needs a block that was not read. The caller must read it, too, and repeat the change."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
@@ -19,9 +19,9 @@ class NotLoaded(Exception):
 class Draft:
     """Blocks as they were read, and as they will be written.
 
-    A parent counts its children that serve in each storage type, so the first blocks that may be evicted are always
-    the ends of prefixes. A removed block passes its usage record to its parent, so an end knows when it was last used,
-    although a query is noted at its last block only.
+    A parent counts its live children by storage type, so that only the last blocks of prefixes are evicted. A query is
+    recorded only at its last block. So when a block is removed, its hits and its time of last use are added to its
+    parent, which may now be the last block of a prefix.
     """
 
     def __init__(self, found: Mapping[bytes, Block | None]) -> None:
@@ -30,7 +30,7 @@ class Draft:
 
     @property
     def changes(self) -> dict[bytes, Block | None]:
-        """The blocks to write, by key; None: delete the record."""
+        """The blocks to write, by key. None means that the record is deleted."""
         return {key: block for key, block in self._changed.items() if block != self._found[key]}
 
     def get(self, key: bytes) -> Block | None:
@@ -53,11 +53,11 @@ class Draft:
             block, before = changed, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
-            # Its parent may be removed with it, and the one before that: there may be thousands.
+            # A loop instead of recursion, because thousands of preceding blocks may become removable one by one.
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the parent of a changed block as it becomes; None: there is none, or it stays as it is."""
+        """Returns the updated parent of a changed block, or None if it has no parent or the parent does not change."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:
@@ -68,17 +68,17 @@ class Draft:
         if was and not now:
             parent = with_last_use_of(parent, block) if block.is_beside else with_uses_of(parent, block)
         elif was - now:
-            # In a type that the block has left, the parent may now be the end of a prefix.
+            # The parent may now be the last block of a prefix in the storage type from which the block was removed.
             parent = at_least_as(parent, block)
         return parent
 
 
 def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
-    """Returns by how much a change of a block changes each count of its parent's ``children``."""
+    """Returns the differences that a change of a block makes to the counts in its parent's ``children``."""
     was = before.live_types if before else frozenset()
     now = after.live_types if after else frozenset()
     if was == now and before is not None and after is not None:
-        # As most changes are.
+        # A shortcut for most changes.
         return {}
     steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
     if (before is None) != (after is None):
@@ -87,6 +87,6 @@ def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
 
 
 def with_steps(children: Mapping[str, int], steps: Mapping[str, int]) -> dict[str, int]:
-    """Returns the ``children`` of a block after these steps, without the counts that are zero."""
+    """Returns the ``children`` of a block with the differences added, without counts of zero."""
     counts = {where: children.get(where, 0) + steps.get(where, 0) for where in {**children, **steps}}
     return {where: count for where, count in counts.items() if count > 0}

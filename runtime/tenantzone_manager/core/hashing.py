@@ -1,4 +1,4 @@
-"""Keys of blocks from their tokens: a chain of hashes, so that a key identifies all tokens up to its block's end."""
+"""Block keys, computed from token ids by chained hashing: a key identifies all tokens up to the end of its block."""
 
 import hashlib
 import struct
@@ -8,15 +8,15 @@ MAX_TOKEN_ID = 2**32 - 1
 
 
 def block_keys(instance: str, token_ids: Sequence[int], block_size: int) -> list[bytes]:
-    """Returns the keys of a sequence's full blocks: each is the SHA-256 of the previous key and the block's tokens.
+    """Returns the keys of the full blocks of a token sequence.
 
-    Tokens are packed as uint32, little-endian. The chain starts with the SHA-256 of the
-    instance's name. Tokens after the last full block have no key.
+    A key is the SHA-256 of the previous key and the block's tokens, packed as little-endian uint32. The SHA-256 of the
+    instance's name takes the place of the key before the first block. Tokens after the last full block have no key.
 
     Args:
         instance: name of the instance.
         token_ids: token ids from the beginning of the prompt.
-        block_size: tokens per block.
+        block_size: number of tokens per block.
 
     Raises:
         ValueError: a token id is not an unsigned 32-bit number.

@@ -1,7 +1,7 @@
-"""A block's heat: its recent reads; after each half-life a read counts half as much.
+"""Heat of blocks: the number of recent reads, with exponential decay.
 
-The record stores the heat with the time of last use, which is written anyway. A query is noted at the block where it
-ends; the blocks before it are at least as hot.
+A block's record stores its heat as of its time of last use, so a read needs no additional write. A query is recorded
+only at the block where it ends; the blocks before that one are at least as hot.
 """
 
 from typing import Final
@@ -12,9 +12,9 @@ from tenantzone_manager.core.records import Block
 
 HALF_LIFE_SECONDS: Final = 600.0
 HOT: Final = 2.5
-"""The heat from which a block should move to a higher storage: about three reads within two minutes."""
+"""Minimum heat of a block that should move to a higher storage type: about three reads within two minutes."""
 _ONE: Final = 100
-"""One read as stored in a record: an integer takes fewer bytes."""
+"""Value of one read in ``Block.heat``. Heat is stored as an integer, because that takes fewer bytes than a float."""
 
 
 def heat_at(block: Block, now: float) -> float:
@@ -23,38 +23,44 @@ def heat_at(block: Block, now: float) -> float:
 
 
 def used(block: Block, at: float, times: int) -> Block:
-    """Returns the block after ``times`` more queries ended at it; 0: it was only written."""
+    """Returns the block after ``times`` more queries ended at it, or after a write if ``times`` is 0."""
     until = max(block.used_at, at)
     return replace(block, used_at=until, hits=block.hits + times, heat=int(_left(block, until)) + times * _ONE)
 
 
 def with_uses_of(block: Block, gone: Block) -> Block:
-    """Returns the block with the uses of a removed child added to its own."""
+    """Returns the block with the hits and the heat of a removed child added to its own."""
     until = max(block.used_at, gone.used_at)
     heat = int(_left(block, until) + _left(gone, until))
     return replace(block, used_at=until, hits=block.hits + gone.hits, heat=heat)
 
 
 def with_last_use_of(block: Block, gone: Block) -> Block:
-    """Returns the block with the time of last use of a removed child, whose reads were noted at other blocks, too."""
+    """Returns the block with the time of last use of a removed child, if that is later.
+
+    The hits and the heat of the child are not added, because its reads were also recorded at other blocks.
+    """
     return used(block, gone.used_at, 0)
 
 
 def at_least_as(block: Block, later: Block) -> Block:
-    """Returns the block, at least as recently used and as hot as a later one: reading that one reads this one, too."""
+    """Returns the block with at least the heat and the time of last use of a later block of the same prompt.
+
+    A query that reads the later block reads this block, too.
+    """
     until = max(block.used_at, later.used_at)
     return replace(block, used_at=until, heat=int(max(_left(block, until), _left(later, until))))
 
 
 def frequency(block: Block) -> float:
-    """Returns the score by which LFU orders blocks: how often a block was used, and how recently.
+    """Returns a block's LFU score, which combines how often and how recently the block was used.
 
-    Twice as many uses compensate for one half-life without use, so blocks that were used often long ago do not keep
-    out new ones. While neither of two blocks is used, their order does not change, so stored scores stay right.
+    Twice as many uses compensate for one half-life without use, so blocks that were used often long ago do not stay
+    forever. Two blocks that are not used keep their order as time passes, so stored scores need no updates.
     """
     uses = 1 + block.hits
     doublings = uses.bit_length() - 1
-    # A piecewise linear logarithm: a score must be the same double on every machine.
+    # A piecewise linear approximation of log2, because a score must be the same double on every machine.
     return block.used_at / HALF_LIFE_SECONDS + doublings + (uses / (1 << doublings) - 1)
 
 

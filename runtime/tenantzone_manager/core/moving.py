@@ -1,7 +1,8 @@
 """Moves of blocks between storage types: room at the target, the start and end of a copy, and removal of the source.
 
-A copy is a write whose writer is the manager. It serves only if its source still does, so a block that was removed
-meanwhile stays removed. The source is removed only while the copy serves, so a move leaves no hole.
+A copy is a write whose writer is the manager. A complete copy serves only if its source still serves, so a block that
+was removed during the copy stays removed. The source is removed only while the copy serves, so a prefix is never
+interrupted by a move.
 """
 
 from collections import Counter
@@ -24,23 +25,23 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The storages of one type in a group: blocks do not move between them."""
+    """A group's storages of one type. Blocks do not move between storages of the same type."""
 
     type: str
     storages: tuple[Storage, ...]
-    """In order of preference."""
+    """The storages in order of preference."""
 
 
 @dataclass(slots=True)
 class Moved:
-    """The result of one pass."""
+    """The result of one pass over the blocks to move."""
 
     blocks: Counter[Direction] = field(default_factory=Counter)
-    """Blocks that got a location in a higher type, or exchanged theirs for one in a lower type."""
+    """Number of blocks that were copied to a higher storage type, or moved to a lower type."""
     bytes: Counter[Direction] = field(default_factory=Counter)
-    """Bytes copied for these moves."""
+    """Number of bytes copied for these moves."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Blocks that could not be copied, by reason: ``read``, ``write``, ``size``, ``late``, ``gone``."""
+    """Number of blocks that could not be copied, by reason: ``read``, ``write``, ``size``, ``late``, ``gone``."""
 
     def note(self, to: Direction, blocks: Sequence[object]) -> None:
         """Count blocks that have been moved."""
@@ -54,7 +55,7 @@ class Moved:
 
 
 def ladder(storages: Iterable[Storage]) -> list[Rung]:
-    """Returns the storages grouped by type, in the order in which the types first appear: the highest first."""
+    """Returns the storages grouped by type, in the order in which the types first appear, that is, highest first."""
     by_type: dict[str, list[Storage]] = {}
     for storage in storages:
         by_type.setdefault(storage.type, []).append(storage)
@@ -62,7 +63,10 @@ def ladder(storages: Iterable[Storage]) -> list[Rung]:
 
 
 def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocation] | None:
-    """Returns the index of the highest rung where a block can be read, and its location there; None: there is none."""
+    """Returns the index of the highest rung where a block can be read, and its location there.
+
+    Returns None if the block can't be read at any rung.
+    """
     for height, rung in enumerate(rungs):
         names = {storage.name for storage in rung.storages}
         for location in block.serving():
@@ -77,16 +81,16 @@ def accounts_of(owner: Owner, storage: Storage) -> list[str]:
 
 
 def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping[str, Account]) -> int | None:
-    """Returns the bytes that may be copied into a storage without an eviction there; None: any number.
+    """Returns how many bytes may be copied into a storage without causing evictions there; None means no limit.
 
-    The room is what the quotas and the watermarks of the type and of the storage leave. The group's total must have
-    room for both locations of a block during the move.
+    The result respects the quotas and watermarks of the storage type and of the storage. It also respects the group's
+    total, to which both locations of a block are charged during the move.
 
     Args:
         owner: owner of the blocks.
         storage: target of the copy.
         group: the group, with its quotas.
-        accounts: the current accounts, as named by ``accounts_of``.
+        accounts: the current accounts with the names that ``accounts_of`` returns.
     """
     of_type = accounts.get(chain(owner, storage.type)[1], Account())
     of_storage = accounts.get(storage_account(storage.name), Account())
@@ -99,7 +103,7 @@ def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping
 
 
 def below_watermark(account: Account, quota: Quota) -> int | None:
-    """Returns the live bytes that may be added to an account without an eviction; None: any number."""
+    """Returns how many live bytes may be added to an account without causing evictions; None means no limit."""
     if quota.limit is None:
         return None
     target = quota.limit if quota.watermark is None else int(quota.limit * quota.watermark)
@@ -107,7 +111,7 @@ def below_watermark(account: Account, quota: Quota) -> int | None:
 
 
 def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
-    """Returns how many blocks fit together, counted from the first."""
+    """Returns how many blocks, counted from the first, fit together into ``bytes_left``; None means no limit."""
     if bytes_left is None:
         return len(sizes)
     for count, size in enumerate(sizes):
@@ -118,7 +122,10 @@ def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
 
 
 def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
-    """Returns whether a block still serves at a location, has none in the target type, and is not being written."""
+    """Returns whether a block may be copied to a storage type.
+
+    It must still serve at the location ``source``, have no live location in that type, and not be written anywhere.
+    """
     if block is None or not _serves(block, source):
         return False
     return not any(
@@ -127,21 +134,21 @@ def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
 
 
 def begin_copy(draft: Draft, key: bytes, copy: CacheLocation) -> None:
-    """Add the location of a copy to a block. This does not count as a use."""
+    """Add the location of a copy to a block, without counting this as a use of the block."""
     block = draft.get(key)
     if block is not None:
         draft.put(key, replace(block, locations=(*block.locations, copy)))
 
 
 def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, due: float) -> Ending:
-    """End a copy: it serves if it is complete and its source still serves; otherwise it is deleted.
+    """End a copy. It serves if it is complete and its source still serves; otherwise it is marked for deletion.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         source: id of the location that was read.
         copy: id of the location that was written.
-        is_whole: whether all of its bytes were written.
+        is_whole: whether all bytes of the copy were written.
         due: Unix time from which no reader or writer can use a deleted location.
     """
     block = draft.get(key)
@@ -151,13 +158,13 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Delete a location if the block serves at another usable one; returns whether it was deleted.
+    """Mark a location for deletion if the block serves at another usable location; returns whether it was marked.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         location_id: id of the location to delete.
-        is_usable: whether a location can be read.
+        is_usable: returns whether a location can be read.
         due: Unix time from which no reader can use the deleted location.
     """
     block = draft.get(key)

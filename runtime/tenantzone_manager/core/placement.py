@@ -1,4 +1,4 @@
-"""Placement: blocks go to the group's first available storage with room, and those that do not fit to the next."""
+"""Placement: blocks are written to the group's first available storage, and once it is full, to the next storage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ def accounts_of(owner: Owner, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Account]) -> int | None:
-    """Returns the bytes that the instance may still write to a storage; None: any number.
+    """Returns how many more bytes the instance may write to a storage; None means no limit.
 
-    The unused part of its reservation is its own; beyond that it uses what its group has left.
+    The instance can always use the rest of its own reservation, and beyond that the unreserved bytes of its group.
     """
     leaf, *above = chain(owner, candidate.type)
     own = accounts.get(leaf, Account())
@@ -39,13 +39,13 @@ def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Ac
 def place(
     sizes: Sequence[int], owner: Owner, candidates: Sequence[Candidate], accounts: Mapping[str, Account]
 ) -> list[Candidate | None]:
-    """Returns the storage for each block, in prefix order; None: no storage has room.
+    """Returns the storage for each block, or None for a block for which no storage has room.
 
     Args:
-        sizes: bytes of each block.
+        sizes: bytes of each block, in prefix order.
         owner: owner of the blocks.
         candidates: the group's available storages, in order of preference.
-        accounts: the current accounts, as named by ``accounts_of``.
+        accounts: the current accounts with the names that ``accounts_of`` returns.
     """
     places: list[Candidate | None] = []
     left = list(candidates)
@@ -62,7 +62,10 @@ def place(
 
 
 def _with(accounts: Mapping[str, Account], owner: Owner, candidate: Candidate, taken: int) -> dict[str, Account]:
-    """Returns the accounts after ``taken`` bytes were used there: the group's total has less left for the next type."""
+    """Returns the accounts as they will be after ``taken`` bytes are placed in a storage.
+
+    These bytes also count towards the group's total, which leaves less room in storages of other types.
+    """
     return {
         **accounts,
         **charged(

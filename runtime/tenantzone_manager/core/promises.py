@@ -1,8 +1,9 @@
 """Reservations and limits of a group's accounts.
 
-A zone's quota is for all of its instances together; it may have one for each model and KV configuration. Each gets an
-equal part, from the moment it is registered, so a zone's first bytes are bounded as well as its last ones, and no
-bytes are reserved for two instances. While a zone has no instance, a separate account holds its reservation.
+A zone's quota applies to all of its instances together. A zone may have one instance for each model and KV
+configuration. Each instance gets an equal part of the quota as soon as it is registered, so the quota bounds the zone
+from its first byte on, and no bytes are reserved twice. While a zone has no instances, a separate account keeps its
+reservation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +18,17 @@ Members = Mapping[str, Sequence[str]]
 
 
 def zone_of(instance: Instance) -> str:
-    """Returns an instance's zone, NAMESPACE/POOL/OWNER; empty: it has none."""
+    """Returns the name of an instance's zone, NAMESPACE/POOL/OWNER, or an empty string if it has no zone."""
     owner = owner_of(instance.name)
     return f"{instance.pool}/{owner}" if instance.pool and owner else ""
 
 
 def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
-    """Returns the terms that a group's settings give its accounts.
+    """Returns the terms of all accounts for which a group's settings have a quota.
 
     Args:
-        group: the new settings.
-        members: the registered instances of the zones that it names.
+        group: the new settings of the group.
+        members: the registered instances of the zones in these settings.
     """
     made = [Terms((f"g/{group.name}",), limit=_limit(group.total))]
     for where, quota in group.types.items():
@@ -40,12 +41,12 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """Returns the terms for a zone with these instances; an instance with quotas of its own keeps them.
+    """Returns the terms of the accounts of a zone and its instances, except instances with quotas of their own.
 
     Args:
         group: the zone's group.
         zone: name of the zone; the group may have no quotas for it.
-        members: names of all of its instances.
+        members: names of all instances of the zone.
     """
     sharing = [name for name in members if name not in group.instances]
     quotas = group.zones.get(zone, {})

@@ -1,8 +1,8 @@
-"""Reserved and used bytes: accounts in a tree, from an instance in a storage type up to its group.
+"""Reserved and used bytes: a tree of accounts, from an instance in a storage type up to its group.
 
-An account's committed bytes are its used bytes, or its reserved bytes if these are more. A charge succeeds only if the
-committed bytes of all accounts below a limit stay within it, so no account can use what is reserved for another one.
-Without quotas there is no limit, and nothing is evicted.
+The committed bytes of a leaf account are the larger of its used and its reserved bytes; those of another account are
+the sum over its leaves. A charge succeeds only if no account's committed bytes exceed its limit, so bytes reserved for
+one instance can't be used by another. Without quotas, there is no limit, and nothing is evicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     """An account. All numbers are bytes."""
 
     used: int = 0
-    """Bytes of locations in any state, those being written or deleted included."""
+    """Bytes of locations in any state, including locations that are being written or deleted."""
     deleting: int = 0
-    """The part of ``used`` that is being deleted."""
+    """Bytes of locations that are being deleted; ``used`` includes them."""
     committed: int = 0
-    """The larger of ``used`` and ``reserved``; for an account with others below it, their sum."""
+    """The larger of ``used`` and ``reserved``; for an account with child accounts, the sum over its leaves."""
     reserved: int = 0
     limit: int = UNLIMITED
 
@@ -30,7 +30,11 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
         return self.used - self.deleting
 
     def room(self, promised: int = 0) -> int | None:
-        """Returns the bytes that an account below may use, if ``promised`` are reserved for it; None: any number."""
+        """Returns how many more bytes an account below this one may use; None means no limit.
+
+        Args:
+            promised: the bytes that are reserved for that account and not used yet.
+        """
         if self.limit == UNLIMITED:
             return None
         return max(0, min(self.limit - self.committed + promised, self.limit - self.used))
@@ -40,11 +44,11 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """A change of an account and of the accounts above it."""
 
     chain: tuple[str, ...]
-    """The names of the account and of the accounts above it, from the bottom up."""
+    """Names of the account and of all accounts above it, from the bottom up."""
     used: int = 0
     deleting: int = 0
     is_correction: bool = False
-    """Whether it corrects what was counted. Its bytes are used already, so no limit refuses it."""
+    """Whether this charge corrects a wrong count. Its bytes are already in use, so it may exceed limits."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +68,7 @@ class OverLimit(Exception):
 
 
 def together(charges: Sequence[Charge]) -> list[Charge]:
-    """Merge charges to one for each account: a write has many blocks in few storages."""
+    """Merge charges into one per chain, because a write has many blocks in few storages."""
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     for charge in charges:
         used, deleting = sums.get(charge.chain, (0, 0))
@@ -73,10 +77,10 @@ def together(charges: Sequence[Charge]) -> list[Charge]:
 
 
 def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[str, Account]:
-    """Returns the accounts that change, after all of the charges.
+    """Returns the changed accounts after all of the charges.
 
     Raises:
-        OverLimit: an account would exceed its limit. A release of bytes is never refused.
+        OverLimit: an account would exceed its limit. Charges that release bytes or correct a count never raise this.
     """
     after: dict[str, Account] = {}
     for charge in charges:
@@ -103,16 +107,20 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
 
 
 def _passes(account: Account, used: int, growth: int) -> bool:
-    """Returns whether an account would exceed its limit. A reservation made while others use all bytes waits, too."""
+    """Returns whether a charge would make an account exceed its limit.
+
+    A new reservation may exceed the limit while other accounts use all bytes. Charges then fail until bytes are freed.
+    """
     if account.limit == UNLIMITED:
         return False
     return account.used + used > account.limit or (growth > 0 and account.committed + growth > account.limit)
 
 
 def with_terms(accounts: Mapping[str, Account], all_terms: Sequence[Terms]) -> dict[str, Account]:
-    """Returns the accounts that change when these terms take effect, whatever is in use.
+    """Returns the changed accounts after these terms took effect, regardless of the bytes in use.
 
-    The chain of an account with others below it has only its own name; it may have a limit, but no reservation.
+    For an account with child accounts, ``Terms.chain`` must contain only its own name, and the terms may set a limit
+    but no reservation.
     """
     after: dict[str, Account] = {}
     for terms in all_terms:

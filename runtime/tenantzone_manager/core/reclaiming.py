@@ -1,4 +1,4 @@
-"""How much to evict when a group uses more than it should, and which blocks."""
+"""Eviction: the number of bytes to evict from a group that exceeds its quotas, and the choice of blocks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tenantzone_manager.core.settings import InstanceGroup, Quota
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Blocks that ceased to serve, and their bytes."""
+    """The number of removed blocks, and their size in bytes."""
 
     blocks: int = 0
     bytes: int = 0
@@ -21,16 +21,16 @@ class Removed:
 
 @dataclass(slots=True)
 class Reclaimed:
-    """The result of one pass."""
+    """The result of one pass of the reclaimer."""
 
     expired: int = 0
-    """Locations whose writer was presumed dead."""
+    """Number of locations whose writer was presumed dead."""
     deleted: int = 0
-    """Locations whose bytes were deleted."""
+    """Number of locations whose bytes were deleted."""
     evicted_of: dict[str, Removed] = field(default_factory=dict)
     """Evicted blocks and bytes, by group."""
     failed: int = 0
-    """Locations that their storage did not delete; the deletion is retried."""
+    """Number of locations whose storage failed to delete them. The reclaimer retries these deletions."""
 
     @property
     def evicted(self) -> Removed:
@@ -45,20 +45,21 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A block at the end of a prefix, from its instance's rank."""
+    """An evictable block, that is, the last block of a prefix."""
 
     score: float
-    """The block with the lowest score is evicted first."""
+    """The block's score in its instance's rank. Blocks with lower scores are evicted first."""
     instance: str
     key: bytes
     size: int
-    """Bytes of the locations that would be deleted."""
+    """Bytes of the locations that an eviction would delete."""
 
 
 def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
-    """Returns the bytes to evict: those above the watermark, or those reserved for others; 0 without a limit.
+    """Returns the number of bytes to evict from an account; 0 without a limit.
 
-    Only live bytes count; the others are being deleted already. If blocks can move down, eviction starts only halfway
+    Bytes above the watermark are evicted, and bytes that occupy room reserved for others. Only live bytes count,
+    because the others are already being deleted. If blocks can move to a lower type, eviction starts only halfway
     between the watermark and the limit.
     """
     if quota.limit is None:
@@ -71,7 +72,7 @@ def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
 
 
 def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[str, Account]) -> dict[str, int]:
-    """Returns the bytes to evict, by storage type."""
+    """Returns the number of bytes to evict from a group, by storage type."""
     over = {}
     for where in types:
         account = accounts.get(group_chain(group.name, where)[0], Account())
@@ -81,18 +82,24 @@ def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[
 
 
 def may_go(instances: Iterable[str], where: str, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """Returns the bytes that may be evicted from a storage type, by instance: live bytes above the reservation."""
+    """Returns the number of evictable bytes in a storage type, by instance: live bytes above its reservation."""
     own = {name: accounts.get(instance_account(name, where), Account()) for name in instances}
     return {name: account.live - account.reserved for name, account in own.items() if account.live > account.reserved}
 
 
 def over_own_limit(account: Account) -> int:
-    """Returns the bytes that an instance uses above its own limit, after the limit was lowered."""
+    """Returns the number of live bytes above an instance's own limit, which may have been lowered."""
     return 0 if account.limit == UNLIMITED else max(0, account.live - account.limit)
 
 
 def choose(candidates: Iterable[Candidate], need: int, allowed: Mapping[str, int]) -> list[Candidate]:
-    """Returns the first candidates that together have ``need`` bytes, at most ``allowed`` bytes of each instance."""
+    """Returns the blocks to evict, lowest scores first, until their sizes add up to ``need`` bytes.
+
+    Args:
+        candidates: the evictable blocks.
+        need: number of bytes to evict.
+        allowed: maximum bytes to evict of each instance.
+    """
     left = dict(allowed)
     chosen = []
     for candidate in sorted(candidates, key=lambda each: (each.score, each.instance, each.key)):

@@ -1,4 +1,4 @@
-"""The index's record of a block: its locations, their states, and the blocks before and after it."""
+"""The index's record of a block: its locations and their states, its parent, and its number of children."""
 
 import enum
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 RECORDS: Final = ""
-"""The key in ``Block.children`` for the number of child records in any state."""
+"""Key in ``Block.children`` for the number of all child records, whatever their state."""
 
 
 class State(enum.IntEnum):
-    """A location's state. It changes to the next one, or from ``writing`` to ``deleting``, and never back."""
+    """State of a location. It only ever advances, from ``writing`` to ``serving`` or directly to ``deleting``."""
 
     WRITING = 0
     SERVING = 1
@@ -19,100 +19,108 @@ class State(enum.IntEnum):
 
 
 class LocationSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One part of a location's bytes, such as that of one tensor-parallel rank."""
+    """One part of a location's bytes, for example the part of one tensor-parallel rank."""
 
     name: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     slot: int = -1
-    """The slot in a large file (``blkid``); -1: the part is a separate object."""
+    """Slot in a large file (``blkid``), or -1 if the part is a separate object."""
     file: int = -1
-    """The number of the large file."""
+    """Number of the large file, or -1 if the part is a separate object."""
 
 
 class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One location of a block. All its parts are in one storage, share a lifetime and are useful only together."""
+    """One location of a block. Its parts are all in one storage, have one lifetime and are useful only together."""
 
     id: str
-    """The id of the write or copy that made it. Object names contain it, so that no name is used twice."""
+    """Id of the attempt or copy that created the location. Object names contain it, so that no name is used twice."""
     type: str
-    """The type of its storage."""
+    """Storage type."""
     storage: str
+    """Name of the storage."""
     state: State
     until: float
-    """Unix time: when its writer is presumed dead (``writing``), or when no reader is left (``deleting``). Else 0."""
+    """Unix time at which the writer is presumed dead (``writing``), or from which no reader is left (``deleting``).
+
+    0 while the location serves.
+    """
     specs: tuple[LocationSpec, ...]
 
     @property
     def size(self) -> int:
-        """The bytes of all parts."""
+        """Size of all parts together, in bytes."""
         return sum(spec.size for spec in self.specs)
 
     @property
     def is_live(self) -> bool:
-        """Whether it serves or is being written."""
+        """Whether the location serves or is being written."""
         return self.state is not State.DELETING
 
     def has(self, names: frozenset[str]) -> bool:
-        """Returns whether it has all the parts."""
+        """Returns whether the location has all parts with these names."""
         return not names or names <= self.part_names
 
     @property
     def part_names(self) -> frozenset[str]:
-        """The names of its parts."""
+        """Names of the location's parts."""
         return frozenset([spec.name for spec in self.specs])
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run of tokens of fixed length behind a given prefix.
+    """A fixed number of tokens after a given prefix.
 
-    A block without locations is hollow: it keeps the place of a removed block for the blocks after it.
+    A block without locations is hollow. Its record is kept because blocks after it still exist.
     """
 
     parent: bytes = b""
-    """The key of the previous block; empty: there is none."""
+    """Key of the previous block, or empty for the first block of a prompt."""
     depth: int = 0
-    """The number of blocks before it."""
+    """Number of blocks before this block in its prompt."""
     used_at: float = 0.0
-    """Unix time when a query last ended at this block, or at a removed block after it."""
+    """Unix time when a query last ended at this block, or at a block after it that has been removed."""
     hits: int = 0
-    """The number of queries that ended there."""
+    """Number of queries that ended at this block, or at blocks after it that have been removed."""
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
-    """The number of next blocks that are live, by storage type; under ``RECORDS``, the number of all next blocks."""
+    """Number of live child blocks by storage type, and under the key ``RECORDS``, the number of all child blocks."""
     heat: int = 0
-    """Its recent reads, as computed by ``core/heat.py``."""
+    """Number of recent reads, as computed by ``core/heat.py``."""
     is_beside: bool = False
-    """Whether its reads are noted at other blocks of the prompt, too: a sliding window next to full attention."""
+    """Whether its reads are also recorded at other blocks of the prompt.
+
+    This is so for blocks of a sliding window next to full attention.
+    """
 
     @property
     def live_types(self) -> frozenset[str]:
-        """The storage types where it serves or is being written."""
-        # Evaluated three times for each block of a write.
+        """Storage types in which the block serves or is being written."""
+        # Inlined for speed: each block of a write evaluates this property three times.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
     @property
     def is_hollow(self) -> bool:
-        """Whether it has no locations."""
+        """Whether the block has no locations."""
         return not self.locations
 
     @property
     def has_live_children(self) -> bool:
-        """Whether a next block serves or is being written."""
+        """Whether a child block serves or is being written."""
         return any(count for where, count in self.children.items() if where != RECORDS)
 
     def serving(self) -> Iterator[CacheLocation]:
-        """Returns the locations that can be read."""
+        """Returns an iterator over the locations that can be read."""
         return (location for location in self.locations if location.state is State.SERVING)
 
     def is_last_in(self, storage_type: str) -> bool:
-        """Returns whether it serves in a storage type where no block after it serves or is being written."""
+        """Returns whether the block serves in a storage type in which no child block serves or is being written."""
         return not self.children.get(storage_type) and any(each.type == storage_type for each in self.serving())
 
     def evictable_from(self, storage_type: str) -> bool:
-        """Returns whether it may be evicted from a storage type without leaving a hole before a block that serves.
+        """Returns whether the block may be evicted from a storage type without interrupting a prefix that serves.
 
-        It must serve in the type, and no block after it may. If a block after it serves elsewhere, so must this one.
+        The block must serve in the type, and no child block may be live in that type. If a child block is live in
+        another type, this block must also serve in another type.
         """
         if not self.is_last_in(storage_type):
             return False
@@ -120,12 +128,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def encode_block(block: Block) -> bytes:
-    """Returns the block as stored in the index."""
+    """Returns the encoded block, as stored in the index."""
     return _ENCODER.encode(block)
 
 
 def decode_block(data: bytes) -> Block:
-    """Returns the block; raises :class:`msgspec.DecodeError` for other data."""
+    """Returns the decoded block; raises :class:`msgspec.DecodeError` if the data is not an encoded block."""
     return _DECODER.decode(data)
 
 

@@ -1,4 +1,4 @@
-"""What accounts and blocks should count, by the records. These are read one after the other while they change."""
+"""Recounting the bytes of accounts and the children of blocks from all records, while the records change."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -11,12 +11,15 @@ from tenantzone_manager.core.records import Block
 
 _NO_KEY: Final = b""
 COUNTED_AT_ONCE: Final = 30_000
-"""The most blocks in memory whose count of children does not match the records read so far: about 12 MB."""
+"""Maximum number of blocks kept in memory because their count of children differs from the records read so far.
+
+They need about 12 MB.
+"""
 _MOST_PARTS: Final = 1024
 
 
 class Pass(NamedTuple):
-    """One reading of all records of a space, which checks what a part of its blocks count in ``children``."""
+    """One pass over all records of a space. It checks ``children`` of a part of the blocks, to bound its memory."""
 
     space: str
     part: int = 0
@@ -24,23 +27,23 @@ class Pass(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it also adds up the bytes that the records use."""
+        """Whether this pass also adds up the bytes that the records use."""
         return self.part == 0
 
     def has(self, key: bytes) -> bool:
-        """Returns whether it checks the block with this key."""
+        """Returns whether this pass checks the block with this key."""
         return self.parts == 1 or crc32(key) % self.parts == self.part
 
     def halves(self) -> tuple["Pass", "Pass"]:
-        """Returns two passes that check half of its blocks each; the first one is the first pass if this one is."""
+        """Returns two passes that each check half of this pass's blocks. Only the first of them can be ``is_first``."""
         return self._replace(parts=2 * self.parts), self._replace(part=self.part + self.parts, parts=2 * self.parts)
 
 
 class Counts:
-    """Adds up the bytes that records use, and compares ``children`` of blocks with the blocks that name them as parent.
+    """Adds up the bytes that records use, and compares each block's ``children`` with the records of its children.
 
     Args:
-        names: the spaces of blocks.
+        names: names of the spaces of blocks.
         owner_of: returns the owner of the blocks in a space.
     """
 
@@ -48,19 +51,19 @@ class Counts:
         self._owner_of = owner_of
         self.spaces = tuple(names)
         self.left = [Pass(name) for name in self.spaces]
-        """The passes that have not ended; the last one is in progress."""
+        """The passes that have not ended. The last of them is in progress."""
         self.last = _NO_KEY
-        """The key of the last record that the pass in progress has read; empty: it has read none."""
+        """Key of the last record that the pass in progress has read, or empty if it has not read any."""
         self.used: dict[tuple[str, ...], tuple[int, int]] = {}
-        """By chain of accounts, the bytes that are used, and those of them that are being deleted."""
+        """Used bytes and bytes being deleted, by chain of accounts. The used bytes include the bytes being deleted."""
         self.children: dict[str, dict[bytes, dict[str, int]]] = {}
-        """By space and key, what must be added to a block's ``children`` by the records read so far; no zeros."""
+        """Corrections of ``children`` according to the records read so far, by space and key. They are never zero."""
 
     def add(self, at: Pass, key: bytes, block: Block) -> None:
         """Count a record that the pass in progress has read."""
         if at.is_first:
             self._use(books.charges(self._owner_of(at.space), None, block))
-        # An earlier record of the same reading may have split the pass.
+        # An earlier record of the same batch may have split the pass.
         at = self.left[-1]
         for counted, steps in _steps(key, None, block):
             if at.has(counted):
@@ -70,7 +73,7 @@ class Counts:
             self._split(at)
 
     def change(self, space: str, key: bytes, before: Block | None, after: Block | None) -> None:
-        """Count a change of a record in the sums that already contain the record."""
+        """Apply a change of a record to those sums that already contain the record."""
         if self._was_counted(space, key, None):
             self._use(books.charges(self._owner_of(space), before, after))
         for counted, steps in _steps(key, before, after):
@@ -78,13 +81,20 @@ class Counts:
                 self._step(space, counted, steps)
 
     def go_on(self, last: bytes) -> None:
-        """Note the key of the last record read; empty: the pass has ended."""
+        """Store the key of the last record read; an empty key ends the pass in progress."""
         self.last = last
         if not last:
             self.left.pop()
 
     def _was_counted(self, space: str, key: bytes, checked: bytes | None) -> bool:
-        """Returns whether a pass has read a record: the one that checks the block ``checked``; None: the first one."""
+        """Returns whether the responsible pass has already read a record.
+
+        Args:
+            space: space of the record.
+            key: key of the record.
+            checked: key of the block whose ``children`` are checked, which determines the pass. None selects the first
+                pass, which adds up bytes.
+        """
         left = (each for each in self.left if each.space == space)
         to_come = next((each for each in left if (each.is_first if checked is None else each.has(checked))), None)
         return to_come is None or (to_come == self.left[-1] and key <= self.last)
@@ -102,7 +112,7 @@ class Counts:
             here[key] = left
 
     def _split(self, at: Pass) -> None:
-        """Leave half of the blocks that the pass in progress checks to another pass."""
+        """Leave half of the blocks that the pass in progress checks to a new pass, to use less memory."""
         goes_on, later = at.halves()
         self.left[-1:] = [later, goes_on]
         here = self.children[at.space]
@@ -110,7 +120,10 @@ class Counts:
 
 
 def _steps(key: bytes, before: Block | None, after: Block | None) -> Iterator[tuple[bytes, dict[str, int]]]:
-    """Yields by how much a change of a record changes what must be added to ``children``, of its parent and its own."""
+    """Generates the changes of ``Counts.children`` that result from a change of a record, for its parent and itself.
+
+    Each is the key of a block, with the numbers to add by storage type.
+    """
     block = after or before
     if block is not None and block.parent and (steps := child_steps(before, after)):
         yield block.parent, steps

@@ -1,4 +1,4 @@
-"""The settings of groups, instances and storages; all but an instance's may be changed at run time."""
+"""The settings of groups, instances and storages. All except those of instances can be changed at run time."""
 
 import re
 from typing import Annotated, Literal
@@ -11,11 +11,11 @@ Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, und
 QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
 ZONE_NAME = rf"{QUALIFIED_NAME[:-1]}/[A-Za-z0-9]([A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?$"
-"""NAMESPACE/POOL/OWNER, from the names of its instances."""
+"""Pattern of a zone's name, NAMESPACE/POOL/OWNER. The owner is part of the names of the zone's instances."""
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
 LARGEST = 2**63 - 1
-"""The largest number of bytes."""
+"""Largest number of bytes that a setting may have."""
 Bytes = Annotated[int, Meta(ge=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]
@@ -25,16 +25,16 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A quota. Without a limit, nothing is bounded or evicted."""
 
     limit: Bytes | None = None
-    """Bytes. A write that would exceed the limit is refused."""
+    """Maximum number of bytes. A write that would exceed the limit is refused."""
     watermark: Fraction | None = None
-    """Fraction of the limit. Bytes above it are evicted."""
+    """Fraction of the limit above which blocks are evicted."""
 
 
 class InstanceQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The quota of one instance in a storage type."""
 
     reserved: Bytes = 0
-    """Bytes that no other instance of the group can use, and that are never evicted for another."""
+    """Number of bytes that no other instance of the group can use, and that are never evicted for another instance."""
     limit: Bytes | None = None
 
 
@@ -42,7 +42,7 @@ class Moves(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Moves of blocks between storage types, by how often they are read, in the background."""
 
     bytes_per_second: Annotated[int, Meta(ge=1, le=2**63 - 1)]
-    """The most bytes per second that are copied for the group."""
+    """Maximum number of bytes copied per second for the group."""
 
 
 class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,23 +50,26 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
     name: Name
     storages: tuple[Name, ...]
-    """The storages for its blocks, in order of preference; if one is full, disabled or unhealthy, the next is used."""
+    """Storages for the group's blocks, in order of preference. Full, disabled or unhealthy storages are skipped."""
     pools: tuple[str, ...] = ()
-    """The pools whose engines may register instances in it, as NAMESPACE/POOL."""
+    """Pools whose engines may register instances in the group, as NAMESPACE/POOL."""
     total: Quota = Quota()
     types: dict[str, Quota] = {}
     """Quotas by storage type."""
     instances: dict[str, dict[str, InstanceQuota]] = {}
-    """Quotas by instance, then by storage type; instances that are not registered yet may be included."""
+    """Quotas by instance, then by storage type. They may include instances that are not registered yet."""
     eviction_policy: EvictionPolicy = "LRU"
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """Seconds after which an unused block is evicted; None: never."""
+    """Seconds without use after which a block is evicted. If None, blocks are not evicted because of their age."""
     aliases: tuple[Name, ...] = ()
-    """Other names of the group for the registration of instances: those of the pools and zones that share it."""
+    """Other names under which instances can be registered in the group, one per pool or zone that shares the group."""
     moves: Moves | None = None
-    """None: a block stays where it was written until it is deleted."""
+    """If None, a block stays in the storage where it was written until it is deleted."""
     zones: dict[str, dict[str, InstanceQuota]] = {}
-    """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type: shared equally by its instances not named above."""
+    """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type.
+
+    The quota of a zone is divided equally among its instances that have no quotas in ``instances``.
+    """
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +77,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     size: Annotated[int, Meta(gt=0, le=2**40)]
-    """Bytes."""
+    """Size of the part in bytes."""
 
 
 class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,20 +86,20 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     name: Name
     group: Name
     block_size: Annotated[int, Meta(gt=0, le=2**20)]
-    """Tokens."""
+    """Number of tokens per block."""
     specs: Annotated[tuple[Spec, ...], Meta(min_length=1, max_length=1024)]
-    """The parts of a complete block, such as ``tp0_pp0_g0``."""
+    """Parts of a complete block, for example ``tp0_pp0_g0``."""
     spec_sets: dict[str, tuple[str, ...]] = {}
-    """Sets of parts that may be stored without the others, by name: full attention without linear, for example."""
+    """Sets of parts that may be stored without the other parts, by name, for example full without linear attention."""
     needs_prefix: bool = True
-    """Whether a block is useless without all blocks before it. False: attention over a sliding window only."""
+    """Whether a block is useless without all blocks before it. False only if all attention is over a sliding window."""
     model: str = ""
-    """Description of the model, for people."""
+    """Human-readable description of the model."""
     pool: str = ""
-    """The pool that it belongs to, NAMESPACE/POOL: that of the caller who registered it, not a field of the request."""
+    """Pool of the caller that registered the instance, NAMESPACE/POOL. It is not taken from the request."""
 
     def specs_of(self, spec_set: str) -> tuple[Spec, ...]:
-        """Returns the parts of a set; all parts if the name is empty.
+        """Returns the parts of the set with this name, or all parts if the name is empty.
 
         Raises:
             ValueError: the instance has no such set.
@@ -114,14 +117,14 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     name: Name
     type: Annotated[str, Meta(pattern=NAME)]
-    """The storage type, such as ``FileSystem``; quotas are by type."""
+    """Storage type, for example ``FileSystem``. A group has quotas by storage type."""
     options: dict[str, str | int | bool] = {}
-    """Options of the type: its address, and how it is used."""
+    """Options of the storage type, such as the address of the storage."""
     enabled: bool = True
     limit: Bytes | None = None
-    """Bytes of all groups together. A write that would exceed the limit is refused."""
+    """Maximum number of bytes of all groups together. A write that would exceed the limit is refused."""
     watermark: Fraction | None = None
-    """Fraction of the limit. Bytes above it are evicted from the groups that use the storage."""
+    """Fraction of the limit above which blocks are evicted from the groups that use the storage."""
 
 
 class ServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,27 +132,27 @@ class ServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: QualifiedName
     pool: QualifiedName
-    """The pool whose instances they may access."""
+    """Pool whose instances can be accessed with tokens of the service account."""
 
 
 class Evictions(msgspec.Struct, frozen=True, array_like=True):
-    """What the reclaimer has evicted from a group since the group was created."""
+    """Number of blocks and bytes that the reclaimer has evicted from a group since the group was created."""
 
     blocks: int = 0
     bytes: int = 0
 
 
 def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> None:
-    """Refuse a group whose parts contradict each other.
+    """Refuse group settings that contradict each other.
 
     Args:
         group: the new settings.
-        known: the old settings, if the change is for only one of the namespaces that share the group. Then their
-            reservations together may exceed a lowered limit as long as they do not grow: the other namespaces must
-            reduce theirs.
+        known: the old settings, if the change is for only one of the namespaces that share the group. Then the
+            reservations of all namespaces together may exceed a lowered limit unless they grow, because the change
+            can't reduce the reservations of the other namespaces.
 
     Raises:
-        ValueError: names the contradiction.
+        ValueError: the settings contradict each other; the message says how.
     """
     for where, quota in (("total", group.total), *group.types.items()):
         if quota.watermark is not None and quota.limit is None:
@@ -173,7 +176,7 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
 
 def _promised(group: InstanceGroup) -> dict[str, int]:
-    """Returns the bytes reserved for all instances and zones, by storage type; under the empty name, their sum."""
+    """Returns the bytes reserved for all instances and zones, by storage type, and their sum under the empty name."""
     sums: dict[str, int] = {}
     for quotas in (*group.instances.values(), *group.zones.values()):
         for where, own in quotas.items():
@@ -182,10 +185,10 @@ def _promised(group: InstanceGroup) -> dict[str, int]:
 
 
 def check_instance(instance: Instance) -> None:
-    """Refuse an instance whose parts contradict each other.
+    """Refuse instance settings that contradict each other.
 
     Raises:
-        ValueError: names the contradiction.
+        ValueError: the settings contradict each other; the message says how.
     """
     names = [spec.name for spec in instance.specs]
     if len(set(names)) < len(names):

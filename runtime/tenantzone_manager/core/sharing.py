@@ -1,8 +1,8 @@
-"""Groups shared by namespaces: a change for one namespace leaves the settings of the others as they are.
+"""Groups shared by several namespaces: a change for one namespace does not affect the settings of the others.
 
-A group has one quota for all namespaces. Its pools, its aliases and the quotas of its zones and instances each belong
-to one namespace: pools and zones by their names, an alias by the way engines form it, an instance by the pool that
-registered it. So the author of a setting need not be stored.
+A group has one quota for all namespaces. Each of its pools, aliases, zones and instances belongs to one namespace. This
+namespace follows from the name of a pool or zone, from the format of an alias, or from the pool that registered an
+instance, so the index need not store which namespace made a setting.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from tenantzone_contract.cache_names import is_group_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 Registered = Mapping[str, Instance | None]
-"""Instances by name; None: not registered."""
+"""Instances by name; None for instances that are not registered."""
 
 
 def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -> InstanceGroup:
-    """Returns the part of a group that belongs to one namespace, and its common settings."""
+    """Returns the settings of a group that belong to one namespace, and the settings common to all namespaces."""
     return replace(
         group,
         pools=tuple(pool for pool in group.pools if is_pool_of(pool, namespace)),
@@ -35,10 +35,10 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
     The quotas of an instance that is no longer registered are removed.
 
     Args:
-        known: the group before the change; None: it is new.
+        known: the group before the change, or None if it is new.
         said: the new settings of the namespace.
         namespace: name of the namespace.
-        registered: the instances that both name; quotas of an instance that is missing here stay.
+        registered: the instances for which ``known`` or ``said`` has quotas. Quotas of instances missing here are kept.
 
     Raises:
         ValueError: the new settings name an object of another namespace.
@@ -62,7 +62,7 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
 
 
 def is_pool_of(pool: str, namespace: str) -> bool:
-    """Returns whether a pool, NAMESPACE/POOL, or a zone of one is in this namespace."""
+    """Returns whether a pool, NAMESPACE/POOL, or a zone, NAMESPACE/POOL/OWNER, is in this namespace."""
     return pool.startswith(f"{namespace}/")
 
 

@@ -1,28 +1,29 @@
-"""Slots of large files, for storages whose metadata can't handle one file per block.
+"""Slots of large files, for storages whose metadata service can't handle one file per block.
 
-A file is divided into slots of one size. Its record is in the index and changes in the same commit as the blocks'
-records, so no slot is lost or allocated twice, even if a process is killed in between.
+A file is divided into slots of equal size. The index has a record of each file, which changes in the same commit as the
+records of its blocks. So no slot leaks or is allocated twice, even if a process is killed.
 """
 
 import msgspec
 
 
 class SlotFile(msgspec.Struct, frozen=True, array_like=True):
-    """One large file."""
+    """The record of one large file."""
 
     slot_size: int
-    """Bytes."""
+    """Size of a slot in bytes."""
     slots: int
+    """Number of slots."""
     taken: bytes = b""
-    """A bit for each slot, little-endian; zeros at the end are left out."""
+    """Bitmap of the taken slots, little-endian, without trailing zero bytes."""
 
     @property
     def free(self) -> int:
-        """The number of free slots."""
+        """Number of free slots."""
         return self.slots - int.from_bytes(self.taken, "little").bit_count()
 
     def take(self, count: int) -> tuple["SlotFile", list[int]]:
-        """Returns the file with its first ``count`` free slots taken, or fewer if it has fewer, and these slots."""
+        """Take up to ``count`` free slots, lowest first; returns the changed file and the slots."""
         bits = int.from_bytes(self.taken, "little")
         free = ~bits & ((1 << self.slots) - 1)
         chosen: list[int] = []
@@ -34,7 +35,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self._with(bits), chosen
 
     def give_back(self, slots: list[int]) -> "SlotFile":
-        """Returns the file with these slots free."""
+        """Free slots; returns the changed file."""
         bits = int.from_bytes(self.taken, "little")
         for slot in slots:
             bits &= ~(1 << slot)
@@ -45,5 +46,5 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 def closed(slot_size: int) -> SlotFile:
-    """Returns a file whose taken slots are unknown: its blocks stay, and it allocates no slots."""
+    """Returns the record of a file whose taken slots are unknown. Its blocks stay, but no more slots are allocated."""
     return SlotFile(slot_size, 0)

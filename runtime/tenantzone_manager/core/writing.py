@@ -1,4 +1,4 @@
-"""The life of locations: two-phase writes, service and deletion."""
+"""The life cycle of locations: two-phase writes, serving and deletion."""
 
 import enum
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,15 +15,15 @@ class WriteStatus(enum.StrEnum):
     """A block's write status for a caller that wants to write it."""
 
     WRITE = "write"
-    """The caller writes it, at the location that it is given."""
+    """The caller must write the block, at the location in the answer."""
     SERVING = "serving"
-    """The block exists already."""
+    """The block already exists."""
     WRITING = "writing"
-    """Another writer is writing it."""
+    """Another writer is writing the block."""
     NO_PREFIX = "no_prefix"
-    """A block before it is missing, so it would be useless."""
+    """The block would be useless because a block before it is missing."""
     NO_ROOM = "no_room"
-    """No storage has room for it within the quotas."""
+    """No storage has room for the block within the quotas."""
 
 
 class Ending(enum.StrEnum):
@@ -31,9 +31,9 @@ class Ending(enum.StrEnum):
 
     SERVING = "serving"
     FAILED = "failed"
-    """Its writer reported a failure."""
+    """The writer reported a failure."""
     EXPIRED = "expired"
-    """The writer can no longer finish it: it took too long, or the block was removed."""
+    """The write can no longer be finished, because it took too long or the block was removed."""
 
 
 def write_statuses(
@@ -47,13 +47,14 @@ def write_statuses(
     """Yields the write status of each block.
 
     Args:
-        blocks: the current records.
-        parents: for each block, the index of the previous block of its prompt, which is lower; negative: none.
-        first: index of the first block that the writer has; the blocks before it are only named.
+        blocks: the current records; None for missing ones.
+        parents: for each block, the index of the previous block of its prompt, which is always lower, or a negative
+            number for the first block of a prompt.
+        first: index of the first block whose bytes the writer has. It only knows the keys of the blocks before it.
         needs_prefix: whether a block is useless without all blocks before it.
-        can_read: whether a storage can be read now. An unreadable block that the writer has is written again; one that
-            it does not have counts as present for the blocks after it, because its storage will return.
-        parts: for each block that the writer has, the names of the parts that it would write.
+        can_read: returns whether a storage can be read now. If not, the writer must write the blocks that it has again;
+            other blocks count as present, because their storage is expected to return.
+        parts: for each block whose bytes the writer has, the names of the parts that it would write.
     """
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
@@ -74,7 +75,7 @@ def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
 
     Args:
         count: number of blocks.
-        given: the caller's indices; empty: each block follows the one named before it.
+        given: the indices from the caller. If empty, each block follows the block before it in the list.
 
     Raises:
         ValueError: the indices do not fit ``count`` blocks.
@@ -90,7 +91,7 @@ def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
 
 
 def depths_of(parents: Sequence[int]) -> list[int]:
-    """Returns, for each block, the number of blocks before it in its prompt."""
+    """Returns, for each block, the number of blocks before it in its prompt, given the result of ``parents_of``."""
     depths: list[int] = []
     for parent in parents:
         depths.append(depths[parent] + 1 if parent >= 0 else 0)
@@ -109,9 +110,9 @@ def write_status_of(block: Block | None, can_read: Callable[[str], bool], parts:
     """Returns the write status of a block for a writer that has all blocks before it.
 
     Args:
-        block: the current record.
-        can_read: whether a storage can be read now.
-        parts: names of the parts that the writer would write. A location that lacks one of them does not count.
+        block: the current record, or None if the block does not exist.
+        can_read: returns whether a storage can be read now.
+        parts: names of the parts that the writer would write. Locations that lack a part are ignored.
     """
     locations = [each for each in block.locations if each.has(parts)] if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
@@ -126,8 +127,8 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
     Args:
         draft: contains the block and its parent.
         key: key of the block.
-        parent: key of the previous block; empty: none.
-        depth: number of blocks before it.
+        parent: key of the previous block, or empty for the first block of a prompt.
+        depth: number of blocks before this block.
         location: the new location.
         now: current Unix time.
     """
@@ -139,16 +140,17 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
-    """End a write: the location serves from now on, or is deleted.
+    """End a write: its location begins to serve, or is marked for deletion.
 
-    It replaces locations of the same storage type that have only some of its parts; one with more parts replaces it.
+    A location replaces others of the same storage type that have only some of its parts. If another location already
+    has all its parts and more, the new location is deleted.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         write_id: id of the write.
-        written: whether all of its bytes are stored.
-        due: Unix time until which a failed location's writer, or a replaced location's reader, may still use it.
+        written: whether all bytes of the location are stored.
+        due: Unix time until which the writer of a failed location, or readers of a replaced one, may still use it.
     """
     block = draft.get(key)
     location = location_of(block, write_id)
@@ -158,7 +160,7 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
     others = [other for other in block.serving() if other.type == location.type]
     is_replaced = any(names < other.part_names for other in others)
     if location.state is not State.WRITING:
-        # A caller that lost the answer repeats the call, and gets the same answer.
+        # Idempotent: a caller that did not receive the answer repeats the call, and must get the same answer.
         is_served = written and (location.state is State.SERVING or is_replaced)
         return Ending.SERVING if is_served else Ending.EXPIRED
     if not written or is_replaced:
@@ -172,13 +174,13 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
 
 
 def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: float) -> list[CacheLocation]:
-    """Mark live locations of a block for deletion; returns them.
+    """Mark live locations of a block for deletion; returns these locations.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
-        goes: selects the locations.
-        due: Unix time from which no reader can use them; a writer has at least until its own deadline.
+        goes: returns whether to delete a location.
+        due: Unix time from which no reader can use them. A location is not deleted before its writer's deadline.
     """
     block = draft.get(key)
     going = [location for location in block.locations if location.is_live and goes(location)] if block else []
@@ -191,7 +193,7 @@ def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: 
 
 
 def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation]:
-    """Remove locations whose bytes were deleted from a block's record; returns those that were still in it."""
+    """Drop locations from a block's record after their bytes were deleted; returns the dropped locations."""
     block = draft.get(key)
     if block is None:
         return []
@@ -202,7 +204,10 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 
 
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
-    """Postpone the deletion of a location. Its block may have a location of another attempt of the same write."""
+    """Postpone the deletion of the location with this exact id.
+
+    Other attempts of the same write may have locations in the block, too.
+    """
     block = draft.get(key)
     waiting = [each for each in block.locations if each.id == location_id and not each.is_live] if block else []
     if block is not None and waiting:
@@ -210,7 +215,15 @@ def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
 
 
 def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
-    """Change due times that are later than any valid one, for locations of a block in a state, to ``until``."""
+    """Correct implausibly late due times, which a wrong clock may have caused.
+
+    Args:
+        draft: contains the block and its parent.
+        key: key of the block.
+        state: state of the locations to correct.
+        latest: latest plausible Unix time.
+        until: Unix time that replaces later times.
+    """
     block = draft.get(key)
     late = [each for each in block.locations if each.state is state and each.until > latest] if block else []
     if block is not None and late:
@@ -218,34 +231,34 @@ def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) 
 
 
 def attempt_id(write_id: str, number: int) -> str:
-    """Returns the id of the locations that a write makes after ``number`` storages failed. No id is used twice."""
+    """Returns the id of the locations that a write creates after ``number`` storages failed. No id is used twice."""
     return f"{write_id}{_ATTEMPT}{number}" if number else write_id
 
 
 def is_made_by(location_id: str, write_id: str) -> bool:
-    """Returns whether an attempt of a write made a location; copies of such a location do not count."""
+    """Returns whether an attempt of a write created a location. Copies of such a location do not count."""
     attempt = f"{write_id}{_ATTEMPT}"
-    # A copy's id continues after the number.
+    # The id of a copy has a suffix after the number.
     return location_id == write_id or (
         location_id.startswith(attempt) and location_id.removeprefix(attempt).isdecimal()
     )
 
 
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
-    """Returns the location of a block that a write or copy made: that of the last attempt, if there are several."""
+    """Returns the location of a block that a write or copy created. After several attempts, this is the last one."""
     made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
     return next(made, None)
 
 
 def use(draft: Draft, key: bytes, at: float, times: int, is_beside: bool = False) -> None:
-    """Note that queries ended at a block, or that it was only written.
+    """Record that queries ended at a block, or that the block was written.
 
     Args:
         draft: contains the block.
         key: key of the block.
-        at: Unix time.
-        times: number of queries; 0: it was only written.
-        is_beside: whether these queries are noted at other blocks of the prompt, too.
+        at: Unix time of the last use.
+        times: number of queries, or 0 if the block was only written.
+        is_beside: whether these queries are also recorded at other blocks of the prompt.
     """
     block = draft.get(key)
     if block is not None:

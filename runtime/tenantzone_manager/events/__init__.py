@@ -1,1 +1,1 @@
-"""Events: who wrote, read and removed which blocks, and when, on request and in the background."""
+"""Events: an audit log of the callers and background tasks that wrote, read or removed blocks."""

@@ -33,7 +33,7 @@ _COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "KEYS", "INSTANC
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the selected events; the exit code is 1 if a file can't be read."""
+    """Print the selected events. The exit code is 1 if a file can't be read."""
     own = _parser().parse_args(arguments)
     selection = Selection(own.block or "", own.zone, own.pool, own.group, own.instance, own.caller, own.begin, own.end)
     tally = Tally()
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _document(events: Iterator[Event], tally: Tally) -> Iterator[str]:
-    """Yields one JSON object in pieces: the events may not fit into memory."""
+    """Generates one JSON object in pieces, because the events may not fit into memory."""
     yield '{"events": ['
     before = None
     for event in events:
@@ -75,7 +75,7 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
 
 
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
-    """Yields a row for each outcome of an event, with only the selected block if there is one."""
+    """Generates a row for each outcome of an event. If a block is selected, other blocks are left out."""
     if event.event == LOST:
         until = f"until {_time(event.until)}" if event.until else ""
         yield _time(event.time), f"{event.events} lost", "", event.caller, "", until, ""

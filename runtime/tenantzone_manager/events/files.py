@@ -1,4 +1,4 @@
-"""The files of events: FILE is appended to; FILE.1, FILE.2 and so on are older ones, which are rotated out."""
+"""The files of events. New events are appended to FILE, which is rotated to FILE.1, FILE.2 and so on."""
 
 import errno
 import fcntl
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def older_files(path: Path) -> list[tuple[int, Path]]:
-    """Returns the rotated files by number, the newest (1) first.
+    """Returns the numbers and paths of the rotated files, newest (1) first.
 
     Raises:
         OSError: the folder can't be read.
@@ -24,14 +24,14 @@ def older_files(path: Path) -> list[tuple[int, Path]]:
 
 
 class EventFiles:
-    """The open files of one manager, to append to.
+    """The files to which one manager appends events.
 
-    No other process writes to them meanwhile: a lock on FILE.lock is held until :meth:`close`.
+    A lock on FILE.lock keeps other processes from writing to the files until :meth:`close`.
 
     Args:
-        path: FILE; it is created, or appended to.
-        max_bytes: maximum size of a file; a single line may exceed it.
-        keep: maximum number of files, FILE included.
+        path: path of FILE. If it exists, events are appended.
+        max_bytes: maximum size of a file. A single longer line is still written.
+        keep: maximum number of files, including FILE.
 
     Raises:
         OSError: the file can't be written, or another manager writes to it.
@@ -55,7 +55,7 @@ class EventFiles:
         """Write as many lines as fit into one file.
 
         Returns:
-            The number of lines that are completely written, from the first one; at least 1.
+            The number of completely written lines, at least 1. They are the first of ``lines``.
 
         Raises:
             OSError: no line was written.
@@ -93,7 +93,7 @@ class EventFiles:
             self._file = -1
 
     def _lock_files(self) -> None:
-        """Lock FILE.lock: two processes that rotate the same files would rename and delete each other's."""
+        """Lock FILE.lock, because two processes that rotate the same files would lose events of each other."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = f"{self._path}.lock"
         self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -103,7 +103,7 @@ class EventFiles:
             raise OSError(errno.EBUSY, "another manager writes events there; give each a file", lock) from None
 
     def _is_in_place(self) -> bool:
-        """Returns whether the open file is still FILE: it, or its folder, may have been removed or renamed."""
+        """Returns whether the open file is still FILE. The file or its folder may have been removed or renamed."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:
@@ -114,7 +114,7 @@ class EventFiles:
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            # A crash or a full disk has cut the last line off; it must not corrupt the next one.
+            # A crash or a full disk has truncated the last line. It must not be joined with the next line.
             self._size += os.write(self._file, b"\n")
         self._is_torn = False
 

@@ -1,4 +1,4 @@
-"""Reads events: who wrote and who read a block, and what happened in a zone, a group or an instance."""
+"""Reading and filtering of events, for example by block, zone, group or instance."""
 
 import heapq
 import os
@@ -17,29 +17,29 @@ from tenantzone_manager.events.files import older_files
 from tenantzone_manager.events.record import KEY_DIGITS, LOST, Event, decode
 
 LONGEST_LINE: Final = 8 * 2**20
-"""Bytes. Every event is shorter."""
+"""Maximum length of a line in bytes. Every event is shorter."""
 _KEY: Final = re.compile(r"(?:[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter for events; an event must match all fields that are set."""
+    """A filter for events. An event must match all fields that are set."""
 
     block: str = ""
-    """A key in hexadecimal digits, as returned by ``block_key``."""
+    """Key of a block in hexadecimal digits, as returned by ``block_key``."""
     tenant: str = ""
-    """The tenant: instances of its zones, in any pool."""
+    """Name of a tenant, which selects the instances of its zones in all pools."""
     pool: str = ""
     group: str = ""
     instance: str = ""
     caller: str = ""
     begin: float = float("-inf")
-    """The first Unix time, inclusive."""
+    """Start of the selected time, in Unix seconds, inclusive."""
     end: float = float("inf")
-    """The last Unix time, exclusive."""
+    """End of the selected time, in Unix seconds, exclusive."""
 
     def takes(self, event: Event) -> bool:
-        """Returns whether an event matches. Events of lost events match any filter except the time."""
+        """Returns whether an event matches. A ``lost`` event needs to match only the selected time."""
         if event.time >= self.end or max(event.time, event.until) < self.begin:
             return False
         if event.event == LOST:
@@ -61,19 +61,22 @@ class Selection:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of what was read."""
+    """Counts of events and lines that were read."""
 
     read: int = 0
-    """Events read."""
+    """Number of events read."""
     skipped: int = 0
-    """Lines that are not events: cut off by a crash, or written by another program."""
+    """Number of lines that are not events, because a crash truncated them or another program wrote them."""
     lost: int = 0
-    """Events that the manager dropped in the selected time."""
+    """Number of events that the manager dropped in the selected time."""
     files: list[str] = field(default_factory=list)
 
 
 def block_key(text: str) -> str:
-    """Returns a block's key as it is in events, from all its hexadecimal digits or from those in an event.
+    """Returns a block's key in the form used in events.
+
+    Args:
+        text: hexadecimal digits of the complete key, or of a key in an event.
 
     Raises:
         ValueError: the text is not a key.
@@ -85,10 +88,10 @@ def block_key(text: str) -> str:
 
 
 def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterator[Event]:
-    """Yields the selected events, the oldest first; those of one manager in the order in which it wrote them.
+    """Generates the selected events, oldest first. Events of one manager keep the order in which it wrote them.
 
     Args:
-        paths: FILE of each manager; its older files are read, too. No file is read twice.
+        paths: path of FILE for each manager. Rotated files are read, too. No file is read twice.
         selection: filter for events.
         tally: counts what is read.
 
@@ -105,7 +108,7 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
 
 
 def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
-    """Open all files of a manager, the oldest first. Rotation meanwhile makes none missing or double."""
+    """Open all files of a manager, oldest first. No file is missed or opened twice if files are rotated meanwhile."""
     files: list[IO[bytes]] = []
     for each in _newest_first(path):
         try:
@@ -123,7 +126,10 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
 
 
 def _newest_first(path: Path) -> Iterator[Path]:
-    """Yields FILE, FILE.1 and so on. The folder is read again for each: numbers only grow, so no file is missed."""
+    """Generates the paths FILE, FILE.1 and so on.
+
+    The folder is read again for each file. As rotation only increases a file's number, no file is missed.
+    """
     yield path
     last = 0
     while following := [found for found in older_files(path) if found[0] > last]:
@@ -144,9 +150,10 @@ def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields lines; of a line that is too long only the first part, which is not an event.
+    """Generates the lines of a file. A line that is too long is truncated, so it is not a valid event.
 
-    A line without a newline is the last one: its end, if it is written meanwhile, is not another line.
+    Reading ends at a line without a newline, because the manager may still be writing it, and its rest must not be read
+    as another line.
     """
     while line := file.readline(LONGEST_LINE):
         yield line

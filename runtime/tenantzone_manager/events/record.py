@@ -1,4 +1,4 @@
-"""One event as a line of JSON, without tokens and complete block keys."""
+"""One event as a line of JSON, which contains neither tokens nor complete block keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,34 +6,36 @@ from typing import Any, Final
 import msgspec
 
 MANAGER: Final = "manager"
-"""The caller in events of background work; service accounts have a slash in their names."""
+"""Caller in events of background work. It can't be the name of a service account, which always contains a slash."""
 LOST: Final = "lost"
-"""The event that replaces dropped events."""
+"""Name of the event that replaces dropped events."""
 KEY_DIGITS: Final = 16
 _KEY_BYTES: Final = KEY_DIGITS // 2
 
 Field = str | int | float | bytes
-"""A value of an event that waits to be written; bytes are keys from :func:`joined`."""
+"""A value in an event that has not been written yet. Bytes are keys as returned by :func:`joined`."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event and its blocks. Empty fields are not in its line.
+    """An event and its blocks. Empty fields are left out of the line.
 
-    Blocks are named by the first 16 hexadecimal digits of their keys, which are hashes of their prompts: enough to
-    distinguish blocks, and not enough to find one in a storage.
+    Blocks are identified by the first 16 hexadecimal digits of their keys. Keys are hashes of prompts, so this suffices
+    to distinguish blocks, but not to find a block in a storage.
     """
 
     time: float
-    """Unix time, in seconds."""
+    """Unix time of the event, in seconds."""
     event: str
-    """The call, in lower case with underscores; or ``evict``, ``expire_write``, ``delete``, ``copy_up``,
-    ``copy_down``, ``let_go``, ``lost``."""
+    """Name of the call in lower case with underscores, or of a background event.
+
+    Background events are ``evict``, ``expire_write``, ``delete``, ``copy_up``, ``copy_down``, ``let_go`` and ``lost``.
+    """
     caller: str
-    """The authenticated caller; ``manager``: background work."""
+    """Name of the authenticated caller, or ``manager`` for background work."""
     pod: str = ""
-    """The pod that the caller's token is bound to."""
+    """Name of the pod to which the caller's token is bound."""
     pool: str = ""
-    """The pool of the instance, NAMESPACE/POOL."""
+    """Pool of the instance, NAMESPACE/POOL."""
     group: str = ""
     instance: str = ""
     keys: list[str] = []
@@ -41,29 +43,29 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: list[str] = []
     """Keys of the blocks whose writer reported a failure."""
     expired: list[str] = []
-    """Keys of the blocks whose writer was too late."""
+    """Keys of the blocks that were written too late."""
     asked: int = 0
-    """The number of blocks in the request."""
+    """Number of blocks in the request."""
     query: str = ""
     write_id: str = ""
     storage: str = ""
-    """The storage that was changed, that blocks were copied to, or that they were deleted from."""
+    """Name of the storage that was changed, to which blocks were copied, or from which blocks were deleted."""
     type: str = ""
-    """A storage type; for ``evict`` and ``let_go``: the only one that the blocks ceased to serve from."""
+    """Storage type. After ``evict`` and ``let_go``, the blocks may still serve in other types."""
     account: str = ""
     events: int = 0
-    """The number of lost events."""
+    """Number of lost events."""
     until: float = 0.0
-    """Unix time of the last lost event; the first one was at ``time``."""
+    """Unix time of the last lost event. The field ``time`` is that of the first lost event."""
 
     @property
     def blocks(self) -> list[str]:
-        """The keys of all its blocks."""
+        """Keys of all blocks of the event, whatever their outcome."""
         return [*self.keys, *self.failed, *self.expired]
 
 
 def joined(keys: Sequence[bytes]) -> bytes:
-    """Returns the keys of an event, shortened to 16 digits or padded with zeros, and joined."""
+    """Returns the concatenated keys of an event, each truncated or zero-padded to 8 bytes (16 digits)."""
     made = b"".join([key[:_KEY_BYTES] for key in keys])
     if len(made) < _KEY_BYTES * len(keys):
         made = b"".join([key[:_KEY_BYTES].ljust(_KEY_BYTES, b"\0") for key in keys])
@@ -71,11 +73,11 @@ def joined(keys: Sequence[bytes]) -> bytes:
 
 
 def encode(time: float, fields: Mapping[str, Field]) -> bytes:
-    """Returns an event as a line.
+    """Returns an event as a line of JSON.
 
     Args:
-        time: Unix time.
-        fields: fields of :class:`Event`; empty ones are left out.
+        time: Unix time of the event.
+        fields: other fields of :class:`Event`. Empty fields are left out.
     """
     line: dict[str, Any] = {"time": round(time, 6)}
     for name, value in fields.items():
@@ -90,4 +92,4 @@ def _list(keys: bytes) -> msgspec.Raw:
 
 
 decode: Final = msgspec.json.Decoder(Event).decode
-"""Reads a line; raises ``msgspec.DecodeError`` if it is not an event, and ignores unknown fields."""
+"""Decodes a line, ignoring unknown fields; raises ``msgspec.DecodeError`` if the line is not an event."""

@@ -1,4 +1,4 @@
-"""Writes events in a separate thread, so that no call waits for a disk."""
+"""Writing of events in a separate thread, so that no call waits for a disk."""
 
 import logging
 import threading
@@ -15,13 +15,13 @@ from tenantzone_manager.events.record import LOST, MANAGER, Field, encode, joine
 MAX_BYTES: Final = 64 * 2**20
 KEEP: Final = 8
 MOST_WAITING: Final = 16 * 2**20
-"""The most bytes of events that wait to be written."""
+"""Maximum number of bytes of queued events."""
 _OF_AN_EVENT: Final = 800
-"""The estimated bytes of an event without its keys, rounded up."""
+"""Estimated size in bytes of an event without its keys, rounded up."""
 _AT_ONCE: Final = 256
-"""Events that are written together."""
+"""Maximum number of events to write together."""
 _WRITE_SECONDS: Final = 0.5
-"""The most seconds for which events are collected before they are written together."""
+"""Maximum number of seconds for which events are collected before they are written together."""
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 
@@ -32,14 +32,15 @@ Value = str | int | Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Where events are written, and how many are kept."""
+    """Path, size and number of the files of events."""
 
     path: Path
     max_bytes: int = MAX_BYTES
-    """The maximum size of a file."""
+    """Maximum size of a file in bytes."""
     keep: int = KEEP
-    """The maximum number of files."""
+    """Maximum number of files."""
     most_waiting: int = MOST_WAITING
+    """Maximum number of bytes of queued events."""
 
 
 class _Waiting(NamedTuple):
@@ -52,19 +53,19 @@ def _encoded(event: _Waiting) -> bytes:
     try:
         return encode(event.time, event.fields)
     except ValueError:
-        # A configured name has half of a surrogate pair.
+        # Names with an unpaired surrogate can't be encoded.
         _log.exception("there is no way to write an event")
         return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
 
 
 class Events:
-    """The events of one manager, from construction to :meth:`close`.
+    """Records the events of one manager, from construction to :meth:`close`.
 
-    While the disk accepts no data, events wait. Those without room are dropped and counted, and a ``lost`` event with
-    the times of the first and the last of them replaces them.
+    While the disk accepts no data, events are queued. If the queue is full, events are dropped and counted. A ``lost``
+    event with the times of the first and the last dropped event replaces them.
 
     Args:
-        settings: settings; None: no events are recorded.
+        settings: settings; if None, no events are recorded.
         clock: returns Unix time.
         dropped: called with the number of dropped events, on any thread.
 
@@ -102,7 +103,7 @@ class Events:
         return self._thread is not None and not self._closing
 
     def note(self, event: str, caller: str = MANAGER, **fields: Value) -> None:
-        """Queue an event for writing; never blocks or raises an error.
+        """Queue an event for writing. This never waits for the disk and never raises an error.
 
         Args:
             event: name of the event.
@@ -135,7 +136,7 @@ class Events:
         self._tell_dropped(1)
 
     def _tell_lost(self) -> None:
-        """Queue a ``lost`` event if events were dropped, before later events."""
+        """Queue a ``lost`` event if events were dropped. It must be queued before later events."""
         if self._lost:
             until = round(self._lost_until, 6)
             lost: dict[str, Field] = {"event": LOST, "caller": MANAGER, "events": self._lost, "until": until}
@@ -143,7 +144,7 @@ class Events:
             self._lost = 0
 
     def flush(self) -> bool:
-        """Wait until all events are handed to the operating system; returns False if that fails."""
+        """Wait until all events have been passed to the operating system; returns False if that fails."""
         with self._changed:
             self._refused = False
             self._hurry = True
@@ -152,7 +153,7 @@ class Events:
             return not self._refused
 
     def close(self) -> None:
-        """Write the waiting events and stop; events that the disk does not accept in time are dropped."""
+        """Write the queued events and stop. Events that can't be written in time are dropped."""
         if self._thread is None or self._closing:
             return
         with self._changed:
@@ -175,7 +176,7 @@ class Events:
             self._files.close()
 
     def _gather(self, settings: EventSettings) -> bool:
-        """Wait while events may be collected; returns whether there may be more to write."""
+        """Wait until the collected events should be written; returns False if writing has ended."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing or self._hurry or self._waiting > settings.most_waiting // 2, _WRITE_SECONDS
@@ -183,7 +184,7 @@ class Events:
             return not self._closing or bool(self._queue) or bool(self._lost)
 
     def _write(self, settings: EventSettings) -> bool:
-        """Write all waiting events; returns whether that succeeded."""
+        """Write all queued events; returns whether that succeeded."""
         try:
             while lines := self._lines():
                 self._files = self._files or self._open(settings)
@@ -197,7 +198,7 @@ class Events:
         return True
 
     def _lines(self) -> list[bytes]:
-        """Returns the first waiting events as lines; they stay queued until they are written."""
+        """Returns the first queued events as lines. They stay queued until they have been written."""
         with self._changed:
             if not self._queue:
                 self._tell_lost()

@@ -1,4 +1,4 @@
-"""The interface of a store."""
+"""The interface of the stores that the index can use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ class Address(NamedTuple):
     """The address of a record."""
 
     space: str
-    """A space, such as the blocks of one instance."""
+    """Name of a space, which contains, for example, the blocks of one instance."""
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A record as it was read, and its new value; None: there is no record."""
+    """A record as it was read, and its new value. None means that the record does not exist."""
 
     address: Address
     before: bytes | None
@@ -37,7 +37,7 @@ class Commit:
 
     @property
     def takes_room(self) -> bool:
-        """Whether it stores more bytes; other commits are allowed even if the store has no room left."""
+        """Whether the commit charges additional bytes. Other commits are allowed even if the store has no room left."""
         return any(charge.used > 0 and not charge.is_correction for charge in self.charges)
 
 
@@ -46,11 +46,11 @@ class Conflict(Exception):
 
 
 class IndexUnavailable(Exception):
-    """The store does not answer. A commit that raised this may have been made."""
+    """The store does not answer. A commit that raised this may still have taken effect."""
 
 
 class IndexFull(IndexUnavailable):
-    """The store has no room for a commit that needs some; nothing was changed. Other calls still work."""
+    """The store has no room for a commit that needs room, and has changed nothing. Other calls still work."""
 
 
 class IndexUnusable(IndexUnavailable):
@@ -58,22 +58,22 @@ class IndexUnusable(IndexUnavailable):
 
 
 Listener = Callable[[str, Sequence[bytes]], None]
-"""Called with the space and keys of changed records; without keys: any record may have changed."""
+"""Called with the space and keys of changed records. Without keys, any record may have changed."""
 
 
 class IndexBackend(ABC):
-    """A store of records in spaces, of accounts, and of ranks; each method may raise :class:`IndexUnavailable`."""
+    """A store of records in spaces, of accounts, and of ranks. Each method may raise :class:`IndexUnavailable`."""
 
     is_shared: bool
-    """Whether other processes may change it, too."""
+    """Whether other processes may change the store, too."""
 
     @abstractmethod
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Returns the records with these keys; None for missing ones."""
+        """Returns the records with these keys, and None for missing records."""
 
     @abstractmethod
     async def commit(self, commit: Commit) -> None:
-        """Make changes atomically.
+        """Apply all changes atomically.
 
         Raises:
             Conflict: a record has changed since it was read.
@@ -86,14 +86,15 @@ class IndexBackend(ABC):
         """Check whether the store has room, and keep a reserve for commits that store no more bytes.
 
         Returns:
-            Why commits that need room are refused now, and what to do about it; empty: they are accepted.
+            Why commits that need room are refused now, and how to resolve this; empty if they are accepted.
         """
 
     @abstractmethod
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """Returns about ``count`` records of a space, and the next cursor; the first and last cursors are empty.
+        """Returns about ``count`` records of a space, and the cursor for the next call.
 
-        A record that exists during the whole scan is returned at least once.
+        A scan begins with an empty cursor, and ends when the returned cursor is empty. A record that exists during the
+        whole scan is returned at least once.
         """
 
     @abstractmethod
@@ -106,13 +107,13 @@ class IndexBackend(ABC):
 
     @abstractmethod
     async def spaces(self, kind: str) -> list[str]:
-        """The names of the spaces that begin with ``KIND/``. Some of them may have no records any more."""
+        """Returns the names of the spaces that begin with ``KIND/``. Some of them may no longer have records."""
 
     async def changes_heard(self) -> int:
-        """Wait until this process has heard of all changes made so far; returns the number of those of blocks.
+        """Wait until this process has been notified of all changes made so far; returns the number of block changes.
 
-        Its own changes count, too. An interruption, during which changes may be missed, counts as one. A store of one
-        process returns 0.
+        This includes changes by this process. An interruption, during which notifications may be lost, counts as one
+        change. A store that is not shared returns 0.
         """
         return 0
 
@@ -128,16 +129,24 @@ class IndexBackend(ABC):
 
     @abstractmethod
     async def lead(self, name: str, seconds: float) -> bool:
-        """Try to become or stay leader of the store's processes, for ``seconds``; returns whether ``name`` leads."""
+        """Try to become leader of all processes that share the store, or to renew the leadership.
+
+        Args:
+            name: name of the process.
+            seconds: duration of the leadership.
+
+        Returns:
+            Whether ``name`` is the leader.
+        """
 
     @abstractmethod
     async def size(self) -> int:
-        """Returns the bytes that the store uses, on disk or in memory."""
+        """Returns the number of bytes that the store uses, on disk or in memory."""
 
     @abstractmethod
     async def start(self, listener: Listener) -> None:
-        """Open the store; from now on the listener is called for changes by other processes."""
+        """Open the store. From then on, the listener is called for changes by other processes."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the store; commits are kept."""
+        """Close the store without losing any commit."""

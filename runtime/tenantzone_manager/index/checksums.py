@@ -1,4 +1,4 @@
-"""Checksums of records and their addresses, to detect records changed by a faulty disk or by hand."""
+"""Checksums over records and their addresses, which detect records changed by a faulty disk or by hand."""
 
 import zlib
 from typing import Final
@@ -6,22 +6,25 @@ from typing import Final
 from tenantzone_manager.index.backend import Address
 
 _MARK: Final = b"\xc1"
-"""The first byte of a record with a checksum. MessagePack and JSON never begin with it, unlike older records."""
+"""First byte of a record with a checksum.
+
+Older records without a checksum are MessagePack or JSON, which never begin with this byte.
+"""
 _HEAD: Final = 5
-"""The bytes of the mark and the checksum."""
+"""Number of bytes of the mark and the checksum together."""
 
 
 class CorruptRecord(Exception):
-    """A record differs from what was written under its key."""
+    """The stored record is not the one that was written under its key."""
 
 
 def with_checksum(address: Address, content: bytes) -> bytes:
-    """Returns a record as it is stored."""
+    """Returns the record to store: the content with a checksum."""
     return _MARK + _checksum(address, content) + content
 
 
 def without_checksum(address: Address, stored: bytes) -> bytes:
-    """Returns the content of a stored record; an older one without a checksum is all content.
+    """Returns the content of a stored record, which may be an older record without a checksum.
 
     Raises:
         CorruptRecord: the checksum does not match.

@@ -1,6 +1,6 @@
--- One atomic commit: it compares records with what was read, charges accounts, and updates ranks.
--- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON. A number there is the index of the argument with the
--- bytes; 0: none. The rules of accounts are those of core/quota.py.
+-- Makes one commit atomically: compares records with their values when they were read, charges accounts, updates ranks.
+-- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON. It has the indices of other arguments in place of keys
+-- and values, and 0 for missing values. Accounts follow the same rules as in core/quota.py.
 local prefix = ARGV[1]
 local commit = cjson.decode(ARGV[2])
 local ACCOUNTS = prefix .. 'accounts'
@@ -60,8 +60,8 @@ for _, charge in ipairs(commit.charges) do
   end
 end
 
--- Nothing was written so far, and from here on nothing can be refused: a server without memory refuses the first write of
--- a script, unless it is a deletion. So a commit that needs no room deletes first, if only a key that never exists.
+-- Nothing has been written before this line, and nothing may be refused after it. A server without memory refuses the
+-- first write of a script unless it is a deletion. So a commit that needs no room first deletes a key that can't exist.
 if not commit.takes_room then redis.call('DEL', prefix .. 'nothing') end
 
 for name, each in pairs(touched) do

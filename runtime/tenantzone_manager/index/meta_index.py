@@ -1,4 +1,4 @@
-"""MetaIndex: records by key, with atomic read-modify-write changes, also across processes that share the store."""
+"""MetaIndex: records by key with atomic read-modify-write changes, even across processes that share the store."""
 
 import asyncio
 import logging
@@ -20,22 +20,22 @@ from tenantzone_manager.index.search_cache import Entry, SearchCache
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 32
-"""The attempts for one change, while other callers change the same records."""
+"""Maximum number of attempts for one change while other callers change the same records."""
 _FIRST_READ: Final = 128
-"""The records of a prefix that are read first; if all of them exist, the rest is read at once."""
+"""Number of records of a prefix to read first. If all of them exist, the remaining records are read together."""
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
-"""Maps current records to changed ones; None removes a record. It may be called again, with newer records."""
+"""Maps current records to changed ones; None removes a record. After a conflict, it is called with newer records."""
 RecordListener = Callable[[Address, Any, Any], None]
-"""Receives a record that was changed here, as it was and as it is, before anything else is changed."""
+"""Receives the address, old value and new value of a record that this process changed, before any further change."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
-"""Returns new terms of accounts for the current records. It may be called again."""
+"""Returns new terms of accounts for the current records. It is called again after a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The encoding of a space's records, and the effects of a change."""
+    """The encoding of the records of a space, and the effects of a change of a record on accounts and ranks."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -43,23 +43,23 @@ class Codec:
     ranks: Callable[[Address], list[RankChange]] = lambda _: []
     """Returns the changes that remove a record from all ranks, whatever its content."""
     stand_in: Callable[[Address], Any] = lambda _: None
-    """Returns the replacement of a corrupt record; None: the record is deleted."""
+    """Returns the replacement of a corrupt record, or None if the corrupt record is to be deleted."""
 
 
 @dataclass(slots=True)
 class IndexSettings:
-    """How the index uses its store."""
+    """Settings for the use of the store by the index."""
 
     lock_shards: int = 256
     batch_size: int = 512
-    """The records in one commit, if they need not change together."""
+    """Maximum number of records in one commit if the records need not change together."""
     cached_records: int = 200_000
     max_age_seconds: float = 5.0
-    """How long a cached record is valid if other processes may change the store."""
+    """Seconds for which a cached record is valid if other processes may change the store."""
 
 
 class MetaIndex:
-    """The index of one process over its store.
+    """The access of one process to the index in a store.
 
     Args:
         backend: store of the records.
@@ -81,9 +81,9 @@ class MetaIndex:
         self.cache = SearchCache(settings.cached_records, max_age, clock)
         self.conflicts = 0
         self.corrupt = 0
-        """The number of corrupt records that were dropped."""
+        """Number of corrupt records that this process has dropped."""
         self._corrupt_spaces: set[str] = set()
-        """The spaces for which a corrupt record was logged."""
+        """Names of the spaces for which a corrupt record has been logged."""
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
         self._listeners: list[Listener] = []
@@ -91,7 +91,7 @@ class MetaIndex:
 
     @property
     def staleness_seconds(self) -> float:
-        """Seconds after a change during which another process may still return the old record."""
+        """Maximum number of seconds after a change for which another process may still return the old record."""
         return self.settings.max_age_seconds if self.backend.is_shared else 0.0
 
     async def start(self) -> None:
@@ -103,7 +103,7 @@ class MetaIndex:
         await self.backend.close()
 
     def forget(self) -> None:
-        """Discard all cached records: the store may have changed completely."""
+        """Discard all cached records because the store may have changed completely."""
         self._changed("", ())
 
     def on_change(self, listener: Listener) -> None:
@@ -111,11 +111,11 @@ class MetaIndex:
         self._listeners.append(listener)
 
     def on_record(self, listener: RecordListener) -> None:
-        """Have a listener receive each record that is changed here."""
+        """Register a listener for each record that this process changes."""
         self._record_listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
-        """Returns records by key, from the search cache or the store, without locking."""
+        """Returns records by key, from the search cache or the store, without locking; None for missing records."""
         found = self.cache.get(space, keys)
         missing = [key for key, entry in zip(keys, found, strict=True) if entry is None]
         if missing:
@@ -124,7 +124,7 @@ class MetaIndex:
         return found
 
     async def get_stored(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
-        """Returns records by key from the store, bypassing the search cache."""
+        """Returns records by key from the store, bypassing the search cache; None for missing records."""
         return await self._read(space, keys)
 
     async def get_prefix(self, space: str, keys: Sequence[bytes]) -> list[Entry]:
@@ -148,7 +148,7 @@ class MetaIndex:
         )
 
     async def update(self, space: str, values: Mapping[bytes, Any]) -> list[bytes]:
-        """Replace the records that exist; returns their keys."""
+        """Replace records that exist; returns the keys of the replaced records."""
         updated: set[bytes] = set()
 
         def modifier(found: Found) -> Mapping[Address, Any]:
@@ -169,14 +169,14 @@ class MetaIndex:
         """Read records and change them atomically.
 
         Args:
-            addresses: records that are read, and may be changed.
+            addresses: addresses of the records to read. Only these may be changed.
             modifier: returns the new records.
-            terms: returns, after the modifier, the terms of accounts that take effect with the change.
+            terms: returns new terms of accounts for the same commit. It is called after the modifier.
 
         Raises:
             OverLimit: an account has no room for the additional bytes.
             IndexUnavailable: the store does not answer, or other callers keep changing the same records.
-            Exception: whatever the modifier raises; nothing was changed.
+            Exception: any exception of the modifier; nothing was changed.
         """
         wanted = set(addresses)
         for attempt in range(_TRIES):
@@ -190,13 +190,13 @@ class MetaIndex:
         raise IndexUnavailable("others change the same records all the time; try again")
 
     async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
-        """Change many records that need not change together, in batches without common locks."""
+        """Change many records in batches, if they need not change together."""
         addresses = [Address(space, key) for key in keys]
         for batch in self._locks.batches(addresses, self.settings.batch_size):
             await self.read_modify_write(batch, modifier)
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, Any]], bytes]:
-        """Returns about ``count`` records, and the next cursor; the first and last cursors are empty."""
+        """Returns about ``count`` records and the cursor for the next call, see :meth:`IndexBackend.scan`."""
         found, following = await self.backend.scan(space, cursor, count)
         return await self._decoded(space, found), following
 
@@ -215,11 +215,11 @@ class MetaIndex:
         return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
-        """Returns one account; it is empty and without a limit if it was never charged."""
+        """Returns one account, which is empty and has no limit if it does not exist."""
         return (await self.accounts([name])).get(name, Account())
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
-        """Returns accounts by name; a missing one was never charged and has no limit."""
+        """Returns accounts by name. Accounts that do not exist are missing; they are empty and have no limit."""
         return await self.backend.accounts(names)
 
     async def _read(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
@@ -230,7 +230,7 @@ class MetaIndex:
         return [entries.get(key) for key in keys]
 
     async def _decoded(self, space: str, raw: Sequence[tuple[bytes, bytes | None]]) -> list[tuple[bytes, Any]]:
-        """Returns decoded records without corrupt ones, which are dropped."""
+        """Returns decoded records. Corrupt records are left out and dropped from the store."""
         there: list[tuple[bytes, Any]] = []
         corrupt: dict[Address, bytes | None] = {}
         for key, stored in raw:
@@ -258,11 +258,11 @@ class MetaIndex:
             raise CorruptRecord from error
 
     async def _drop(self, address: Address, stored: bytes | None) -> None:
-        """Delete or replace a corrupt record, unless it has changed meanwhile."""
+        """Delete or replace a corrupt record unless it has changed since it was read."""
         codec = self._codec(address.space)
         stand_in = codec.stand_in(address)
         after = None if stand_in is None else with_checksum(address, codec.encode(stand_in))
-        # Whichever process recounts learns of it by the index.
+        # Counted in the index, because another process may be the one that recounts.
         counted = [Charge((DROPPED,), deleting=1)]
         commit = Commit([Change(address, stored, after)], counted, codec.ranks(address))
         try:
@@ -309,7 +309,7 @@ class MetaIndex:
                 for address, after in values.items():
                     listener(address, found[address], after)
         finally:
-            # Even if it is unknown whether the commit was made.
+            # Also after an error, because the commit may have taken effect.
             for space in codecs:
                 if changed := [each.address.key for each in commit.changes if each.address.space == space]:
                     self.cache.invalidate(space, changed)

@@ -1,11 +1,11 @@
 """The shared store: Redis, or a compatible server (Valkey), for any number of stateless managers.
 
-A space is a hash, a rank a sorted set, and all accounts are one hash. A commit is one script (``commit.lua``), so it is
-atomic for all managers: it compares each record with what was read, and changes nothing if one differs. It publishes
-the changed keys, so that other managers drop them from their search caches.
+Each space is a hash, each rank is a sorted set, and all accounts are one hash. A commit is a single script
+(``commit.lua``), so it is atomic. The script compares each record with its value when it was read, and changes nothing
+if any record differs. It publishes the changed keys, so that other managers drop them from their search caches.
 
-Use one server, which may have replicas: a commit changes spaces, ranks and accounts at once, which a Redis Cluster
-would store on different servers. Enable its append-only file (``appendonly yes``).
+Use one server, optionally with replicas, but no Redis Cluster, because a commit changes spaces, ranks and accounts
+together, and a cluster would store them on different servers. Enable the append-only file (``appendonly yes``).
 """
 
 import asyncio
@@ -28,25 +28,27 @@ from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, Ind
 
 TIMEOUT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
-"""Seconds until it subscribes again."""
+"""Seconds to wait after an interruption before subscribing to changes again."""
 _NO_MEMORY: Final = (
     "the Redis of the index has no memory left; raise its maxmemory, or lower the limits of groups so that blocks go"
 )
 _RESERVED: Final = 1 / 32
-"""The fraction of the server's memory that is kept for commits that need no room."""
+"""Fraction of the server's memory that is reserved for commits that need no room."""
 _FREE_AGAIN: Final = 1 / 24
-"""The fraction of the server's memory that must be free before new blocks are stored again. It is larger than the
-reserve, so that new blocks are not allowed and refused in turn."""
+"""Fraction of the server's memory that must be free before new blocks are stored again.
+
+It is larger than the reserve, so that the store does not switch between accepting and refusing blocks all the time.
+"""
 _BLOCKS: Final = b"blocks/"
-"""The prefix of the spaces of blocks."""
+"""Prefix of the names of the spaces of blocks."""
 _MARKER: Final = b"marker"
-"""Stands for the space in a message that reports no change. Managers of earlier releases ignore it."""
+"""Used in place of the space in a message that reports no change. Managers of earlier releases ignore it."""
 _SCANNED: Final = 1000
-"""The keys that the server examines in one step of a search among all keys."""
+"""Number of keys that the server examines in one step of a search among all keys."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
 _ESCAPE: Final = r"\\\g<0>"
-"""Escapes a character of the prefix that has a meaning in patterns."""
-# What is deleted first lets the server take the rest, though it has no memory left.
+"""Replacement that escapes a glob character in the prefix."""
+# A server without memory accepts the SET only if the script has written before, so DEL comes first.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end
@@ -62,7 +64,7 @@ class RedisBackend(IndexBackend):
     Args:
         url: URL such as ``redis://host:6379/0``; ``rediss:`` for TLS.
         prefix: prefix of all keys, so that several indices can share a server.
-        timeout_seconds: time after which a server that does not answer is unavailable.
+        timeout_seconds: seconds to wait for an answer of the server.
     """
 
     is_shared = True
@@ -82,14 +84,14 @@ class RedisBackend(IndexBackend):
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
         self._shortage = ""
-        """Why commits that take room are refused; empty: they are not."""
+        """Why commits that need room are refused; empty if they are accepted."""
         self._heard = 0
-        """The number of changes of blocks, and of interruptions, during which blocks may have changed."""
+        """Number of received changes of blocks, plus the number of interruptions, which may have hidden changes."""
         self._markers: dict[bytes, asyncio.Future[None]] = {}
-        """The markers that were published and not received yet."""
+        """Markers that were published and have not been received yet."""
 
     async def start(self, listener: Listener) -> None:
-        """Connect and subscribe to changes; after each interruption, the listener is called for all records."""
+        """Connect and subscribe to changes. After each interruption, the listener is called without keys."""
         try:
             await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
         except BaseException:
@@ -123,7 +125,7 @@ class RedisBackend(IndexBackend):
     async def keep_reserve(self) -> str:
         memory = await self._asked(self._memory)
         most, policy = int(memory.get("maxmemory", 0)), str(memory.get("maxmemory_policy", ""))
-        # Policies for keys with a time to live can evict only the leader's key here.
+        # Policies that evict only keys with a TTL free no memory here, because only the leader's key has a TTL.
         refuses = bool(most) and not policy.startswith("allkeys")
         needed = _FREE_AGAIN if self._shortage else _RESERVED
         is_short = refuses and int(memory.get("used_memory", 0)) > most * (1 - needed)
@@ -134,7 +136,7 @@ class RedisBackend(IndexBackend):
         try:
             return cast(Mapping[str, Any], await self._client.info("memory"))
         except NoPermissionError:
-            # Without permission for INFO, full memory is detected by refused commits.
+            # Without permission for INFO, the store notices full memory only when a commit is refused.
             return {}
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -158,13 +160,13 @@ class RedisBackend(IndexBackend):
         pattern = f"{_ESCAPED.sub(_ESCAPE, self.prefix)}{kind}/*"
 
         async def found() -> list[str]:
-            # A key may be found twice.
+            # SCAN may return a key twice.
             return list({key.decode() async for key in self._client.scan_iter(pattern, count=_SCANNED)})
 
         return [key.removeprefix(self.prefix) for key in await self._asked(found)]
 
     async def changes_heard(self) -> int:
-        # All changes made before the marker was published are received before it.
+        # Messages arrive in order, so all changes made before the marker was published are received before the marker.
         marker = secrets.token_bytes(8)
         heard = self._markers[marker] = asyncio.get_running_loop().create_future()
         message = _message(self._name.encode(), _MARKER, marker)
@@ -214,12 +216,12 @@ class RedisBackend(IndexBackend):
             try:
                 return await ask()
             except redis.ConnectionError:
-                # A restarted server has closed all connections. The commit may then be sent twice: the second
-                # one finds changed records, and is a conflict.
+                # The server may have been restarted, which closes all connections. A commit may thus be sent twice, but
+                # the second one is refused as a conflict, because it finds changed records.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
                 return await ask()
         except (RedisError, OSError) as error:
-            # Before version 7 a script's error has another type, and contains the word.
+            # Before Redis 7, the error of a script has a different type, but the same text.
             if isinstance(error, OutOfMemoryError) or "OOM command not allowed" in str(error):
                 self._shortage = _NO_MEMORY
                 raise IndexFull(_NO_MEMORY) from error
@@ -231,7 +233,7 @@ class RedisBackend(IndexBackend):
                 async with self._client.pubsub() as channel:
                     await channel.subscribe(self._key("changed"))
                     await self._pass_on(channel, listener, subscribed)
-            # Changes made until it subscribes again are not received.
+            # Changes made before the next subscription are not received.
             self._heard += 1
             listener("", ())
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -242,7 +244,7 @@ class RedisBackend(IndexBackend):
             if message is None:
                 await channel.ping()
             elif message["type"] == "subscribe":
-                # Changes between an interruption and now were not received.
+                # Changes made since the interruption were not received.
                 self._heard += 1
                 listener("", ())
                 subscribed.set()
@@ -272,7 +274,7 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
                 for each in commit.changes
             ],
             "charges": commit.charges,
-            # A score is sent as text: Lua would round the number.
+            # Scores are sent as text, because Lua would round numbers.
             "ranks": [
                 (each.rank, number(each.member), "" if each.score is None else repr(each.score))
                 for each in commit.ranks
@@ -291,7 +293,7 @@ def _message(*texts: bytes) -> bytes:
 
 
 def _texts(data: bytes) -> list[bytes]:
-    """Returns the texts in a published message, each preceded by its length."""
+    """Returns the texts of a published message, in which each text follows its length."""
     texts = []
     at = 0
     while at < len(data):

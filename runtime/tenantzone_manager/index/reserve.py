@@ -1,17 +1,17 @@
-"""A reserve of disk space for when the disk is full: without any room, nothing could be deleted either."""
+"""A reserve of disk space, because on a full disk not even deletions could be written to the log."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 RESERVE_BYTES: Final = 16 * 2**20
-"""The size of the embedded store's log for the deletion of some ten thousand blocks."""
+"""Size of the reserve in bytes. It suffices for the log of the embedded store during some ten thousand deletions."""
 _PROBE_BYTES: Final = 2**20
-"""Bytes that must be free in addition to the reserve before new blocks are stored."""
+"""Number of bytes that must be free in addition to the reserve before new blocks are stored."""
 
 
 class Reserve:
-    """A file that only occupies space. The methods block while the disk does.
+    """A file that only occupies space. The methods block on disk I/O.
 
     Args:
         path: path of the file.
@@ -22,7 +22,7 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Whether the space is occupied; a process that was killed meanwhile may leave a smaller file."""
+        """Whether the space is occupied. A process that was killed while it allocated may have left a smaller file."""
         try:
             return self._path.stat().st_size >= RESERVE_BYTES
         except FileNotFoundError:
@@ -33,10 +33,11 @@ class Reserve:
         self._path.unlink(missing_ok=True)
 
     def restore(self, *, is_refused: bool) -> bool:
-        """Occupy the space again; returns whether the disk has enough room for it and for new blocks.
+        """Occupy the space again; returns whether the disk has enough room for the reserve and for new blocks.
 
         Args:
-            is_refused: whether a write was refused. Its reported free space is ignored then, as it may have quotas.
+            is_refused: whether a write was refused. If so, room is checked by allocating a file, because the free space
+                that a disk reports may ignore quotas.
         """
         if not self.is_there and not _allocate(self._path, RESERVE_BYTES):
             return False
@@ -50,7 +51,7 @@ class Reserve:
 
 
 def _allocate(path: Path, size: int) -> bool:
-    """Create a file with this many allocated bytes; returns whether that succeeded."""
+    """Create a file with ``size`` allocated bytes; returns whether that succeeded."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

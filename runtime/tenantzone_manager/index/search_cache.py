@@ -1,4 +1,4 @@
-"""The search cache: recently read records, so that frequent lookups need not read the store."""
+"""The search cache: an LRU cache of records, so that frequent lookups need not read the store."""
 
 import time
 from collections import OrderedDict, deque
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _REMEMBERED: Final = 16_384
-"""The most invalidations that a read in progress can be checked against."""
+"""Maximum number of remembered invalidations. If more occur during a read, the records that it read are not cached."""
 
 
 class Entry:
-    """A decoded record, and the answers rendered from it."""
+    """A decoded record, and the answers that were rendered from it."""
 
     __slots__ = ("read_at", "rendered", "value")
 
@@ -18,18 +18,18 @@ class Entry:
         self.value = value
         self.read_at = read_at
         self.rendered: dict[Any, Any] = {}
-        """Rendered answers, kept here by the reader for reuse."""
+        """Answers that the reader has rendered from this record, to be reused."""
 
 
 class SearchCache:
-    """A cache that evicts the least recently used entries first.
+    """An LRU cache of records.
 
-    If other processes change the store, an entry is dropped when they publish a change, and is used for at most
-    ``max_age_seconds`` in case that message is lost.
+    If other processes change the store, an entry is dropped when they publish a change. In case that message is lost,
+    an entry is not used for longer than ``max_age_seconds``.
 
     Args:
         capacity: maximum number of entries.
-        max_age_seconds: maximum age of an entry; None: only this process changes the store.
+        max_age_seconds: maximum age of an entry, or None if only this process changes the store.
         clock: returns monotonic seconds.
     """
 
@@ -50,7 +50,10 @@ class SearchCache:
         return len(self._entries)
 
     def get(self, space: str, keys: Sequence[bytes], until_missing: bool = False) -> list[Entry | None]:
-        """Returns the entries for keys, None for missing ones; ``until_missing``: only up to the first missing one."""
+        """Returns the cached entries for keys, and None for keys that are not cached.
+
+        With ``until_missing``, only the entries before the first key that is not cached are returned.
+        """
         oldest = self._clock() - self._max_age if self._max_age is not None else float("-inf")
         entries, found = self._entries, list[Entry | None]()
         for key in keys:
@@ -69,11 +72,15 @@ class SearchCache:
         return found
 
     def begin_read(self) -> int:
-        """Returns a token for :meth:`put`: records invalidated from now on may be read before their change."""
+        """Returns a token to pass to :meth:`put` after the read, to detect records that were invalidated meanwhile."""
         return self._invalidations
 
     def put(self, space: str, values: Sequence[tuple[bytes, Any]], token: int) -> list[Entry]:
-        """Cache records read since the token was given, except invalidated ones; returns entries for all of them."""
+        """Cache records that were read, except those invalidated since the token was given.
+
+        Returns:
+            Entries for all of the records, including those that are not cached.
+        """
         now = self._clock()
         made = [Entry(value, now) for _, value in values]
         since = self._invalidations - token
@@ -89,7 +96,7 @@ class SearchCache:
         return made
 
     def invalidate(self, space: str, keys: Sequence[bytes]) -> None:
-        """Drop changed records; without keys, all records."""
+        """Drop changed records from the cache, or all records if there are no keys."""
         if not keys:
             self._entries.clear()
             self._invalidations += 1

@@ -1,11 +1,11 @@
-"""The embedded store: one SQLite file in WAL mode, of one process.
+"""The embedded store: one SQLite file in WAL mode, used by one process.
 
-Statements run on the event loop's own thread: they find their pages in memory, take less time than handing them to a
-thread would, and need no lock. Waits for the disk are not done there: writes go to the log without a sync, and a thread
-does the rest (:mod:`tenantzone_manager.index.sqlite_log`). A process that is killed loses nothing; a machine
-that loses power may lose the last seconds, and never finds half a commit.
+Statements run on the thread of the event loop, because they find their pages in memory, take less time than a switch to
+another thread, and need no lock. The event loop never waits for the disk: it writes to the WAL without a sync, and
+another thread syncs and checkpoints it (:mod:`tenantzone_manager.index.sqlite_log`). If the process is killed, nothing
+is lost. If the machine loses power, the commits of the last seconds may be lost, but each commit is atomic.
 
-If other files replace the opened ones, such as a restored backup or an empty file, they are opened instead.
+If the opened files are replaced by other files, such as a restored backup or an empty file, those files are opened.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ from tenantzone_manager.index.sqlite_opening import open_store, unavailable
 _log = logging.getLogger(__name__)
 
 _PARAMETERS: Final = 500
-"""The parameters in one statement; SQLite before 3.32 accepts at most 999."""
+"""Maximum number of parameters in one statement. SQLite before 3.32 accepts at most 999."""
 _CLOSED: Final = "it is closed"
 
 
 class SqliteBackend(IndexBackend):
-    """A local file.
+    """A store in a local SQLite file.
 
     Args:
-        path: path of the file; it is created if it does not exist.
-        cache_bytes: bytes of memory for the file's pages.
+        path: path of the file, which is created if it does not exist.
+        cache_bytes: size of SQLite's page cache in bytes.
     """
 
     is_shared = False
@@ -58,26 +58,26 @@ class SqliteBackend(IndexBackend):
         self._cache_bytes = cache_bytes
         self._names: dict[str, int] = {}
         self._new: list[str] = []
-        """Names that got numbers in the last transaction."""
+        """Names to which the current or last transaction assigned numbers."""
         self._database: sqlite3.Connection
         self._log: SqliteLog
         self._keeping: asyncio.Task[None]
         self._opened: contextlib.ExitStack | None = None
-        """Closes the opened store; None: it was not started yet."""
+        """Closes the opened store; None before the first start."""
         self._closing: asyncio.Task[None] | None = None
         self._reserve: Reserve
         self._listener: Listener = lambda _space, _keys: None
         self._shortage = ""
-        """Why commits that take room are refused; empty: they are not."""
+        """Why commits that need room are refused; empty if they are accepted."""
 
     async def start(self, listener: Listener) -> None:
-        """Open the file. No other process changes it, so the listener is called only when another file replaces it.
+        """Open the file. No other process changes the file, so the listener is called only after it was replaced.
 
         Raises:
             BlockingIOError: another process has opened it.
             IndexUnavailable: the disk can't be read or written now.
-            IndexUnusable: the file is not a file of this store.
-            OSError: it can't be opened, or its folder can't be created.
+            IndexUnusable: the file is not an SQLite database.
+            OSError: the file can't be opened, or its folder can't be created.
         """
         self._listener = listener
         await self._open(may_create=True)
@@ -85,7 +85,7 @@ class SqliteBackend(IndexBackend):
         self._keeping = asyncio.create_task(self._keep())
 
     async def _open(self, *, may_create: bool) -> None:
-        # By whatever name it is opened, its lock is the same.
+        # The path of the lock file must be the same even if the store is opened through a symbolic link.
         self._path = self._path.resolve()
         self._reserve = Reserve(sibling(self._path, "-reserve"))
         try:
@@ -99,16 +99,16 @@ class SqliteBackend(IndexBackend):
         self._names = {}
 
     async def _keep(self) -> None:
-        """Copy the log, and open other files once they replace the opened ones.
+        """Checkpoint the WAL regularly, and reopen the store when other files have replaced its files.
 
-        The task keeps the store referenced, and so keeps its lock, even if its owner drops it without closing it.
+        The task references the store, so the store stays locked even if its owner drops it without closing it.
         """
         while True:
             await self._log.keep()
             await self._open_others()
 
     async def _open_others(self) -> None:
-        """Close the opened files, and open those that replace them."""
+        """Close the opened files, and open the files that replaced them."""
         await self._log.copy_all()
         await to_its_end(asyncio.to_thread(self._close_opened))
         is_left = True
@@ -137,7 +137,7 @@ class SqliteBackend(IndexBackend):
         opened.close()
 
     async def close(self) -> None:
-        # A caller may be cancelled, or call again; the store is closed once and completely.
+        # Shielded, because a caller may be cancelled, and started once, because close() may be called again.
         if self._opened is None:
             return
         if self._closing is None:
@@ -145,12 +145,12 @@ class SqliteBackend(IndexBackend):
         await asyncio.shield(self._closing)
 
     async def _let_go(self) -> None:
-        # Before any write is accepted again: connections must not be used while a thread closes them.
+        # From here on, all calls are refused, because connections must not be used while a thread closes them.
         self._log.refusal = _CLOSED
         await end([self._keeping])
-        # Files that were opened meanwhile have their own log.
+        # Again, because the task may have opened other files before it ended, and they have a new log object.
         self._log.refusal = _CLOSED
-        # SQLite copies its log once more.
+        # In a thread, because SQLite checkpoints the WAL when it closes the last connection.
         await asyncio.to_thread(self._close_opened)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -205,7 +205,7 @@ class SqliteBackend(IndexBackend):
             return found, found[-1][0] if len(found) == count else b""
 
     async def random_sample(self, space: str, count: int) -> list[tuple[bytes, bytes]]:
-        # Keys are hashes, so the key after a random point in their order is a random key.
+        # Keys are hashes, so the first key after a random value is a random key.
         chosen: dict[bytes, bytes] = {}
         with self._asked():
             number = self._known(space)
@@ -251,12 +251,12 @@ class SqliteBackend(IndexBackend):
         try:
             if self._log.refusal:
                 raise IndexUnavailable(f"{self._path}: {self._log.refusal}")
-            # A transaction could not be rolled back for want of memory.
+            # The last transaction could not be rolled back, because there was not enough memory.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             yield
         except (sqlite3.Error, MemoryError, msgspec.MsgspecError) as error:
-            # The last error: an account can't be decoded.
+            # MsgspecError means that an account can't be decoded.
             raise unavailable(self._path, error) from error
 
     @contextlib.contextmanager
@@ -268,7 +268,7 @@ class SqliteBackend(IndexBackend):
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                # Names that got numbers in this transaction have lost them, and other names may get these.
+                # The rollback also removes the numbers of new names, and other names may get these numbers.
                 for name in self._new:
                     self._names.pop(name, None)
                 if self._database.in_transaction:
@@ -276,7 +276,7 @@ class SqliteBackend(IndexBackend):
                 raise
 
     def _known(self, name: str) -> int | None:
-        """Returns the number that replaces a name in records; None: nothing was written under the name."""
+        """Returns the number that stands for a name in the tables, or None if nothing was written under the name."""
         number = self._names.get(name)
         if number is None:
             row = self._database.execute("SELECT id FROM name WHERE name = ?", (name,)).fetchone()
@@ -286,7 +286,7 @@ class SqliteBackend(IndexBackend):
         return number
 
     def _id(self, name: str) -> int:
-        """Returns the number of a name, and assigns one in the current transaction if it has none."""
+        """Returns the number of a name. If it has no number, one is assigned in the current transaction."""
         number = self._known(name)
         if number is None:
             self._new.append(name)

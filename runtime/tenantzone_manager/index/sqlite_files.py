@@ -1,4 +1,4 @@
-"""The files of the embedded store: their permissions, and whether they are still the opened ones."""
+"""The files of the embedded store: their permissions, and detection of files that replaced the opened ones."""
 
 import contextlib
 import enum
@@ -11,27 +11,27 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 """Seconds between two checks of the files."""
 LOCK: Final = ".lock"
-"""The ending of the name of the file that this process locks, so that no other one opens the store."""
+"""Suffix of the file that this process locks, so that no other process opens the store."""
 _LOG: Final = ("-wal", "-shm")
-"""The endings of the names of the log, and of the file that SQLite's connections share."""
+"""Suffixes of the write-ahead log, and of the shared-memory file of SQLite's connections."""
 _OF_OTHERS: Final = 0o077
-"""The mode bits that let other users use a file."""
+"""Mode bits that give other users access to a file."""
 
 _Identity = tuple[int, int]
-"""Device and inode."""
+"""Device and inode of a file."""
 
 
 class InPlace(enum.Enum):
-    """The state of the paths of the store's files."""
+    """The kinds of files that can be found at the store's paths."""
 
     SAME = enum.auto()
-    """The files that were opened."""
+    """The opened files are still there."""
     NONE = enum.auto()
-    """No store."""
+    """There is no store."""
     OTHERS = enum.auto()
-    """Other files, which may still be written."""
+    """Other files have replaced the opened ones, and may still be written by another process."""
     OTHERS_AT_REST = enum.auto()
-    """Other files, which have not changed between the last two checks."""
+    """Other files have replaced the opened ones, and have not changed between the last two checks."""
 
 
 class SqliteFiles:
@@ -44,15 +44,15 @@ class SqliteFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: dict[str, _Identity | None] = {}
-        """By ending."""
+        """Identities of the opened files, by suffix; None for files that did not exist."""
         self._last_seen: object = None
 
     def note(self) -> None:
-        """Remember the current files as the opened ones."""
+        """Remember the identities of the files, to notice when other files replace them."""
         self._opened = self._identities()
 
     def look(self) -> InPlace:
-        """Check the files, and return their state."""
+        """Check the files; returns what is at their paths now."""
         last, self._last_seen = self._last_seen, self._state()
         found = self._identities()
         if found == self._opened:
@@ -62,7 +62,7 @@ class SqliteFiles:
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
-        """Remove the old log if only the store's file was replaced: SQLite would apply the log to the new file."""
+        """Remove the old log if only the store's file was replaced, because SQLite would apply it to the new file."""
         found = self._identities()
         if found[""] == self._opened[""]:
             return
@@ -83,11 +83,11 @@ def sibling(path: Path, end: str) -> Path:
 
 
 def make_private(path: Path, *, may_create: bool) -> None:
-    """Deny other users access to the files of a store. Files of earlier releases allowed others to read them.
+    """Deny other users access to the files of a store, because files of earlier releases were readable by others.
 
     Args:
         path: path of the store's file.
-        may_create: whether to create a missing file. SQLite gives its other files the same mode.
+        may_create: whether to create a missing file. SQLite creates its other files with the same mode.
 
     Raises:
         OSError: a file can't be created.

@@ -1,8 +1,8 @@
-"""The log of the embedded store, which a thread copies into the store's file.
+"""The write-ahead log (WAL) of the embedded store, which a thread checkpoints into the store's file.
 
-The event loop does none of this: a sync may take seconds. SQLite syncs the log before it copies, the file when all is
-copied, and the log again when it restarts it. So the thread also does that last step, by its own write; meanwhile other
-writes wait, and reads continue.
+The event loop must not do this, because a sync may take seconds. SQLite syncs the WAL before a checkpoint, the file
+after it, and the WAL again when the next write restarts it. To keep this last sync off the event loop, the thread does
+the write that restarts the WAL. Other writes wait for it, but reads continue.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 CHECKPOINT_SECONDS: Final = 5.0
 FEW_RECORDS: Final = 10_000
-"""The most records that are copied while writes wait: at most 40 MB of pages."""
+"""Maximum number of changed records that are checkpointed while writes wait. They take at most 40 MB of pages."""
 
 
 REFUSALS: Final = {
@@ -36,11 +36,11 @@ REFUSALS: Final = {
 
 
 class SqliteLog:
-    """Copies a store's log into its file, again and again.
+    """Checkpoints the WAL of a store regularly.
 
     Args:
-        path: path of the existing file.
-        file: its file descriptor, for syncs.
+        path: path of the store's file, which must exist.
+        file: descriptor of the file, for syncs.
         connect: opens a connection to the store.
 
     Raises:
@@ -49,9 +49,9 @@ class SqliteLog:
 
     def __init__(self, path: Path, file: int, connect: Callable[[], sqlite3.Connection]) -> None:
         self.written = 0
-        """Records written since the log was last copied."""
+        """Number of records written since the last checkpoint."""
         self.refusal = ""
-        """Why the store refuses all calls; empty: it answers."""
+        """Why the store refuses all calls; empty if it answers."""
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._path = path
@@ -59,25 +59,26 @@ class SqliteLog:
         self._file = file
         self.files = SqliteFiles(path)
         self._thread = ThreadPoolExecutor(1)
-        # Opened once: later there may be another file at the path, or none, and SQLite would begin a new log for it.
+        # Connections are opened only here. Later, the file may have been replaced or removed, and a new connection
+        # would begin another WAL.
         self._database = connect()
         self._reader = connect()
-        """While it reads, no write restarts the log."""
+        """Connection whose open read transaction keeps writes from restarting the WAL."""
 
     async def begin(self) -> None:
-        """Start the log, so that no write does, and note the current files."""
+        """Start the WAL, so that no write on the event loop has to, and remember the files that exist now."""
         self._tell(await self._in_thread(self._begin_anew))
         self.files.note()
 
     async def may_write(self) -> None:
-        """Wait until writes are allowed. They stay allowed until the event loop runs another task."""
+        """Wait until writes are allowed. They stay allowed at least until the calling task awaits something else."""
         while not self._may_write.is_set():
             await self._may_write.wait()
 
     async def keep(self) -> None:
-        """Copy the log every few seconds, until cancelled or until other files replace the store's.
+        """Checkpoint the WAL every few seconds, until cancelled or until other files have replaced the store's files.
 
-        While the files are missing, the store refuses all calls and nothing is copied.
+        While the files are missing, the store refuses all calls, and there are no checkpoints.
         """
         due = time.monotonic() + CHECKPOINT_SECONDS
         while True:
@@ -92,24 +93,24 @@ class SqliteLog:
                 due = time.monotonic() + CHECKPOINT_SECONDS
                 self._tell(await self._copy())
             except Exception as error:
-                # Whatever the error, copying must continue: an uncopied log would fill the disk.
+                # Catch every exception, because without checkpoints the WAL would fill the disk.
                 self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
 
     async def copy_all(self) -> None:
-        """Copy the whole log into the opened file, wherever it was moved."""
+        """Checkpoint the whole WAL into the opened file, even if the file was moved."""
         try:
             self._tell(await self._in_thread(self._copy_left))
         except sqlite3.Error as error:
             self._tell(f"was not copied into it before other files were opened: {error}")
 
     def end(self) -> None:
-        """Wait for the thread, which keeps copying after a cancellation, and close its connections."""
+        """Wait for the thread, which a cancellation does not interrupt, and close its connections."""
         self._thread.shutdown()
         self._database.close()
         self._reader.close()
 
     async def _copy(self) -> str:
-        """Copy the log; returns why it can't be restarted, or an empty string."""
+        """Checkpoint and restart the WAL; returns why it can't be restarted, or an empty string."""
         if not self.written and not self._problem:
             return ""
         if self.written > FEW_RECORDS or self._problem:
@@ -126,7 +127,7 @@ class SqliteLog:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _copy_most(self) -> None:
-        """Copy the current log while others write."""
+        """Checkpoint the WAL as it is now, while writes continue."""
         self._let_anew()
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -134,12 +135,12 @@ class SqliteLog:
         os.fsync(self._file)
 
     def _copy_left(self) -> str:
-        """Copy the rest of the log while writes wait."""
+        """Checkpoint the rest of the WAL, while writes wait; returns why that failed, or an empty string."""
         self._let_anew()
         return copy_log(self._database)
 
     def _begin_anew(self) -> str:
-        """Copy the rest of the log while writes wait, and restart the log."""
+        """Checkpoint the rest of the WAL and restart it, while writes wait; returns why that failed, or ``""``."""
         problem = self._copy_left()
         if not problem:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -157,10 +158,10 @@ class SqliteLog:
 
 
 def copy_log(database: sqlite3.Connection) -> str:
-    """Copy the log into the file, except parts that are still written or whose old content is still read.
+    """Checkpoint as much of the WAL as possible without waiting for readers and writers.
 
     Returns:
-        Why not all of it was copied; empty: it was.
+        Why the checkpoint is incomplete; empty if it is complete.
     """
     is_busy, pages, copied = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     if is_busy or pages < 0:

@@ -1,4 +1,4 @@
-"""Opens the embedded store: its lock, its connections, its tables."""
+"""Opening the embedded store: its lock, its connections and its tables."""
 
 import contextlib
 import errno
@@ -15,10 +15,10 @@ from tenantzone_manager.index.sqlite_files import LOCK, make_private, sibling
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
-"""Seconds to wait for another process that writes to the file; the event loop is blocked meanwhile."""
+"""Seconds to wait for another process that is writing to the file. The event loop is blocked meanwhile."""
 _DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 _DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
-"""Errors of a disk that may work again later."""
+"""Error numbers after which a disk may work again later."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS record
@@ -31,32 +31,32 @@ CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, value BLOB NOT NULL) 
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A store opened by this process, which no other process can open."""
+    """A store that this process has opened and locked."""
 
     database: sqlite3.Connection
     log: SqliteLog
     closing: contextlib.ExitStack
-    """Closes it; SQLite copies its log once more then."""
+    """Closes the store. SQLite then checkpoints the WAL once more, which may block."""
 
 
 async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenStore:
     """Open the store's file.
 
     Args:
-        path: path of the file without links, so that its lock is the same under any name.
-        cache_bytes: bytes of memory for the file's pages.
+        path: path of the file without symbolic links, so that all processes use the same lock file.
+        cache_bytes: size of SQLite's page cache in bytes.
         may_create: whether to create a missing file.
 
     Raises:
         BlockingIOError: another process has opened it.
         IndexFull: the disk has no room.
         IndexUnavailable: the disk can't be read or written now.
-        IndexUnusable: the file is not a file of this store.
-        OSError: it can't be opened, or its folder can't be created.
+        IndexUnusable: the file is not an SQLite database.
+        OSError: the file can't be opened, or its folder can't be created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Only this user needs to read the index.
+        # No other user needs to read the index.
         make_private(path, may_create=may_create)
         return await _opened(path, cache_bytes)
     except OSError as error:
@@ -72,7 +72,8 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, "another process has opened it") from error
-        # Closed last: closing any descriptor of a file releases all locks that the process has on it.
+        # Closed after the connections, because closing any descriptor of a file releases all POSIX locks of the process
+        # on that file, including SQLite's.
         file = os.open(path, os.O_RDWR)
         stack.callback(os.close, file)
         connect = partial(_connect, path, cache_bytes)
@@ -83,13 +84,13 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
             stack.callback(log.end)
             await log.begin()
         except (sqlite3.Error, MemoryError, RuntimeError) as error:
-            # The last error: no thread can be started.
+            # RuntimeError means that no thread can be started.
             raise unavailable(path, error) from error
         return OpenStore(database, log, stack.pop_all())
 
 
 def unavailable(path: Path, error: Exception) -> IndexUnavailable:
-    """Returns the error for callers of the store that corresponds to an error of SQLite."""
+    """Returns the error to raise to callers of the store for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = IndexFull if code in _DISK_FULL else IndexUnavailable
     kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind

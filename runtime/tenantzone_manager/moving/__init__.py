@@ -1,1 +1,1 @@
-"""Moves of blocks between storage types by how often they are read, in the background."""
+"""Background moves of blocks between storage types, depending on how often the blocks are read."""

@@ -1,4 +1,4 @@
-"""Moves up: blocks that are read often get another location in a higher storage type."""
+"""Moves up: frequently read blocks get an additional location in a higher storage type."""
 
 import asyncio
 from collections import defaultdict
@@ -22,15 +22,15 @@ from tenantzone_manager.moving.rounds import Round
 from tenantzone_manager.moving.used import Used
 
 _LOOKED_AT: Final = 256
-"""The most ends of prompts that one pass considers."""
+"""Maximum number of recently used blocks that one pass considers."""
 _LONGEST: Final = 4096
-"""The most blocks of one prompt."""
+"""Maximum number of blocks of one prompt that one pass considers."""
 _COLDER: Final = 2.0
-"""The ratio of heat from which a block makes room for a hotter one, so that the two do not alternate."""
+"""Factor by which a block must be hotter than the block that it displaces, so that the two do not alternate."""
 
 
 class _End(NamedTuple):
-    """A block where hot queries end; all blocks before it are at least as hot."""
+    """A hot block at which queries ended. All blocks before it are at least as hot."""
 
     heat: float
     instance: Instance
@@ -42,10 +42,10 @@ class Ascent:
 
     Args:
         index: records of blocks.
-        used: recently used blocks, among which hot ones are searched.
+        used: recently used blocks, among which hot blocks are searched.
         carrier: moves blocks.
         copier: reports whether a block can be read.
-        descent: makes room above.
+        descent: makes room in higher storage types.
         ladders: storages that accept copies.
         clock: returns Unix time.
     """
@@ -69,7 +69,7 @@ class Ascent:
         self._clock = clock
 
     async def of_hot_blocks(self, round_: Round) -> None:
-        """Copy hot blocks to the highest type that has room, or that contains much colder blocks."""
+        """Copy hot blocks to the highest storage type that has room, or that contains much colder blocks."""
         seen: set[tuple[str, bytes]] = set()
         for end in await self._hot_ends(round_):
             if not round_.may_copy:
@@ -82,7 +82,7 @@ class Ascent:
                 await self._raise(round_, end, sources, round_.rungs[:height], seen)
 
     async def _hot_ends(self, round_: Round) -> list[_End]:
-        """Returns the ends of hot queries, the hottest first."""
+        """Returns the hot blocks at which queries ended, hottest first."""
         by_name = {instance.name: instance for instance in round_.instances}
         keys: dict[str, list[bytes]] = defaultdict(list)
         for name, key in self._used.take(round_.group.name, _LOOKED_AT):
@@ -97,7 +97,16 @@ class Ascent:
         return sorted(ends, key=lambda end: (-end.heat, end.instance.name, end.key))
 
     async def _lower_blocks(self, round_: Round, end: _End, seen: set[tuple[str, bytes]]) -> list[tuple[int, Source]]:
-        """Returns the blocks of a prompt below the highest type, in prompt order, with rung index and location."""
+        """Returns the blocks of a prompt that are not in the highest storage type, in prompt order.
+
+        Args:
+            round_: the pass.
+            end: last block of the prompt.
+            seen: blocks that this pass has already considered; receives the blocks of the prompt.
+
+        Returns:
+            The index of the highest rung where the block can be read, and its location there, for each block.
+        """
         found: list[tuple[int, Source]] = []
         key = end.key
         for step in range(_LONGEST):
@@ -113,7 +122,7 @@ class Ascent:
             best = best_location(block, round_.rungs)
             if best is not None and best[0] > 0 and self._can_be_copied(end.instance, key, block):
                 found.append((best[0], Source(key, best[1])))
-            # Without full attention a query reads only a window before its end.
+            # Without full attention, a query reads only a window, so earlier blocks need not be hot.
             key = block.parent if end.instance.needs_prefix else b""
         return found[::-1]
 
@@ -139,13 +148,13 @@ class Ascent:
     async def _make_room(
         self, round_: Round, end: _End, sources: Sequence[Source], target: Storage, hot: Container[tuple[str, bytes]]
     ) -> None:
-        """Move much colder blocks down where the copies would otherwise exceed a watermark."""
+        """Move much colder blocks down, if the copies would otherwise exceed a watermark."""
         wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
         of_type = books.group_chain(round_.group.name, target.type)[0]
         now = self._clock()
 
         def is_much_colder(instance: Instance, key: bytes, block: Block) -> bool:
-            # Blocks before a hot block are hot, too, whatever their own records say.
+            # Blocks before a hot block are hot, too, even if their own records have less heat.
             return (instance.name, key) not in hot and heat_at(block, now) * _COLDER <= end.heat
 
         for account, storage, quota in (
@@ -159,7 +168,7 @@ class Ascent:
                 round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
-        """Remove sources of copied blocks if the group is over its total, so that no other block is evicted."""
+        """Remove sources of copied blocks if the group exceeds its total quota, so that no other block is evicted."""
         over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:

@@ -1,4 +1,4 @@
-"""Copies blocks to storages with room, and removes the locations that become superfluous."""
+"""Copying of blocks to storages with room, and removal of locations that the copies have made superfluous."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
 AT_ONCE: Final = 8
-"""Blocks that are copied between two commits, within one lease."""
+"""Maximum number of blocks that are copied between two commits and within one lease."""
 
 
 class Carrier:
@@ -32,9 +32,9 @@ class Carrier:
         copier: copies bytes.
         ladders: storages that accept copies.
         events: records moved blocks.
-        taking: lock held from the choice of an instance's locations until their removal, so that evictor and mover
-            together do not take it below its reservation.
-        timing: how long readers may use locations.
+        taking: lock held while locations of an instance are chosen and removed, because evictor and mover together
+            must not reduce the instance to less than its reservation.
+        timing: time limits of readers.
         clock: returns Unix time.
     """
 
@@ -61,7 +61,7 @@ class Carrier:
     async def carry(
         self, round_: Round, instance: Instance, sources: Sequence[Source], targets: Sequence[Storage], to: Direction
     ) -> list[Source]:
-        """Copy blocks to the first target with room, while the pass may copy.
+        """Copy blocks to the first target with room, until the pass has used up its allowance.
 
         Args:
             round_: the pass.
@@ -71,7 +71,7 @@ class Carrier:
             to: direction of the move.
 
         Returns:
-            The sources whose blocks have a location in a target now.
+            The sources whose blocks now have a location in a target.
         """
         left = list(sources)
         arrived: list[Source] = []
@@ -90,10 +90,10 @@ class Carrier:
         return arrived
 
     async def let_go(self, instance: Instance, sources: Sequence[Source]) -> list[Source]:
-        """Take locations out of service if their blocks can be read elsewhere, and the instance keeps its reservation.
+        """Take locations out of service if their blocks can be read elsewhere, without touching reserved bytes.
 
         Returns:
-            The locations that ceased to serve.
+            The sources whose locations stopped serving.
         """
         if not sources:
             return []
@@ -126,7 +126,7 @@ class Carrier:
         some = sources[:AT_ONCE]
         sizes = [each.location.size for each in some]
         fit = that_fit(sizes, room(owner, target, round_.group, accounts))
-        # The first block may exceed the remaining allowance; the next pass has less in return.
+        # The first block may exceed the remaining allowance, which then becomes negative and delays later copies.
         return some[: min(fit, max(1, that_fit(sizes, int(round_.allowance.bytes))))]
 
     async def _allowed(self, instance: Instance, types: set[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The search for the least recently used blocks of a storage type that may move down."""
+"""The search for the least recently used blocks of a storage type, which may move down."""
 
 import asyncio
 import heapq
@@ -13,11 +13,11 @@ from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.copier import Source
 
 _ENDS: Final = 256
-"""The most blocks of an instance with which the search begins."""
+"""Maximum number of blocks of an instance with which the search begins."""
 _LOOKED_AT: Final = 1024
-"""The most blocks in one search."""
+"""Maximum number of blocks considered in one search."""
 TURN: Final = 64
-"""Blocks after which other tasks may run: a lookup in memory does not suspend the search."""
+"""Number of blocks after which other tasks may run, because lookups in memory do not suspend a task."""
 
 
 class Cold(NamedTuple):
@@ -37,16 +37,16 @@ async def coldest(
     allowed: Mapping[str, int],
     is_wanted: Callable[[Instance, bytes, Block], bool],
 ) -> list[Cold]:
-    """Returns the least recently used blocks, each after the blocks that follow it in the prompt.
+    """Returns the least recently used blocks. A block is chosen only after all blocks that follow it in the type.
 
     Args:
         index: index with the records.
         instances: instances of the blocks.
         where: storage type.
-        storage: only blocks in this storage; empty: all storages of the type.
-        need: bytes that the blocks have together, if there are that many.
-        allowed: bytes that may leave the type, by instance.
-        is_wanted: whether a block may be chosen; if not, the blocks before it are not chosen either.
+        storage: storage of the blocks, or empty for all storages of the type.
+        need: number of bytes to find. Fewer bytes are returned if not enough blocks are found.
+        allowed: maximum number of bytes to choose, by instance.
+        is_wanted: returns whether a block may be chosen. If not, the blocks before it are not chosen either.
     """
     by_name = {instance.name: instance for instance in instances}
     left = dict(allowed)
@@ -74,7 +74,7 @@ async def coldest(
 
 
 async def _ends(index: MetaIndex, instances: Sequence[Instance], where: str) -> list[tuple[float, str, bytes]]:
-    """Returns the blocks without later blocks in the type, as a heap by time of last use."""
+    """Returns blocks without later blocks in the storage type, as a heap ordered by the time of last use."""
     heap: list[tuple[float, str, bytes]] = []
     for instance in instances:
         for kind in (books.ENDS, books.BORDER):
@@ -94,7 +94,7 @@ async def _add_parent(
     score: float,
     taken_after: dict[tuple[str, bytes], int],
 ) -> None:
-    """Add a block to the heap once all blocks after it in the type are chosen."""
+    """Count a chosen child of a block, and add the block to the heap once all its children in the type are chosen."""
     at = instance.name, key
     taken_after[at] = taken_after.get(at, 0) + 1
     (entry,) = await index.get(spaces.blocks_of(instance), [key])

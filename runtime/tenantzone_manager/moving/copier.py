@@ -1,4 +1,4 @@
-"""Copies bytes from one storage to another, by a write in two phases as engines make them."""
+"""Copying of blocks from one storage to another, with the same two-phase writes that engines use."""
 
 import asyncio
 import secrets
@@ -25,35 +25,36 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
 LARGEST_PART: Final = 128 * 2**20
-"""The most bytes held in memory at a time; a block with a larger part is not moved."""
+"""Maximum size in bytes of a part, which is copied in memory. Blocks with larger parts are not moved."""
 _MOST_UNREADABLE: Final = 4096
-"""The most unreadable blocks that are remembered."""
+"""Maximum number of unreadable blocks to remember."""
 
 
 class Source(NamedTuple):
-    """The key of a block, and the location that is read."""
+    """The key of a block, and the location to read."""
 
     key: bytes
     location: CacheLocation
 
 
 def is_small_enough(block: Block) -> bool:
-    """Returns whether each part of a block is small enough to be held in memory."""
+    """Returns whether each part of a block is small enough to be copied in memory."""
     return all(part.size <= LARGEST_PART for location in block.serving() for part in location.specs)
 
 
 class Copier:
-    """Copies one part at a time, so that memory is bounded.
+    """Copies blocks, one part at a time to bound memory.
 
-    It reads like an engine that got the location when the copy began, within the same lease. If the lease ends before
-    the copy does, the copy fails. If the process ends, the copy expires like any write whose writer died.
+    The manager reads a location under the same lease as an engine that received the location when the copy began. If
+    the lease ends before the copy is complete, the copy fails. If the process ends, the copy expires like any write
+    whose writer has died.
 
     Args:
         index: records of blocks.
         storages: storages to read and write.
-        parts: makes the parts of locations.
+        parts: creates the parts of locations.
         ladders: is notified of storages that refuse writes.
-        timing: how long reads and writes may take.
+        timing: time limits of reads and writes.
         clock: returns Unix time.
     """
 
@@ -83,14 +84,14 @@ class Copier:
             instance: instance of the blocks.
             sources: locations to read.
             target: target storage.
-            failed: counts failed copies by reason: ``read``, ``write``, ``size`` (the written object has another size),
-                ``late`` (the lease of the read was over), ``gone`` (the source was removed).
+            failed: counts failed copies by reason: ``read``, ``write``, ``size`` (the written object has a different
+                size), ``late`` (the lease for reading has ended), ``gone`` (the source was removed).
 
         Returns:
             The sources whose copies serve now.
 
         Raises:
-            IndexUnavailable: the index does not answer; begun copies expire.
+            IndexUnavailable: the index does not answer. Copies that have begun will expire.
         """
         readable_until = self._clock() + self._timing.lease
         copies = await self._begin(instance, sources, target, readable_until + self._timing.write)
@@ -106,20 +107,20 @@ class Copier:
             if why == "read":
                 self._note_unreadable(instance, source.key)
             else:
-                # The target would refuse the other blocks now, too.
+                # The remaining blocks are not tried, because they would fail for the same reason.
                 problem = why
         if problem:
             self._ladders.shun(target.name)
         return await self._end(instance, begun, copies, whole, failed)
 
     def is_readable(self, instance: Instance, key: bytes) -> bool:
-        """Returns whether a block should be tried: its last read did not fail, or failed long ago."""
+        """Returns whether to try to read a block. After a failed read, this is False for ``RETRY_SECONDS``."""
         return self._unreadable.get((instance.name, key), 0.0) <= self._clock()
 
     async def _begin(
         self, instance: Instance, sources: Sequence[Source], target: Storage, deadline: float
     ) -> dict[bytes, CacheLocation]:
-        """Begin copies of blocks where there is room; returns their locations by key."""
+        """Begin copies of blocks; returns the new locations by key, which are empty if there is not enough room."""
         specs = {each.key: [Spec(part.name, part.size) for part in each.location.specs] for each in sources}
         files = await self._parts.files(instance.group, ((target.name, some) for some in specs.values()))
         ids = {each.key: copy_name(each.location.id, secrets.token_hex(4)) for each in sources}
@@ -133,7 +134,7 @@ class Copier:
                 block = draft.get(key)
                 own = location_of(block, ids[key])
                 if own is not None:
-                    # An earlier attempt was committed, and its answer was lost.
+                    # An earlier attempt of this commit took effect, but the answer of the index was lost.
                     copies[key] = own
                 elif may_be_copied(block, source.id, target.type):
                     parts = self._parts.take(target.name, specs[key], files, found, changed)
@@ -160,7 +161,7 @@ class Copier:
         return ""
 
     async def _copy_parts(self, instance: Instance, source: Source, copy: CacheLocation, readable_until: float) -> str:
-        """Copy a block's parts; returns the reason of a failure, or an empty string."""
+        """Copy the parts of a block; returns the reason for a failure, or an empty string."""
         read, written = _place(instance, source.key, source.location), _place(instance, source.key, copy)
         for part, new_part in zip(source.location.specs, copy.specs, strict=True):
             try:
@@ -171,7 +172,7 @@ class Copier:
             except TimeoutError:
                 return "late"
             if self._clock() > readable_until:
-                # The bytes may belong to another block by now.
+                # After the lease, the location may have been reused, so the bytes may belong to another block.
                 return "late"
             try:
                 async with asyncio.timeout(self._timing.write):
@@ -192,7 +193,11 @@ class Copier:
         whole: set[bytes],
         failed: Counter[str],
     ) -> list[Source]:
-        """End copies: complete ones serve, the others are deleted; returns the sources whose copies serve."""
+        """End copies: complete copies begin to serve, the others are deleted.
+
+        Returns:
+            The sources whose copies serve now.
+        """
         if not begun:
             return []
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)

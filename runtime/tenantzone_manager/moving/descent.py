@@ -1,4 +1,4 @@
-"""Moves down: cold blocks leave a storage type that is above its watermark, or in which hotter blocks need room."""
+"""Moves down: cold blocks leave a storage type that exceeds its watermark, or that needs room for hotter blocks."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.moving.rounds import Round
 
 _AT_ONCE: Final = 256 * 2**20
-"""The most bytes that are searched for at a time."""
+"""Maximum number of bytes to search for at a time."""
 
 
 Wanted = Callable[[Instance, bytes, Block], bool]
-"""Returns whether a block, given with its instance and key, may leave."""
+"""Returns whether a block, given with its instance and key, may be moved down."""
 
 
 def _any(_: Instance, __: bytes, ___: Block) -> bool:
@@ -45,7 +45,7 @@ class Descent:
         self._ladders = ladders
 
     async def below_watermarks(self, round_: Round) -> None:
-        """Bring each type but the lowest, and each of its storages, below its watermark."""
+        """Move blocks down to bring all types except the lowest, and their storages, below their watermarks."""
         for rung in round_.rungs[:-1]:
             of_type = books.group_chain(round_.group.name, rung.type)[0]
             await self._below(round_, rung.type, "", of_type, round_.group.types.get(rung.type, Quota()))
@@ -55,14 +55,14 @@ class Descent:
                 await self._below(round_, rung.type, storage.name, account, quota)
 
     async def make_room(self, round_: Round, where: str, storage: str, need: int, may_leave: Wanted = _any) -> int:
-        """Move up to ``need`` bytes down from a type; returns the number of moved blocks.
+        """Move blocks with up to ``need`` bytes down from a storage type; returns the number of moved blocks.
 
         Args:
             round_: the pass.
-            where: storage type.
-            storage: only blocks in this storage; empty: all storages of the type.
-            need: number of bytes.
-            may_leave: whether a block may leave; if not, the blocks before it stay, too.
+            where: storage type from which blocks are moved.
+            storage: storage from which blocks are moved, or empty for all storages of the type.
+            need: number of bytes to move.
+            may_leave: returns whether a block may be moved. If not, the blocks before it stay, too.
         """
         lower = self._ladders.below(round_.rungs, where)
 
@@ -82,7 +82,7 @@ class Descent:
         left = 0
         for some in by_instance.values():
             instance = some[0].instance
-            # Blocks that have a location further down need no copy.
+            # Blocks that already have a location in a lower type need no copy.
             there = {cold.source.key for cold in some if best_location(cold.block, below) is not None}
             sources = [cold.source for cold in some if cold.source.key not in there]
             there |= {source.key for source in await self._carrier.carry(round_, instance, sources, lower, "down")}

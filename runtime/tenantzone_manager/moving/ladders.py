@@ -1,4 +1,4 @@
-"""The storages between which a group's blocks may move: its available ones, the highest type first."""
+"""The available storages between which a group's blocks may move, highest type first."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -8,11 +8,11 @@ from tenantzone_manager.core.settings import InstanceGroup, Storage
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 
 RETRY_SECONDS: Final = 30.0
-"""Seconds without copies to a storage after it refused one."""
+"""Seconds for which no blocks are copied to a storage after it has refused a copy."""
 
 
 class Ladders:
-    """Selects storages, and excludes those that refused a copy for a while.
+    """Selects storages for moves. A storage that has refused a copy is excluded for ``RETRY_SECONDS``.
 
     Args:
         storages: the storages, with their availability.
@@ -25,7 +25,7 @@ class Ladders:
         self._shunned: dict[str, float] = {}
 
     def of(self, group: InstanceGroup) -> list[Rung]:
-        """Returns the rungs of a group's available storages; none if its blocks do not move."""
+        """Returns the rungs of a group's available storages, or an empty list if its blocks do not move."""
         return ladder(self._storages.get_available_storage(group.storages)) if group.moves is not None else []
 
     def below(self, rungs: Sequence[Rung], storage_type: str) -> list[Storage]:
@@ -35,13 +35,13 @@ class Ladders:
         return self.that_take(lower)
 
     def that_take(self, rungs: Sequence[Rung]) -> list[Storage]:
-        """Returns the rungs' storages that accept copies, in order of preference."""
+        """Returns the storages of all rungs that accept copies, in order of preference."""
         return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
 
     def takes(self, storage: str) -> bool:
-        """Returns whether a storage accepts copies now: it is available and has not just refused one."""
+        """Returns whether a storage accepts copies now, that is, it is available and has not just refused a copy."""
         return self._storages.is_available(storage) and self._shunned.get(storage, 0.0) <= self._clock()
 
     def shun(self, storage: str) -> None:
-        """Exclude a storage that refused a copy for ``RETRY_SECONDS``."""
+        """Exclude a storage for ``RETRY_SECONDS`` because it has refused a copy."""
         self._shunned[storage] = self._clock() + RETRY_SECONDS

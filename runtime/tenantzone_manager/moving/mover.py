@@ -1,4 +1,4 @@
-"""The mover: moves hot blocks up and cold blocks down, in the background."""
+"""The mover: moves hot blocks up and cold blocks down in the background."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,17 +21,17 @@ from tenantzone_manager.timing import Timing
 
 
 class Mover:
-    """Moves blocks of the groups with ``moves``. Only one of several managers over an index runs it.
+    """Moves blocks of the groups with ``moves``. Of the managers that share an index, only the leader runs a mover.
 
     Args:
         index: records of blocks.
         catalog: groups and their instances.
         storages: storages to read and write.
-        parts: makes the parts of locations.
+        parts: creates the parts of locations.
         ladders: storages that accept copies.
         events: records moved blocks.
-        taking: lock held from the choice of an instance's locations until their removal.
-        timing: how long reads and writes may take.
+        taking: lock held while locations of an instance are chosen and removed.
+        timing: time limits of reads and writes.
         clock: returns Unix time.
     """
 
@@ -60,7 +60,7 @@ class Mover:
         """Run one pass over all groups.
 
         Raises:
-            IndexUnavailable: the index does not answer; unfinished copies expire.
+            IndexUnavailable: the index does not answer. Unfinished copies will expire.
         """
         done = Moved()
         for group in list(self._catalog.groups.values()):

@@ -1,4 +1,4 @@
-"""One pass over one group, with its allowance and its results."""
+"""One pass of the mover over one group, with its allowance and its results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 @dataclass(slots=True)
 class Allowance:
-    """Bytes that may be copied for a group now. A negative number is made up for later."""
+    """The number of bytes that may be copied for a group now. While it is negative, nothing may be copied."""
 
     bytes: float
     at: float
-    """Unix time up to which it has grown."""
+    """Unix time at which ``bytes`` was last updated."""
 
 
 class Allowances:
-    """The allowances of groups, which grow with time up to the bytes of one second.
+    """The allowances of groups: token buckets whose capacity is the bytes of one second.
 
     Args:
         clock: returns Unix time.
@@ -38,18 +38,18 @@ class Allowances:
 
 @dataclass(slots=True)
 class Round:
-    """One pass over a group."""
+    """One pass of the mover over a group."""
 
     group: InstanceGroup
     instances: Sequence[Instance]
     rungs: Sequence[Rung]
-    """The group's available storages, the highest type first."""
+    """Available storages of the group by type, highest type first."""
     allowance: Allowance
     done: Moved
     full: set[tuple[str, str]] = field(default_factory=set)
-    """Types and storages without blocks cold enough to leave: less hot blocks need not try them again."""
+    """Types and storages without blocks that are cold enough to be displaced, so this pass need not try them again."""
 
     @property
     def may_copy(self) -> bool:
-        """Whether the allowance is not used up."""
+        """Whether some of the allowance is left."""
         return self.allowance.bytes > 0

@@ -1,4 +1,4 @@
-"""Recently used blocks: candidates for hot ones, found without reading all records."""
+"""Recently used blocks, among which hot blocks are found without reading all records."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -7,16 +7,16 @@ from typing import Final
 from tenantzone_manager import spaces
 
 _MOST: Final = 16_384
-"""The most blocks of a group; the least recently used ones are dropped first."""
+"""Maximum number of blocks to remember for a group. The least recently used blocks are dropped first."""
 
 
 class Used:
-    """Collects the keys of changed blocks, including changes by other managers over the same index.
+    """Collects the keys of changed blocks, including changes by other managers that share the index.
 
-    This is only a hint: the records decide which blocks are hot, and a changed block need not have been used.
+    This is only a hint, because a changed block need not have been used. The records decide whether a block is hot.
 
     Args:
-        is_wanted: whether a group's blocks are needed.
+        is_wanted: returns whether the blocks of a group are needed.
     """
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
@@ -24,7 +24,7 @@ class Used:
         self._of_group: dict[str, OrderedDict[tuple[str, bytes], None]] = {}
 
     def note(self, space: str, keys: Sequence[bytes]) -> None:
-        """Note that records of a space were changed."""
+        """Remember records of a space that were changed."""
         if not space.startswith("blocks/"):
             return
         owner = spaces.owner_of(space)
@@ -39,7 +39,7 @@ class Used:
             noted.popitem(last=False)
 
     def take(self, group: str, count: int) -> list[tuple[str, bytes]]:
-        """Remove and return up to ``count`` blocks of a group, as instance and key, the most recently used first."""
+        """Remove and return up to ``count`` blocks of a group, as instance and key, most recently used first."""
         noted = self._of_group.get(group)
         return [noted.popitem()[0] for _ in range(min(count, len(noted)))] if noted else []
 

@@ -1,1 +1,1 @@
-"""One implementation of all calls (``service``), served over HTTP and gRPC."""
+"""The servers: all calls are implemented once, in ``service``, and served over HTTP and gRPC."""

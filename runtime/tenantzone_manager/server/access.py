@@ -1,4 +1,4 @@
-"""Authentication and authorization: the caller of a request, and what it may access."""
+"""Authentication and authorization of the callers of requests."""
 
 import hashlib
 import time
@@ -19,7 +19,7 @@ class Unauthenticated(Exception):
 
 
 class Denied(Exception):
-    """The caller is known and not allowed to do this."""
+    """The caller is known, but is not allowed to make this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +28,24 @@ class Caller:
 
     name: str
     pool: str = ""
-    """The pool whose instances it may access, NAMESPACE/POOL."""
+    """Pool whose instances the caller may access, NAMESPACE/POOL."""
     is_admin: bool = False
-    """Whether it may access all instances, and what they share."""
+    """Whether the caller is an administrator, who may access all instances, groups, storages and service accounts."""
     pod: str = ""
-    """The pod that its token is bound to, which distinguishes engines with one service account; empty: none."""
+    """Pod to which the token is bound, or empty. It distinguishes engines that use the same service account."""
     namespace: str = ""
-    """The only namespace for which an administrator may make changes; empty: all."""
+    """Only namespace for which an administrator may make changes, or empty if there is no such restriction."""
 
     @property
     def turns(self) -> str:
-        """The name under which its requests take turns: that of its pool's instances."""
+        """Name under which the caller's requests take turns. All callers of a pool share their turns."""
         return self.pool or self.name
 
     def require_admin(self) -> None:
         """Refuse a caller that is not an administrator.
 
         Raises:
-            Denied: it is not an administrator.
+            Denied: the caller is not an administrator.
         """
         if not self.is_admin:
             raise Denied(f"{self.name} may not change what pools share")
@@ -54,7 +54,7 @@ class Caller:
         """Refuse an administrator that may not make changes for a namespace.
 
         Args:
-            namespace: the namespace of the change; empty: all namespaces.
+            namespace: the namespace of the change, or empty for a change for all namespaces.
 
         Raises:
             Denied: the administrator is limited to another namespace.
@@ -72,7 +72,10 @@ class Authenticator(Protocol):
     """Identifies callers by their tokens."""
 
     async def authenticate(self, token: str) -> Caller:
-        """Returns the caller with a bearer token; empty: the request has none.
+        """Returns the caller with a bearer token.
+
+        Args:
+            token: bearer token, or empty if the request has no token.
 
         Raises:
             Unauthenticated: the token is unknown.
@@ -80,14 +83,14 @@ class Authenticator(Protocol):
 
 
 class Anyone:
-    """Treats every caller as an administrator: for trials on loopback."""
+    """Treats every caller as an administrator. Only for trials on the loopback interface."""
 
     async def authenticate(self, token: str) -> Caller:
         return Caller("anyone", is_admin=True)
 
 
 class _Known(msgspec.Struct, forbid_unknown_fields=True):
-    """The caller that a token or service account belongs to."""
+    """The rights of a caller, as given in a file of tokens or service accounts."""
 
     pool: str = ""
     admin: bool = False
@@ -105,10 +108,10 @@ def _caller(name: str, known: _Known) -> Caller:
 class StaticTokens:
     """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
 
-    An administrator with a ``namespace`` may make changes for that one only.
+    An administrator with a ``namespace`` may make changes for that namespace only.
 
-    The file is read again when it has changed. While it is missing or broken, the previous tokens stay valid. They are
-    kept as hashes, so that the time of a lookup reveals nothing about them.
+    The file is reloaded when it has changed. While it is missing or invalid, the previous tokens stay valid. Tokens are
+    stored as hashes, so that the time of a lookup reveals nothing about them.
 
     Args:
         path: path of the file.
@@ -148,13 +151,13 @@ class Reviewed(NamedTuple):
     """The owner of a token."""
 
     account: str = ""
-    """``NAMESPACE/NAME`` of the service account; empty: not a service account, or another audience."""
+    """``NAMESPACE/NAME`` of the service account. Empty for other users, and for invalid tokens or other audiences."""
     pod: str = ""
-    """The pod that the token is bound to; empty: none."""
+    """Name of the pod to which the token is bound; empty if it is not bound to a pod."""
 
 
 class Review(Protocol):
-    """Has a Kubernetes API server review tokens."""
+    """Lets a Kubernetes API server review tokens."""
 
     async def __call__(self, token: str, audience: str) -> Reviewed:
         """Returns the owner of a token for this audience.
@@ -166,7 +169,7 @@ class Review(Protocol):
 
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_REFUSAL_SECONDS: Final = 5.0
-"""How long a refused token is remembered: the API server may accept it later."""
+"""Seconds for which a refused token is remembered. This is short, because the API server may accept it later."""
 _MOST: Final = 10_000
 
 
@@ -176,7 +179,7 @@ class ReviewedTokens:
     Args:
         review: reviews tokens.
         audience: required audience of tokens.
-        known: returns the caller for a service account, ``NAMESPACE/NAME``; None: unknown.
+        known: returns the caller for a service account, ``NAMESPACE/NAME``, or None for an unknown service account.
         clock: returns monotonic seconds.
     """
 
@@ -215,7 +218,7 @@ class ReviewedTokens:
 
 
 def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog) -> Callable[[str], Caller | None]:
-    """Returns a function that finds the caller for a service account: in ``fixed``, else in the catalog."""
+    """Returns a function that finds the caller for a service account, first in ``fixed``, then in the catalog."""
 
     def caller(name: str) -> Caller | None:
         registered = catalog.service_accounts.get(name)
@@ -227,7 +230,7 @@ def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog
 def read_service_accounts(path: Path) -> dict[str, Caller]:
     """Reads callers by service account: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
 
-    An administrator with a ``namespace`` may make changes for that one only.
+    An administrator with a ``namespace`` may make changes for that namespace only.
 
     Raises:
         ValueError: the file can't be read or has another format.

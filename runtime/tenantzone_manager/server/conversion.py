@@ -1,4 +1,4 @@
-"""Conversion between Protobuf messages and plain values, from which the calls' own types are made."""
+"""Conversion between Protobuf messages and plain values, from which requests are decoded."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -24,9 +24,10 @@ def to_plain(message: Message) -> Any:
 
 
 def repeated_values(message: Message, most: int) -> int:
-    """Returns the number of values in the lists and maps of a message, nested ones included; inexact above ``most``.
+    """Returns the number of values in the lists and maps of a message, including nested lists and maps.
 
-    A list is counted before its messages are read: a list of tiny messages takes long to read.
+    Counting stops once ``most`` is exceeded. A list is counted before its messages are read, because reading a list of
+    many tiny messages takes long.
     """
     count, messages = 0, [message]
     for each in messages:
@@ -40,7 +41,7 @@ def repeated_values(message: Message, most: int) -> int:
 
 
 def from_plain(kind: type[Message], plain: Any) -> Message:
-    """Returns a message with these values, without those that are None."""
+    """Returns a message with these values. Fields whose value is None stay unset."""
     message = kind()
     _fill(message, plain)
     return message

@@ -1,4 +1,4 @@
-"""Encoding of long answers: the encoded form of each block is cached and reused."""
+"""Encoding of long answers. The encoded form of each block is cached and reused."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,17 +14,17 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def matched_blocks(match: Match, is_by_key: bool) -> int:
-    """Returns the number of the prompt's blocks that need not be computed; for a query by key, of found blocks."""
+    """Returns the number of the prompt's blocks that need not be computed, or of found blocks for a query by key."""
     if is_by_key:
         return sum(bool(block.locations) for block in match.blocks)
     return match.hit or match.first + len(match.blocks)
 
 
 class AnswerEncoder:
-    """Encodes long answers in parts.
+    """Encodes long answers part by part.
 
     Args:
-        turns: the turns in which answers are encoded.
+        turns: turns that the encoding of long answers must take.
         lease: seconds for which found blocks can be read.
     """
 
@@ -48,7 +48,10 @@ class AnswerEncoder:
         )
 
     async def match_as_proto(self, caller: str, match: Match, matched: int) -> bytes:
-        """Returns the same answer as a Protobuf message: its fields, followed by one field for each block."""
+        """Returns the answer to GetCacheLocation as a Protobuf message.
+
+        The message is assembled from the encoded scalar fields and one encoded field for each block.
+        """
         head: bytes = manager_pb2.GetCacheLocationResponse(
             first_block=match.first, matched_blocks=matched, lease_seconds=self._lease
         ).SerializeToString()
@@ -66,7 +69,10 @@ class AnswerEncoder:
         return _ENCODER.encode({"write_id": started.write_id, "deadline": started.deadline, "blocks": all_blocks})
 
     async def started_as_proto(self, caller: str, started: StartWriteCacheResponse) -> bytes:
-        """Returns the same answer as a Protobuf message, whose repeated field may come in several parts."""
+        """Returns the answer to StartWriteCache as a Protobuf message.
+
+        It is concatenated from several messages, which Protobuf merges: values of repeated fields are appended.
+        """
         head = manager_pb2.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline)
         encoded: list[bytes] = [head.SerializeToString()]
         async for part in self._turns.parts(caller, len(started.blocks), READ_AT_ONCE):
@@ -98,7 +104,7 @@ def _block_json(block: Readable) -> msgspec.Raw:
 
 
 def _block_proto(block: Readable) -> bytes:
-    # The encoding of a message with only this block is the encoding of this field in any message.
+    # A message with only this block has the same encoding as this field in any message.
     only = manager_pb2.GetCacheLocationResponse(blocks=[locations_to_proto(block.locations)])
     block.as_proto = only.SerializeToString()
     return block.as_proto

@@ -22,7 +22,7 @@ from tenantzone_manager.turns import Turns
 SERVICE: Final = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].full_name
 
 LARGEST_ANSWER: Final = 64 * 2**20
-"""The largest answer, in bytes."""
+"""Maximum size of an answer in bytes."""
 
 _log = logging.getLogger(__name__)
 Encode = Callable[[Caller, Any, Any], Awaitable[bytes]]
@@ -32,13 +32,20 @@ Read = Callable[[bytes, Caller], Any]
 def server(
     manager: CacheManager, service: Service, authenticator: Authenticator, bounds: GrpcBounds | None = None
 ) -> grpc.aio.Server:
-    """Returns the gRPC server, still without a port; ``bounds``: None: the default bounds for slow clients."""
+    """Returns the gRPC server without a port, which the caller adds.
+
+    Args:
+        manager: manager whose turns and timing are used.
+        service: executes the calls.
+        authenticator: identifies callers by their tokens.
+        bounds: bounds for slow clients; None for the defaults.
+    """
     bounds = GrpcBounds() if bounds is None else bounds
     options = [
         *bounds.options(),
         ("grpc.max_receive_message_length", LARGEST_REQUEST),
         ("grpc.max_send_message_length", LARGEST_ANSWER),
-        # Otherwise two managers on one port would silently share the calls.
+        # With SO_REUSEPORT, two managers could open the same port, and each would get some of the calls.
         ("grpc.so_reuseport", 0),
     ]
     made = grpc.aio.server(options=options)
@@ -48,8 +55,8 @@ def server(
     for call in CALLS:
         encode = _encoder(call, manager, _message(methods[call.name].output_type.name))
         read = _reader(call, _message(methods[call.name].input_type.name), malformed)
-        # On the wire this is a call with one message. Here the handler begins before that message is received, so that
-        # it can refuse an unknown caller first.
+        # On the wire, this is a unary call. A stream handler is used because it begins before the message is received,
+        # so it can refuse an unknown caller first.
         handlers[call.name] = grpc.stream_unary_rpc_method_handler(
             _handler(call, read, encode, service, authenticator, manager.turns, bounds.message_seconds)
         )
@@ -91,7 +98,7 @@ def _handler(
             if len(data) > LONG_REQUEST:
                 await turns.take(caller.turns)
             asked = read(data, caller)
-            # As over HTTP, a disconnect does not cancel the call: completed work must be recorded and reported.
+            # As over HTTP, a disconnect does not cancel the call, because completed work must be recorded as an event.
             task = asyncio.create_task(service.call(call, caller, asked))
             under_way.add(task)
             task.add_done_callback(under_way.discard)
@@ -108,10 +115,10 @@ def _handler(
 
 
 async def _message_within(messages: AsyncIterator[bytes], seconds: float) -> bytes | None:
-    """Returns a call's message; None if the client ends the call without one.
+    """Returns the message of a call, or None if the client ends the call without a message.
 
     Raises:
-        ValueError: it did not come in time.
+        ValueError: the message was not received in time.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -1,7 +1,7 @@
-"""Bounds for slow clients of the gRPC port: gRPC's own bounds on time, and a bound on the number of connections.
+"""Bounds for slow clients of the gRPC port: gRPC's own time limits, and a maximum number of connections.
 
-gRPC can only refuse new connections beyond a number. Here a new connection is accepted, and the one that has been
-silent for longest is closed. gRPC does not expose its sockets, so they are searched among the process's files.
+gRPC can only refuse new connections beyond a maximum. This module instead closes the connection that has received no
+data for the longest time. gRPC does not expose its sockets, so they are found among the open files of the process.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Final
 
 _OPEN_FILES: Final = Path("/proc/self/fd")
 _LAST_RECEIVED: Final = slice(52, 56)
-"""The bytes of Linux' struct tcp_info with the milliseconds since data was received."""
+"""Position of ``tcpi_last_data_recv`` in Linux's ``struct tcp_info``: milliseconds since data was last received."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,32 +27,32 @@ class GrpcBounds:
     """Bounds for the clients of the gRPC port."""
 
     handshake_seconds: float = 10.0
-    """Time for TLS and HTTP/2's first frames, from the connection on."""
+    """Maximum time from accepting a connection to the end of the TLS handshake and the first HTTP/2 frames."""
     message_seconds: float = 30.0
-    """Time for a call's message, from its headers on."""
+    """Maximum time from the headers of a call to the end of its message."""
     answer_seconds: float = 10.0
-    """Time in which a client must answer a ping or accept data."""
+    """Maximum time in which a client must answer a ping or accept data."""
     idle_seconds: float = 300.0
-    """Time for which a connection stays open without a call."""
+    """Time after which a connection without calls is closed."""
     age_seconds: float = 600.0
     """Age from which a connection accepts no new calls."""
     grace_seconds: float = 120.0
-    """Time that its last calls have then, slow reading included."""
+    """Maximum time after ``age_seconds`` in which in-flight calls must finish, including the transfer of answers."""
     calls: int = 256
-    """The most concurrent calls on one connection."""
+    """Maximum number of concurrent calls on one connection."""
     connections: int = 1024
-    """The most connections; beyond, the one that has been silent for longest is closed."""
+    """Maximum number of connections. Beyond it, the connections that have received no data for longest are closed."""
     look_seconds: float = 1.0
     """Time between two counts of connections."""
 
     def options(self) -> list[tuple[str, int]]:
-        """Returns the options for gRPC."""
+        """Returns the options for the gRPC server."""
         milliseconds = {
             "grpc.server_handshake_timeout_ms": self.handshake_seconds,
             "grpc.http2.settings_timeout": self.handshake_seconds,
             "grpc.keepalive_time_ms": self.answer_seconds,
             "grpc.keepalive_timeout_ms": self.answer_seconds,
-            # Otherwise gRPC waits a minute for the answer to a ping, whatever the time above.
+            # Without this option, gRPC waits a minute for the answer to a ping, despite the timeout above.
             "grpc.http2.ping_timeout_ms": self.answer_seconds,
             "grpc.max_connection_idle_ms": self.idle_seconds,
             "grpc.max_connection_age_ms": self.age_seconds,
@@ -93,10 +93,10 @@ def _close_quietest(port: int, connections: int) -> None:
 
 @contextmanager
 def _accepted(number: int, port: int) -> Iterator[socket.socket]:
-    """Yields the connection with a file descriptor, as a duplicate that is closed after the ``with`` block.
+    """Opens a duplicate of the socket with a file descriptor, and closes the duplicate after the ``with`` block.
 
     Raises:
-        OSError: it is not a connection to the port, or has just been closed.
+        OSError: the descriptor is not a connection to the port, or has just been closed.
     """
     copy = os.dup(number)
     try:

@@ -1,4 +1,4 @@
-"""The calls over HTTP: ``POST /v1/CALL`` with JSON; the API's description, health and metrics."""
+"""The HTTP server: calls as ``POST /v1/CALL`` with JSON, the OpenAPI description, health checks and metrics."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -65,7 +65,7 @@ def application(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        # Without room it is still ready: blocks can be read and removed.
+        # A manager without room for new blocks is still ready, because blocks can be read and removed.
         text = f"{'ok' if manager.is_ready else 'no index'}{': ' if manager.problem else ''}{manager.problem}\n"
         return web.Response(status=200 if manager.is_ready else 503, text=text)
 
@@ -73,7 +73,7 @@ def application(
         try:
             await service.show_in_metrics()
         except IndexUnavailable:
-            # This process's own counts are still reported.
+            # The metrics of this process are still reported, but not those of accounts.
             manager.metrics.show_accounts({})
         encoder, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encoder(manager.metrics.registry), headers={"Content-Type": content_type})
@@ -89,7 +89,7 @@ def without_index(problem: Callable[[], str]) -> web.Application:
     """Returns the application that answers while the index is not open yet.
 
     Args:
-        problem: returns the reason.
+        problem: returns the reason why the index is not open.
     """
     app = web.Application()
 
@@ -119,7 +119,7 @@ def _handler(
         try:
             caller = await authenticator.authenticate(_token(request))
             body = await request.read() or b"{}"
-            # Between two values there is a comma. Commas in names only make the count too high.
+            # Values are separated by commas, so this is an upper bound: commas in names are counted, too.
             check_values(body.count(b",") + 1)
             if len(body) > LONG_REQUEST:
                 await manager.turns.take(caller.turns)

@@ -1,4 +1,4 @@
-"""Malformed requests: they are logged once for each caller, so that none can fill the log."""
+"""Malformed requests, which are logged only once for each caller, so that no caller can flood the log."""
 
 import contextlib
 import logging
@@ -17,7 +17,7 @@ class MalformedRequests:
 
     def __init__(self) -> None:
         self._callers: set[str] = set()
-        """The callers that have sent one. Only names of authenticated callers are added."""
+        """Names of the authenticated callers that have sent a malformed request."""
 
     @contextlib.contextmanager
     def noted(self, call: str, caller: Caller) -> Iterator[None]:
@@ -33,7 +33,7 @@ class MalformedRequests:
         try:
             yield
         except msgspec.ValidationError:
-            # The request is well-formed and has an invalid value.
+            # The request is well-formed, but has an invalid value. This is not logged.
             raise
         except (msgspec.DecodeError, DecodeError) as error:
             if caller.name not in self._callers:

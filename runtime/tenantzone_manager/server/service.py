@@ -1,4 +1,4 @@
-"""The implementation of all calls, for HTTP and gRPC."""
+"""The implementation of all calls, which is the same for HTTP and gRPC."""
 
 import time
 from collections import Counter
@@ -35,14 +35,14 @@ CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (m.RequestTooLarge, "RESOURCE_EXHAUSTED"),
     (ValueError, "INVALID_ARGUMENT"),
 )
-"""The status codes of errors, as reported to callers."""
+"""Status codes by type of exception, as reported to callers. The first matching type applies."""
 
 
 class Service:
     """The calls of one manager.
 
     Args:
-        manager: executes the calls.
+        manager: the manager that executes the calls.
     """
 
     def __init__(self, manager: CacheManager) -> None:
@@ -52,7 +52,7 @@ class Service:
         """Execute a call.
 
         Raises:
-            Exception: one of ``CODES``.
+            Exception: an exception with a status code in ``CODES``, or an internal error.
         """
         began = time.perf_counter()
         code = "ok"
@@ -79,7 +79,7 @@ class Service:
             instance = replace(instance, pool=caller.pool)
         if group is not None and group.name != instance.group:
             known = self._manager.catalog.instances.get(instance.name)
-            # Its blocks stay where they are when an alias moves to another group.
+            # A registered instance stays in its group even if the alias has been moved to another group.
             instance = replace(instance, group=known.group if known is not None else group.name)
         registered = await self._manager.catalog.register_instance(instance)
         self._note("register_instance", caller, registered)
@@ -104,7 +104,7 @@ class Service:
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
-        # In a query by groups each block of the prefix counts once, however many groups need it.
+        # In a query by groups, each block of the prefix counts once, even if several groups need it.
         metrics.matched.labels(instance.group).inc(match.hit or found)
         if self._manager.events.is_on:
             given = match.hit_keys or keys[match.first : match.first + len(match.blocks)]
@@ -199,7 +199,7 @@ class Service:
                     to_bytes=request.to_bytes,
                     on_removed=self._on_removed("trim_cache", caller),
                 )
-            # A block stays in its type until later blocks have left the other types.
+            # Repeated, because a block can be removed from its type only after later blocks left the other types.
             is_done = len(types) == 1 or removed.blocks == before
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
@@ -283,10 +283,10 @@ class Service:
         """Update the gauges for a scrape.
 
         Raises:
-            IndexUnavailable: the index does not answer; all gauges but those of accounts are up to date.
+            IndexUnavailable: the index does not answer. All gauges except those of accounts are up to date.
         """
         manager = self._manager
-        # First the values that this process has: they must be updated even if the index does not answer.
+        # Values of this process are updated first, because they must be up to date even if the index does not answer.
         manager.metrics.show_storages(
             (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.states()
         )
@@ -306,7 +306,7 @@ class Service:
         manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """Returns an instance that the caller may access; the error for any other does not reveal whether it exists."""
+        """Returns an instance that the caller may access. Errors do not reveal whether other instances exist."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:
@@ -316,7 +316,7 @@ class Service:
         return instance
 
     async def _rest(self, instance: Instance, blocks: int) -> None:
-        """Take a turn before the next step over all blocks of a call, if there are many."""
+        """Take a turn before the next step that processes all blocks of a call, if there are many blocks."""
         if blocks > READ_AT_ONCE:
             await self._manager.turns.take(caller_of(instance))
 
@@ -354,7 +354,7 @@ class Service:
         )
 
     async def _storage_response(self, storage: Storage) -> m.StorageResponse:
-        """Returns the answer for a storage, which another call may have removed meanwhile."""
+        """Returns the answer for a storage, even if another call has removed the storage meanwhile."""
         used = (await self._manager.index.account(books.storage_account(storage.name))).used
         for state in self._manager.storages.states():
             if state.storage.name == storage.name:
@@ -378,7 +378,7 @@ class Service:
         self._manager.events.note(event, caller.name, pod=caller.pod, **whose, **fields)
 
     def _on_removed(self, event: str, caller: Caller) -> OnRemoved:
-        """Returns a function that records the blocks that a caller has removed."""
+        """Returns a function that records an event for blocks that a caller has removed."""
 
         def note(instance: Instance, where: str, keys: Sequence[bytes]) -> None:
             self._note(event, caller, instance, keys=keys, type=where)
@@ -388,7 +388,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of both protocols."""
+    """The definition of a call, for both protocols."""
 
     name: str
     request: type[Any]
@@ -439,7 +439,7 @@ def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
         groups: number of KV-cache groups, each with up to ``count`` blocks.
 
     Raises:
-        ValueError: the blocks have too many parts.
+        ValueError: the blocks together have too many parts.
     """
     parts = len(instance.specs)
     if count * groups * parts > m.MAX_PARTS:
@@ -451,7 +451,7 @@ def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[b
     """Returns the keys of a prompt's blocks.
 
     Raises:
-        ValueError: neither or both of keys and tokens are given, a key is repeated, or the tokens make too many blocks.
+        ValueError: neither or both of keys and tokens are given, a key is repeated, or the tokens form too many blocks.
     """
     if bool(keys) == bool(token_ids):
         raise ValueError("say which blocks are meant by block_keys or by token_ids: by one of the two")

@@ -1,4 +1,4 @@
-"""TLS on the manager's ports. The files are checked for each new connection, so they may be renewed at run time."""
+"""TLS on the manager's ports. Each new connection uses the current files, so they may be replaced at run time."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tenantzone_contract.tls import TlsError, TlsFiles, server_context
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The TLS settings for HTTP and gRPC from the same version of the files."""
+    """The TLS settings for HTTP and gRPC, made from the same version of the files."""
 
     context: ssl.SSLContext
     configuration: Any
@@ -22,10 +22,11 @@ class ServerTls:
     """TLS of one manager.
 
     Args:
-        files: certificate and key; if there are authorities, callers must present a certificate signed by one of them.
+        files: certificate and key. If they include authorities, callers must present a certificate signed by one of
+            these authorities.
 
     Raises:
-        TlsError: the files can't be used.
+        TlsError: the files are invalid.
     """
 
     def __init__(self, files: TlsFiles) -> None:
@@ -35,22 +36,26 @@ class ServerTls:
         self._renewed.newest()
 
     def context(self) -> ssl.SSLContext:
-        """Returns the context for HTTP. Calls check :attr:`asks_for_certificates`: health probes have none."""
+        """Returns the context for HTTP.
+
+        The handshake succeeds without a client certificate, because health probes have none. If
+        :attr:`asks_for_certificates` is true, the handlers of calls must check for a certificate.
+        """
         context = server_context(self._files)
         if self.asks_for_certificates:
-            # A resumed session presents no certificate: it would be trusted for what was valid when it began.
-            # Resumption in versions before 1.3 can't be disabled.
+            # Resumption is disabled, because a resumed session presents no certificate, so a certificate that is no
+            # longer valid would still be accepted. Before TLS 1.3, resumption can't be disabled.
             context.minimum_version, context.num_tickets = ssl.TLSVersion.TLSv1_3, 0
 
         def choose(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
             connection.context = self._renewed.newest().context
 
-        # Called for each handshake, whether the client names a server or not.
+        # Called for each handshake, even if the client sends no server name.
         context.sni_callback = choose
         return context
 
     def credentials(self) -> Any:
-        """Returns the credentials for gRPC, whose handshake fails if a required client certificate is missing."""
+        """Returns the credentials for gRPC. Handshakes fail if a required client certificate is missing."""
         used = self._renewed.newest().configuration
 
         def renewed() -> Any:
@@ -69,6 +74,6 @@ class ServerTls:
             pair = (key.read_bytes(), certificate.read_bytes())
             roots = None if authorities is None else authorities.read_bytes()
         except OSError as error:
-            # They were readable a moment ago.
+            # server_context() has just read the same files.
             raise TlsError(f"files are being replaced: {error}") from None
         return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

@@ -16,7 +16,7 @@ _POD: Final = "authentication.kubernetes.io/pod-name"
 
 
 class ApiServerReview:
-    """Sends reviews over HTTPS, with the pod's own token and authorities, which may be renewed at any time.
+    """Sends TokenReviews over HTTPS, with the pod's own token and CA file, which may be replaced at any time.
 
     Args:
         server: URL of the API server.
@@ -46,7 +46,7 @@ class ApiServerReview:
                 status = (await answer.json()).get("status", {})
         except (aiohttp.ClientError, TimeoutError) as error:
             raise OSError(f"the API server did not review a token: {error}") from error
-        # A server without support for audiences answers without them, and has not checked them.
+        # A server that does not support audiences has not checked them, and returns none.
         if not status.get("authenticated") or audience not in status.get("audiences", ()):
             return Reviewed()
         user = status.get("user", {})
@@ -62,7 +62,7 @@ class ApiServerReview:
             await self._session.close()
 
     def _read(self) -> tuple[str, ssl.SSLContext]:
-        """Returns the pod's own token, and the TLS context for connections."""
+        """Returns the pod's own token, and the TLS context for connections to the API server."""
         try:
             return (self._credentials / "token").read_text(), self._tls.newest()
         except ValueError as error:

@@ -1,1 +1,1 @@
-"""The storages of blocks, each behind :class:`~tenantzone_manager.storages.backend.DataStorageBackend`."""
+"""The storages of blocks, which implement :class:`~tenantzone_manager.storages.backend.DataStorageBackend`."""

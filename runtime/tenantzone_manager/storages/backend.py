@@ -1,6 +1,6 @@
-"""The interface of a storage. Engines read and write it directly, at the URIs that they are given.
+"""The interface of a storage. Engines access a storage directly, at the URIs that the manager returns.
 
-The manager reads and writes bytes only to copy them from one storage to another.
+The manager itself reads and writes bytes only to copy them from one storage to another.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from tenantzone_manager.core.records import CacheLocation, LocationSpec
 
 
 class Place(NamedTuple):
-    """One location of one block, with everything that its names consist of."""
+    """One location of one block, with all components of the names of its objects."""
 
     group: str
     instance: str
@@ -29,22 +29,22 @@ class StoredObject:
     key: bytes
     location_id: str
     name: str
-    """The storage's own name of it."""
+    """Name of the object in the storage."""
     written_at: float
-    """Unix time."""
+    """Unix time at which the object was written."""
 
 
 class StorageError(Exception):
-    """A storage operation failed; the message says why."""
+    """A storage operation failed. The message says why."""
 
 
 class PlaceTaken(StorageError):
     """Another storage of the same index owns the place.
 
     Args:
-        place: the place, for people.
-        owner: name of the owning storage.
-        storage: name of the storage that wants the place.
+        place: human-readable description of the place.
+        owner: name of the storage that owns the place.
+        storage: name of the storage that tried to claim the place.
     """
 
     def __init__(self, place: str, owner: str, storage: str) -> None:
@@ -56,12 +56,13 @@ class PlaceTaken(StorageError):
 
 
 class Claim:
-    """The claim of one storage of one index to its place, in whose ``owner`` file is ``INDEX/STORAGE``.
+    """The claim of a storage to its place. The place has an ``owner`` file with the content ``INDEX/STORAGE``.
 
     Args:
-        index: name of the index.
+        index: name of the index to which the storage belongs.
         storage: name of the storage.
-        takeover: whether to take the place from another index, once. The other index's objects are removed as orphans.
+        takeover: whether to take the place from another index, once. The objects of the other index are then removed as
+            orphans.
     """
 
     def __init__(self, index: str, storage: str, takeover: bool) -> None:
@@ -70,14 +71,14 @@ class Claim:
         self._storage = storage
         self._takeover = takeover
         self.unregistered = ""
-        """Another storage of this index that is no longer registered, so it owns nothing."""
+        """Name of another storage of this index that is no longer registered, so its place is free."""
 
     def has_to_write(self, found: str, place: str) -> bool:
         """Returns whether the owner file must be written before the place is used.
 
         Args:
-            found: content of the file; empty: there is none.
-            place: the place, for people.
+            found: content of the owner file, or empty if the file does not exist.
+            place: human-readable description of the place.
 
         Raises:
             PlaceTaken: another storage of this index owns the place.
@@ -86,7 +87,7 @@ class Claim:
         index, _, storage = found.partition("/")
         if found == self.text:
             return False
-        # Earlier versions wrote only the index.
+        # Earlier versions wrote only the name of the index.
         if not found or (index == self.index and storage in ("", self.unregistered)):
             return True
         if index == self.index:
@@ -99,26 +100,26 @@ class Claim:
         )
 
     def is_made(self) -> None:
-        """Note that the storage owns the place. A later takeover by another index is not undone."""
+        """Record that the storage owns the place, so that a later takeover by another index is not undone."""
         self._takeover = False
 
 
 class DataStorageBackend(ABC):
-    """One storage. Asynchronous methods may raise :class:`StorageError`.
+    """One storage. All asynchronous methods may raise :class:`StorageError`.
 
     Args:
-        claim: claim to the place, which is not touched while another storage owns it.
+        claim: claim to the place. Nothing is changed in the place while another storage owns it.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
 
     slots_per_file = 0
-    """The number of slots in a large file; 0: each part of a location is a separate object."""
+    """Number of slots in a large file, or 0 if each part of a location is a separate object."""
 
     @abstractmethod
     def uri(self, place: Place, spec: LocationSpec) -> str:
-        """Returns the URI of a part, with its ``size``, and in a large file with its ``blkid`` and ``offset``."""
+        """Returns the URI of a part, with its ``size``, and in a large file also with ``blkid`` and ``offset``."""
 
     @abstractmethod
     async def create(self, places: Sequence[Place]) -> None:
@@ -126,7 +127,7 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     async def delete(self, places: Sequence[Place]) -> None:
-        """Delete all parts at these places; missing ones are ignored."""
+        """Delete all parts at these places. Missing parts are ignored."""
 
     @abstractmethod
     async def exist(self, places: Sequence[Place]) -> list[bool]:
@@ -134,15 +135,15 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        """Returns a part's bytes.
+        """Returns the bytes of a part.
 
         Raises:
-            StorageError: it can't be read, or has another size.
+            StorageError: the part can't be read, or has a different size.
         """
 
     @abstractmethod
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
-        """Write a part at a place prepared by ``create``; later reads return all of it."""
+        """Write a part at a place prepared by ``create``. After this call, reads return the complete part."""
 
     @abstractmethod
     async def check_health(self) -> None:
@@ -150,33 +151,33 @@ class DataStorageBackend(ABC):
 
         Raises:
             PlaceTaken: another storage of the index owns the place.
-            StorageError: it can't be read or written now, or another index owns the place.
+            StorageError: the storage can't be read or written now, or another index owns the place.
         """
 
     @abstractmethod
     def objects(self) -> AsyncIterator[list[StoredObject]]:
-        """Yields lists of all objects with names of parts; slots of large files are not included."""
+        """Lists all objects that are named like parts, in batches. Slots of large files are not included."""
 
     @abstractmethod
     async def remove(self, objects: Sequence[StoredObject]) -> None:
-        """Delete listed objects."""
+        """Delete objects that ``objects`` has listed."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Close connections."""
 
 
 def slot_bytes(size: int) -> int:
-    """Returns the slot size for a part: whole pages, so that it can be read and written without a copy."""
+    """Returns the slot size for a part of ``size`` bytes: whole pages, to allow reads and writes without a copy."""
     return -(-size // 4096) * 4096
 
 
 def part_name(place: Place, spec: LocationSpec) -> str:
-    """Returns a part's name within its instance, which no other write ever uses."""
+    """Returns the name of a part within its instance. No other write ever uses the same name."""
     return f"{place.key.hex()}-{place.location.id}.{spec.name}"
 
 
 def parsed_part(name: str) -> tuple[bytes, str] | None:
-    """Returns the key and location id in a part's name; None: it is not the name of a part."""
+    """Returns the block key and the location id in the name of a part, or None if it is not the name of a part."""
     key, hyphen, rest = name.partition("-")
     location_id, dot, spec = rest.partition(".")
     try:

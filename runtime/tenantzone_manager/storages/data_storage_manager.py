@@ -1,4 +1,4 @@
-"""All storages of the manager, with their availability."""
+"""All storages of the manager, and their availability."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from tenantzone_manager.storages.types import make
 PROBE_SECONDS: Final = 5.0
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-"""The time limit in seconds of operations other than reading and writing bytes."""
+"""Time limit in seconds for operations other than reading and writing bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,21 +28,22 @@ class StorageState:
     storage: Storage
     backend: DataStorageBackend
     problem: str = "not tried yet"
-    """Why it can't be used; empty: it can be used."""
+    """Why the storage can't be used; empty if it can be used."""
     since: float = 0.0
-    """Unix time since when this is so."""
+    """Unix time since which the storage can be used, or since which it can't."""
     place_owner: str = ""
-    """The storage that owns this one's place; empty: it has its own place."""
+    """Name of another storage that owns the place of this storage; empty if there is no conflict."""
 
 
 class DataStorageManager:
     """Gives access to the storages, and probes each of them periodically.
 
     Args:
-        owner: name of the index, which storages belong to.
+        owner: name of the index to which the storages belong.
         clock: returns Unix time.
-        make_backend: makes the backend of a storage.
-        is_registered: whether the index has a storage of this name; None: all registered storages are kept here.
+        make_backend: creates the backend of a storage.
+        is_registered: returns whether the index has a storage with this name. If None, only storages passed to
+            :meth:`keep` count as registered.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class DataStorageManager:
         is_registered: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         self.version = 0
-        """A number that changes whenever a storage becomes available or unavailable."""
+        """Counter that changes whenever a storage becomes available or unavailable."""
         self.owner = owner
-        """The name of the index."""
+        """Name of the index to which the storages belong."""
         self._clock = clock
         self._make = make_backend
         self._is_registered = is_registered
@@ -65,12 +66,12 @@ class DataStorageManager:
         """Refuse a storage with invalid options.
 
         Raises:
-            ValueError: says which.
+            ValueError: an option is invalid; the message names the option.
         """
         self._make(storage, self.owner)
 
     async def keep(self, storages: Iterable[Storage]) -> None:
-        """Keep exactly these storages, with these settings."""
+        """Open, change and close storages so that exactly these storages with these settings are open."""
         wanted = {storage.name: storage for storage in storages}
         for name in self._states.keys() - wanted.keys():
             await self._states.pop(name).backend.close()
@@ -89,13 +90,13 @@ class DataStorageManager:
             await self.probe(name)
 
     async def belong_to(self, owner: str) -> None:
-        """Change the index that the storages belong to; if its name differs, all storages are closed."""
+        """Set the name of the index to which the storages belong. If the name changes, all storages are closed."""
         if owner != self.owner:
             await self.close()
             self.owner = owner
 
     def get_available_storage(self, names: Sequence[str]) -> list[Storage]:
-        """Returns the available storages in the given order: enabled, and healthy at the last check."""
+        """Returns the available storages, in the given order. They are enabled, and were healthy at the last check."""
         return [self._states[name].storage for name in names if self.is_available(name)]
 
     def is_available(self, name: str) -> bool:
@@ -104,19 +105,19 @@ class DataStorageManager:
         return state is not None and state.storage.enabled and not state.problem
 
     def backend(self, name: str) -> DataStorageBackend | None:
-        """Returns the backend of a storage; None: there is no such storage."""
+        """Returns the backend of a storage, or None if there is no such storage."""
         state = self._states.get(name)
         return state.backend if state else None
 
     def states(self) -> list[StorageState]:
-        """Returns the state of all storages."""
+        """Returns the states of all storages."""
         return list(self._states.values())
 
     async def create(self, name: str, places: Sequence[Place]) -> None:
         """Prepare places for writing.
 
         Raises:
-            StorageError: that failed; the storage counts as unhealthy until the next successful check.
+            StorageError: the storage failed. It counts as unhealthy until the next successful check.
         """
         try:
             async with _in_time(ANSWER_SECONDS):
@@ -129,7 +130,7 @@ class DataStorageManager:
         """Delete all parts at these places.
 
         Raises:
-            StorageError: some of them may still exist.
+            StorageError: the storage failed; some parts may still exist.
         """
         async with _in_time(ANSWER_SECONDS):
             await self._of(name).delete(places)
@@ -144,10 +145,10 @@ class DataStorageManager:
             return await self._of(name).exist(places)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        """Returns a part's bytes, from the storage of the place.
+        """Returns the bytes of a part from the storage of the place.
 
         Raises:
-            StorageError: it can't be read, or has another size.
+            StorageError: the part can't be read, or has a different size.
         """
         return await self._of(place.location.storage).read(place, spec)
 
@@ -155,25 +156,25 @@ class DataStorageManager:
         """Write a part to the storage of the place.
 
         Raises:
-            StorageError: the write failed; a part of the bytes may have been written.
+            StorageError: the write failed; some of the bytes may have been written.
         """
         await self._of(place.location.storage).write(place, spec, content)
 
     async def probe(self, name: str) -> None:
-        """Check a storage, and note the result."""
+        """Check a storage, and record the result."""
         try:
             async with _in_time(PROBE_TIMEOUT_SECONDS):
                 await self._check(name)
         except StorageError as error:
             self._found(name, str(error))
         except Exception as error:
-            # An unexpected error must not stop the checks of other storages, or the start of the manager.
+            # Catch every exception, because it must not stop the checks of other storages or the start of the manager.
             self._found(name, repr(error))
         else:
             self._found(name, "")
 
     async def _check(self, name: str) -> None:
-        """Check a storage. Its place is free if the storage that owned it is no longer registered."""
+        """Check a storage. It may claim its place from another storage that is no longer registered."""
         state, backend, owner = self._states.get(name), self._of(name), ""
         try:
             await backend.check_health()
@@ -184,7 +185,7 @@ class DataStorageManager:
             backend.claim.unregistered = taken.owner
             await backend.check_health()
         finally:
-            # It may be registered again by the next check.
+            # Reset, because that storage may be registered again before the next check.
             backend.claim.unregistered = ""
             if state is not None:
                 state.place_owner = owner
@@ -193,7 +194,7 @@ class DataStorageManager:
         return name in self._states or (self._is_registered is not None and await self._is_registered(name))
 
     def sharing_place(self, name: str) -> list[str]:
-        """Returns the names of the other storages with the same place."""
+        """Returns the names of the other storages that have the same place as this storage."""
         owner_of = {each.storage.name: each.place_owner or each.storage.name for each in self._states.values()}
         place = owner_of.get(name, name)
         return sorted(other for other, owner in owner_of.items() if owner == place and other != name)

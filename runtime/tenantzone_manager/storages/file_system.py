@@ -1,7 +1,7 @@
-"""A folder that engines and manager mount: NFS, 3FS, a node's disk. One file per part, or few large files.
+"""A folder that engines and manager mount (NFS, 3FS, a node's disk), with one file per part or a few large files.
 
-ROOT/owner                                        the index and the storage that the folder belongs to
-ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK are the first two digits of the block's key
+ROOT/owner                                        the index and the storage to which the folder belongs
+ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK is the first two digits of the block's key
 ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, divided into slots of SLOT_BYTES
 """
 
@@ -31,20 +31,20 @@ from tenantzone_manager.storages.backend import (
 
 _T = TypeVar("_T")
 _LISTED: Final = 1000
-"""The files listed at a time."""
+"""Maximum number of files to list at a time."""
 _UNFINISHED_SECONDS: Final = 1.0
-"""Seconds after which an empty owner file counts as abandoned."""
+"""Age in seconds from which an empty owner file counts as abandoned."""
 _CLAIM_ATTEMPTS: Final = 5
 _CLAIM_RETRY_SECONDS: Final = 0.05
-"""Seconds between attempts to claim a folder whose owner file is being written."""
+"""Seconds between two attempts to claim a folder whose owner file is being written."""
 
 
 class FileSystemStorage(DataStorageBackend):
-    """Makes blocking calls in its own threads, so that a hanging storage does not use up those of another.
+    """Makes blocking calls in its own thread pool, so that a hanging storage can't block the threads of others.
 
     Args:
-        root: the folder, mounted at the same path by engines.
-        slots_per_file: number of slots in a large file; 0: a file for each part.
+        root: the folder, which engines mount at the same path.
+        slots_per_file: number of slots in a large file, or 0 to store each part in a separate file.
         claim: claim to the folder.
     """
 
@@ -52,13 +52,13 @@ class FileSystemStorage(DataStorageBackend):
         super().__init__(claim)
         self.slots_per_file = slots_per_file
         self._root = root
-        # All other parts of a path are names that need no quoting.
+        # Only the root is quoted, because all other components of a path are names that need no quoting.
         self._quoted_root = quote(str(root))
         self._plain_root = str(root)
-        # They end when this object is no longer referenced.
+        # The threads end when this object is no longer referenced.
         self._threads = ThreadPoolExecutor(thread_name_prefix="storage")
         self._made: set[str] = set()
-        """Folders and large files that this process has created or found."""
+        """Paths of folders and large files that are known to exist."""
 
     def uri(self, place: Place, spec: LocationSpec) -> str:
         where = ""
@@ -109,7 +109,7 @@ class FileSystemStorage(DataStorageBackend):
 
     def _path(self, place: Place, spec: LocationSpec, root: str = "") -> str:
         root = root or self._plain_root
-        # A string: a write needs one for each block, and pathlib takes ten times as long.
+        # Paths are strings, because a write needs a path for each block, and pathlib would take ten times as long.
         if spec.slot >= 0:
             return f"{root}/files/{place.group}/{self.claim.index}/{slot_bytes(spec.size)}/{spec.file:08}"
         folder = f"{root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
@@ -134,7 +134,7 @@ class FileSystemStorage(DataStorageBackend):
         if not self._root.is_dir():
             raise StorageError(f"there is no folder {self._root}")
         self._take_place()
-        # Its name is random: several managers, or several threads of one, may check at the same time.
+        # The file has a random name, because several managers or threads may check the storage at the same time.
         with NamedTemporaryFile(dir=self._root, prefix="probe-") as probe:
             probe.write(b"probe")
             probe.flush()
@@ -154,12 +154,12 @@ class FileSystemStorage(DataStorageBackend):
         """Write the owner file if the place is free.
 
         Raises:
-            FileExistsError: another check, of this storage or another one, is writing the owner file.
+            FileExistsError: a concurrent check, by this or another storage, is writing the owner file.
         """
         owner = self._root / "owner"
         found = owner.read_text(errors="replace") if owner.exists() else ""
         if self.claim.has_to_write(found, str(self._root)):
-            # The folder was replaced or emptied.
+            # The folder may have been replaced or emptied, so known folders and files may no longer exist.
             self._made.clear()
             if not found:
                 _remove_unfinished(owner)
@@ -169,10 +169,10 @@ class FileSystemStorage(DataStorageBackend):
 
 
 def _remove_unfinished(owner: Path) -> None:
-    """Remove an abandoned empty owner file: the disk was full, or the machine lost power."""
+    """Remove an abandoned empty owner file, which is left behind if the disk was full or the machine lost power."""
     with contextlib.suppress(FileNotFoundError):
         written_at = owner.stat().st_mtime
-        # A file server sets the times of its files, and its clock may differ from this machine's.
+        # The age is compared with a new file, because the clock of a file server may differ from this machine's clock.
         with NamedTemporaryFile(dir=owner.parent, prefix="probe-") as probe:
             now = os.fstat(probe.fileno()).st_mtime
         if written_at < now - _UNFINISHED_SECONDS:
@@ -180,7 +180,7 @@ def _remove_unfinished(owner: Path) -> None:
 
 
 def _offset(spec: LocationSpec) -> int:
-    """Returns the offset of a part in its file, in bytes."""
+    """Returns the offset in bytes of a part in its file."""
     return max(0, spec.slot) * slot_bytes(spec.size)
 
 
@@ -196,7 +196,7 @@ def _read(path: str, spec: LocationSpec, offset: int) -> bytes:
 
 
 def _write(path: str, spec: LocationSpec, offset: int, content: bytes) -> None:
-    # A separate file must not exist yet; a large one must.
+    # The file of a single part must not exist yet, but a large file must exist.
     with _opened(path, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if spec.slot < 0 else 0)) as file:
         file.seek(offset)
         file.write(content)
@@ -204,7 +204,8 @@ def _write(path: str, spec: LocationSpec, offset: int, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> Iterator[BinaryIO]:
-    # Engines may run as other users: the umask decides their rights. One may have put a pipe or a link there.
+    # The umask decides the access rights of engines, which may run as other users. An engine may have replaced the file
+    # by a pipe or a symbolic link, so opening must not block and must not follow links.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb") as file:
         yield file
@@ -229,7 +230,7 @@ def _parts(root: Path) -> Iterator[StoredObject]:
 
 
 def _foreign_files(root: Path, owner: str) -> Iterator[StoredObject]:
-    """Yields large files of other indices: no block in them can be found any more."""
+    """Lists large files of other indices, whose blocks can no longer be found."""
     for path in root.glob("*/*/*/*"):
         group, of = path.parts[-4:-2]
         with contextlib.suppress(FileNotFoundError):

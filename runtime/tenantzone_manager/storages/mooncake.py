@@ -1,8 +1,8 @@
 """A memory pool across nodes, provided by Mooncake's store.
 
-One object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``. Mooncake gives its memory to the first writer
-and evicts objects on its own. Objects written here are pinned, so they stay until they are deleted; without room, a
-write fails.
+There is one object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``. Mooncake allocates memory first come,
+first served, and evicts unpinned objects on its own. Objects of this storage are pinned, so they stay until they are
+deleted, and a write fails if the pool has no room.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _T = TypeVar("_T")
 
 
 class MooncakeStorage(DataStorageBackend):
-    """Calls Mooncake's blocking client on separate threads, so that other callers need not wait.
+    """Calls Mooncake's blocking client in threads, so that it does not block the event loop.
 
     Args:
         master: host and port of the pool's master.
-        prefix: prefix of all names in the pool.
-        http: URL of the master's HTTP port, which lists objects; empty: orphans are not searched.
+        prefix: prefix of the names of all objects in the pool.
+        http: URL of the master's HTTP port, which lists objects. If empty, orphans are not found.
         claim: claim to the prefix.
     """
 
@@ -53,7 +53,7 @@ class MooncakeStorage(DataStorageBackend):
         return f"mooncake://{self._master}/{quote(self._name(place, spec))}?size={spec.size}"
 
     async def create(self, places: Sequence[Place]) -> None:
-        """Nothing has to be made first."""
+        """Does nothing, because Mooncake needs no preparation."""
 
     async def delete(self, places: Sequence[Place]) -> None:
         await self._remove([self._name(place, spec) for place in places for spec in place.location.specs])
@@ -109,7 +109,7 @@ class MooncakeStorage(DataStorageBackend):
         await self._remove([each.name for each in objects])
 
     async def close(self) -> None:
-        # Earlier calls are completed: their callers would take an interruption for a cancellation.
+        # Queued calls are completed, because cancelling their futures would look like a cancellation of the caller.
         self._threads.shutdown(wait=False)
 
     def _name(self, place: Place, spec: LocationSpec) -> str:
@@ -119,7 +119,7 @@ class MooncakeStorage(DataStorageBackend):
         """Returns the result of a client call that transfers ``size`` bytes.
 
         Raises:
-            StorageError: there is no client, or ``ask`` raised an error.
+            StorageError: the client is not available, ``ask`` failed, or the storage is closed.
         """
 
         def call() -> _T:
@@ -136,14 +136,17 @@ class MooncakeStorage(DataStorageBackend):
         return await asked
 
     async def _remove(self, names: Sequence[str]) -> None:
-        # Readers hold the manager's leases: Mooncake's own need not end first.
+        # Forced, because the manager has its own leases, so removal need not wait for Mooncake's leases.
         codes = await self._asked(lambda store: store.batch_remove(list(names), True))
         for name, code in zip(names, codes, strict=True):
             if code not in (0, MISSING):
                 raise StorageError(f"{name} was not deleted (code {code})")
 
     def _claim(self, store: Any) -> None:
-        """Check that this storage owns the prefix, or claim it if it is free: a restart of Mooncake loses the owner."""
+        """Check that this storage owns the prefix, or claim the prefix if it is free.
+
+        A restart of Mooncake loses the owner, because everything is in memory.
+        """
         name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
         if self.claim.has_to_write(_text(store, name), place):
             store.remove(name, True)
@@ -157,7 +160,7 @@ class MooncakeStorage(DataStorageBackend):
 
 
 def _size(store: Any, name: str) -> int | None:
-    """Returns an object's size in bytes; None: there is none."""
+    """Returns the size of an object in bytes, or None if the object does not exist."""
     size = int(store.get_size(name))
     if size < 0 and size != MISSING:
         raise StorageError(f"Mooncake does not say whether {name} exists (code {size})")
@@ -165,7 +168,7 @@ def _size(store: Any, name: str) -> int | None:
 
 
 def _text(store: Any, name: str) -> str:
-    """Returns an object as text, whatever its bytes are; empty: there is none."""
+    """Returns an object as text, replacing invalid bytes, or an empty string if the object does not exist."""
     return "" if _size(store, name) is None else _content(store, name).decode(errors="replace")
 
 
@@ -178,7 +181,7 @@ def _content(store: Any, name: str) -> bytes:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yields lines of any length: other users of the pool may give objects any name."""
+    """Splits a stream into lines of any length, because other users of the pool may give objects very long names."""
     rest = b""
     async for chunk in content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -188,7 +191,10 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
-    """Returns the object with a name; None: it belongs to another user, whose prefix may begin like this storage's."""
+    """Returns the object with a listed name, or None if the object does not belong to this storage.
+
+    Another user of the pool may have a prefix that begins with the prefix of this storage.
+    """
     parts = listed.removeprefix(begin).split(b"/")
     if not listed.startswith(begin) or len(parts) != 3:
         return None
@@ -197,5 +203,6 @@ def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     except UnicodeDecodeError:
         return None
     parsed = parsed_part(part)
-    # Mooncake does not report the time of writing. Each writer has a record, and no name is used twice.
+    # Mooncake does not report when an object was written. Time 0 is safe, because a block has a record before its
+    # writer knows the name, and no name is used twice.
     return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)

@@ -1,4 +1,4 @@
-"""A bucket of an S3 server. One object per part: ``PREFIX/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
+"""A bucket of an S3 server, with one object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tenantzone_manager.storages.backend import (
 from tenantzone_manager.storages.s3_objects import S3Objects
 
 _AT_ONCE: Final = 1000
-"""The most objects that one S3 request deletes."""
+"""Maximum number of objects that one S3 request can delete."""
 
 
 class S3Storage(DataStorageBackend):
@@ -32,13 +32,13 @@ class S3Storage(DataStorageBackend):
 
     Args:
         bucket: name of an existing bucket.
-        prefix: prefix of all names.
-        endpoint: URL of the server; empty: AWS.
-        region: region; empty: from the environment.
+        prefix: prefix of the names of all objects.
+        endpoint: URL of the server, or empty for AWS.
+        region: name of the region, or empty to use the region in the environment.
         claim: claim to the prefix.
-        credentials: AWS credentials file with a profile ``default``, read again when it changes; None: credentials are
-            found like by any AWS client, such as in the environment or from the pod's identity.
-        timeout_seconds: time limit of a request.
+        credentials: AWS credentials file with a profile ``default``, which is reloaded when it changes. If None, the
+            default credential chain is used, for example the environment or the pod's identity.
+        timeout_seconds: timeout in seconds for connecting and for reading an answer.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class S3Storage(DataStorageBackend):
         return f"s3://{self._bucket}/{quote(self._name(place, spec))}?size={spec.size}"
 
     async def create(self, places: Sequence[Place]) -> None:
-        """Nothing has to be made first."""
+        """Does nothing, because S3 needs no preparation."""
 
     async def delete(self, places: Sequence[Place]) -> None:
         await self._delete([self._name(place, spec) for place in places for spec in place.location.specs])
@@ -91,7 +91,7 @@ class S3Storage(DataStorageBackend):
             await self._check_claim()
         except StorageError as error:
             if _is_shut_out(error.__cause__):
-                # The next attempt searches for credentials again.
+                # The next attempt will search for credentials again.
                 await self.close()
             raise
 
@@ -103,7 +103,7 @@ class S3Storage(DataStorageBackend):
         if self.claim.has_to_write(await self._read(name), place):
             with _storage_errors():
                 await client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
-            # Another storage may have done the same.
+            # Read back, because another storage may have written its claim at the same time.
             if self.claim.has_to_write(await self._read(name), place):
                 raise StorageError(f"{place} is claimed by several; it is tried again")
         self.claim.is_made()
@@ -196,7 +196,7 @@ def _storage_errors() -> Any:
 
 
 def _is_shut_out(error: BaseException | None) -> bool:
-    """Returns whether a server refused access, or there were no credentials."""
+    """Returns whether an error means that the server refused access, or that no credentials were found."""
     if isinstance(error, ClientError):
         return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
     return isinstance(error, NoCredentialsError)

@@ -1,4 +1,4 @@
-"""Complete objects of an S3 server, read and written in threads because hashing and copying take long."""
+"""Reading and writing of complete S3 objects, in threads because hashing and copying take long."""
 
 import asyncio
 import threading
@@ -15,13 +15,13 @@ from tenantzone_manager.storages.backend import StorageError
 
 
 class S3Objects:
-    """Reads and writes objects without blocking other callers of the manager.
+    """Reads and writes objects without blocking the event loop.
 
     Args:
         bucket: name of the bucket.
-        options: known options of the client: ``endpoint_url`` and ``region_name``.
-        credentials: file with a profile ``default``; None: credentials are found like by any AWS client.
-        timeout_seconds: time limit of a request.
+        options: options of the client, ``endpoint_url`` and ``region_name``, if they are set.
+        credentials: AWS credentials file with a profile ``default``. If None, the default credential chain is used.
+        timeout_seconds: timeout in seconds for connecting and for reading an answer.
     """
 
     def __init__(self, bucket: str, options: dict[str, str], credentials: Path | None, timeout_seconds: float) -> None:
@@ -33,10 +33,10 @@ class S3Objects:
         self._client: Any = None
 
     async def read(self, name: str, size: int) -> bytes:
-        """Returns an object's bytes.
+        """Returns the bytes of an object.
 
         Raises:
-            StorageError: it can't be read, or has another size.
+            StorageError: the object can't be read, or has a different size.
         """
 
         def get(client: Any) -> bytes:
@@ -53,7 +53,7 @@ class S3Objects:
         """Write an object.
 
         Raises:
-            StorageError: it can't be written.
+            StorageError: the object can't be written.
         """
 
         def put(client: Any) -> bytes:
@@ -63,7 +63,7 @@ class S3Objects:
         await self._asked(put)
 
     def close(self) -> None:
-        """Close the connections; the next request opens new ones, with the credentials of that time."""
+        """Close the connections. The next request reads the credentials again and opens new connections."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:

@@ -1,4 +1,4 @@
-"""The storage types. A new one is a module with a subclass of ``DataStorageBackend``, and a line here."""
+"""The storage types. Each type is a subclass of ``DataStorageBackend`` in its own module, with an entry here."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBacken
 
 
 def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | None:
-    """Returns the path of a storage's credentials file; None: the storage names none."""
+    """Returns the path of a storage's credentials file, or None if the storage has no such option."""
     if not name:
         return None
     if not re.fullmatch(NAME, name):
@@ -76,7 +76,7 @@ STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStor
     "S3": _s3,
     "Mooncake": _mooncake,
 }
-"""Functions by type that make a storage for an index; they raise :class:`ValueError` for invalid options."""
+"""Functions that create the backend of a storage, by storage type. For invalid options, they raise ``ValueError``."""
 
 
 def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataStorageBackend:
@@ -85,10 +85,10 @@ def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataS
     Args:
         storage: the registered storage.
         owner: name of the index.
-        credentials: folder with the credentials files that storages name; None: there is none.
+        credentials: folder with the credentials files of storages. If None, storages can't use credentials files.
 
     Raises:
-        ValueError: there is no such type, or it has no such option.
+        ValueError: the type does not exist, or an option is unknown or invalid.
     """
     if storage.type not in STORAGE_TYPES:
         raise ValueError(f"storage {storage.name}: type {storage.type} is none of {', '.join(STORAGE_TYPES)}")
@@ -96,7 +96,7 @@ def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataS
 
 
 class _Options:
-    """The options of a storage; each is read once."""
+    """The options of a storage. Reading an option removes it, so the options that are left are unknown."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
