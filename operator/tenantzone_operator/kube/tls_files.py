@@ -1,4 +1,4 @@
-"""Checks certificates and keys before a client uses them, for clearer errors."""
+"""Checks certificates and keys before a client uses them, to give clearer errors than OpenSSL does."""
 
 import ssl
 from pathlib import Path
@@ -7,16 +7,17 @@ import kopf
 
 _BEGIN = b"-----BEGIN "
 _ENCRYPTED = b"ENCRYPTED"
-"""The mark of an encrypted key: in the first line in PKCS #8, in the header of older formats."""
+"""Word that marks an encrypted key: in the BEGIN line in PKCS #8, and in a header in older formats."""
 
 
 def check_tls(connection: kopf.ConnectionInfo) -> None:
-    """Check the certificates and the key of a connection as its clients will.
+    """Check the certificates and the key of a connection by loading them as its clients will.
 
     Raises:
         OSError: a file can't be read.
-        ValueError: a certificate or key is invalid, or the key does not belong to the certificate, for example while
-            only one of them was replaced; or the key has a pass phrase, for which OpenSSL would ask on a terminal.
+        ValueError: a certificate or key is invalid; the key does not match the certificate, for example because only
+            one of them has been replaced so far; or the key has a pass phrase, which OpenSSL would ask for on a
+            terminal.
     """
     _pem("certificate-authority", connection.ca_path)
     _pem("client-certificate", connection.certificate_path)
@@ -30,7 +31,7 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
 
 
 def _pem(field: str, path: object) -> bytes:
-    """Returns the content of a file in PEM; empty if no file is named."""
+    """Returns the content of a PEM file; empty if ``path`` is empty."""
     if not path:
         return b""
     text = Path(str(path)).read_bytes()
