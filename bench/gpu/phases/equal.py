@@ -136,7 +136,7 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
         if preemptions:
             break
     row = compared("after preemption", answers, alone, f"preemptions: {preemptions}", happened=preemptions > 0)
-    # Batches contain requests of both zones, and rounding may differ between batches, so stock need not agree either.
+    # Rounding may differ between batches, and these requests share batches with each other and with the claims.
     return {**row, "stock_same_tokens": same(batch, alone)}
 
 
