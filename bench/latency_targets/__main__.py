@@ -90,7 +90,7 @@ def _waiting(answers: list[Answer]) -> list[float]:
 
 
 def main() -> None:
-    """Runs all loads and prints a line for each."""
+    """Run all loads and print a line for each."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.latency_targets",
         description=__doc__,
