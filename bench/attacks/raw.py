@@ -1,4 +1,4 @@
-"""Requests as bytes on a connection: what a client library would refuse to send, or repair."""
+"""Sends requests as raw bytes, including requests that a client library would refuse to send or would repair."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ class Reply:
     """The reply to a request."""
 
     status: int | None
-    """None: the server closed the connection without an answer."""
+    """Status of the answer; None if the server closed the connection without an answer."""
     body: bytes
     seconds: float
     """Seconds from the first byte sent until the answer was complete, or the connection closed."""
@@ -23,10 +23,10 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
     """Send bytes as they are, and read the first answer to them.
 
     Args:
-        host: of the server.
-        port: of the server.
-        request: need not be one.
-        leaves: whether the client closes the connection once all is sent, without waiting for an answer.
+        host: the host of the server.
+        port: the port of the server.
+        request: the bytes to send, which need not be a valid request.
+        leaves: whether the client closes the connection after sending, without waiting for an answer.
 
     Raises:
         OSError: the server can't be reached.

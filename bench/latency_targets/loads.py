@@ -68,7 +68,7 @@ def random_load(seed: int, seconds: float, *, long: bool = False, stall_share: f
         rate=1.0,
         requests=1,
     )
-    # At most 8 requests of the zone generate at a time, and its prompts take at most a third of the GPU, or half if long.
+    # At most 8 requests of the zone generate at once, and its prompts take at most a third of the GPU (half if long).
     most = min(8.0 / (answer * TARGET_SECONDS), (12_000.0 if long else 8000.0) / shape.own_tokens)
     rate = (1.0 if long else rng.uniform(0.25, 1.0)) * most
     shape = replace(shape, rate=rate, requests=math.ceil(rate * seconds))

@@ -1,1 +1,1 @@
-"""Measures the prefill tokens saved in multi-turn sessions with stock vLLM, its CPU offloading, and zones with tiers."""
+"""Measures prefill tokens saved in multi-turn sessions with stock vLLM, its CPU offloading, and zones with tiers."""

@@ -104,7 +104,7 @@ def _run(simulation: Simulation) -> None:
 
 
 def _comparison(runs: Mapping[str, Simulation]) -> list[str]:
-    """Returns a table that compares the runs of the same load and reservations; misses are relative to the first run."""
+    """Returns a table that compares runs of the same load and reservations; misses are relative to the first run."""
     totals = {name: simulation.summary.overall for name, simulation in runs.items()}
     missed = {name: total.prompt_tokens - total.hit_tokens for name, total in totals.items()}
     first = max(1, next(iter(missed.values())))

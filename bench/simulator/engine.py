@@ -48,7 +48,7 @@ class Model:
 
 
 class Engine(WithoutTiers):
-    """One simulated engine, from start to restart. It implements ``zones.engine.Engine`` and leaves decisions to the arbiter.
+    """One simulated engine, from start to restart, as the arbiter's ``zones.engine.Engine``, which decides nothing.
 
     Args:
         model: the engine's size and speed.

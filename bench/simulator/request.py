@@ -47,7 +47,7 @@ class Request:
 
     @property
     def blocks_to_admit(self) -> int:
-        """Number of blocks for the tokens and the next token, so that a request preempted for a block returns with it."""
+        """Number of blocks for all tokens and the next one, so that a request preempted for a block returns with it."""
         return self.tokens // BLOCK_TOKENS + 1
 
     def blocks_for(self, tokens: int) -> int:
