@@ -35,7 +35,7 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
     reader, writer = await asyncio.open_connection(host, port)
     status, body = None, b""
     try:
-        # The server may have answered and closed before it has taken everything.
+        # The server may answer and close the connection before it has read the whole request.
         with suppress(ConnectionError):
             writer.write(request)
             if not leaves:
@@ -48,9 +48,9 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
 
 
 async def read_answer(reader: asyncio.StreamReader, request: bytes) -> tuple[int | None, bytes]:
-    """Read the first answer to a request, and return its status, if it has one, and its body."""
+    """Read the first answer to a request; returns its status, or None without an answer, and its body."""
     connection = h11.Connection(h11.CLIENT)
-    # An answer to HEAD has no body, whatever its length says.
+    # An answer to HEAD has no body, even if it has a Content-Length.
     method = "HEAD" if request.startswith(b"HEAD ") else "GET"
     connection.send(h11.Request(method=method, target="/", headers=[("Host", "asked")]))
     connection.send(h11.EndOfMessage())
