@@ -1,7 +1,7 @@
 """Measures the error of the replay's latencies relative to a real engine, after fitting the step time to that engine.
 
 The bench fits step times to a stock vLLM engine on the CPU, as a user would (``tenantzone-replay fit``). Then it sends
-requests to the engine at random times, some of which share a prefix, and gives the replay the same requests at the same
+requests to the engine at random times, some with a common prefix, and gives the replay the same requests at the same
 times. It compares the time to first token, and the time between tokens.
 """
 

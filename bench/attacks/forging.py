@@ -45,7 +45,7 @@ class Forged:
 
 
 def forge(forger: Forger, count: int, seed_number: int) -> list[Forged]:
-    """Draw up to ``count`` different forged requests, of which one in a hundred has a body of a megabyte."""
+    """Draw up to ``count`` different forged requests; one in a hundred has a body of a megabyte."""
     huge = draw(_requests(forger, huge_bodies()), max(1, count // 100), seed_number)
     asked = mostly(asked_bodies(forger.model, forger.victims), _bodies_elsewhere(forger.model))
     return draw(_requests(forger, asked), count - len(huge), seed_number) + huge

@@ -26,7 +26,7 @@ class Round:
     """The runs of one engine in one round."""
 
     saturated: Run
-    """Run with the maximum number of concurrent requests, the first of which are sent all at once."""
+    """Run with the maximum number of concurrent requests; the first requests are sent all at once."""
     steady: Run
     """Run with requests at a rate below the engines' capacity."""
 

@@ -49,9 +49,9 @@ class Phase:
     Attributes:
         name: the phase's name in ``--phases`` and the results, unique among all groups.
         limit_seconds: the time after which the runner cancels the phase and records it as timed out.
-        run: measures, and returns the results for the JSON file. It must not block the event loop, so long blocking
-            work belongs in `asyncio.to_thread`. It raises `NotPossible` if this machine cannot run the phase; any other
-            exception fails this phase only.
+        run: measures, and returns the results for the JSON file. It must not block the event loop: run blocking work by
+            `asyncio.to_thread`. It raises `NotPossible` if this machine cannot run the phase; any other exception fails
+            this phase only.
     """
 
     name: str

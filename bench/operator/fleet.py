@@ -97,7 +97,7 @@ class Fleet:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, namespace: str | None) -> None:
-        """Watch the pods of a namespace, or of all namespaces if it is None."""
+        """Watch the pods of a namespace; None for all namespaces."""
         self._watching = asyncio.create_task(self._watch(namespace), name="fleet")
 
     async def add(self, namespace: str, pool: str, count: int) -> None:

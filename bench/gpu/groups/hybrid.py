@@ -14,7 +14,7 @@ from bench.gpu.shapes import Shape
 from bench.kinds.models import gemma3
 
 _LAYER_GROUPS: Final = 6
-"""Number of layer groups, each of which needs its own blocks for the same tokens."""
+"""Number of layer groups; each group needs its own blocks for the same tokens."""
 _FLOODED_POOLS: Final = 3
 
 

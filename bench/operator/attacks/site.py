@@ -39,7 +39,7 @@ Check = Callable[[], Awaitable[bool]]
 
 
 class Replicas:
-    """Two replicas of the operator, one of which leads.
+    """Two replicas of the operator; one replica leads.
 
     Args:
         kubeconfig: the kubeconfig of both operators, which determines their user.
