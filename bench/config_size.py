@@ -1,4 +1,4 @@
-"""How much of its ConfigMap a pool's config takes, and how long it takes to write and read, by what zones are like."""
+"""Measures the size of a pool's config relative to a ConfigMap, and the time to write and read it, by kind of zones."""
 
 import argparse
 import random
@@ -15,20 +15,20 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 
 def counted_up(number: int, _: random.Random) -> ZoneConfig:
-    """Names that are counted up, and a reservation."""
+    """Returns a zone with a numbered name, and a reservation."""
     name = f"tenant-{number:05}"
     return ZoneConfig(name=name, tenant=name, generation=1, reserved=number % 50)
 
 
 def random_names(_: int, rng: random.Random) -> ZoneConfig:
-    """Names with eight random characters, and four fields of their own."""
+    """Returns a zone with eight random characters in its name, and random values in four fields."""
     name = f"team-{_word(rng, 8)}"
     amounts = {"reserved": rng.randint(0, 500), "limit": rng.randint(600, 5000)}
     return ZoneConfig(name=name, tenant=name, generation=rng.randint(1, 30), weight=rng.randint(1, 9), **amounts)
 
 
 def all_different(_: int, rng: random.Random) -> ZoneConfig:
-    """Two random names as long as a UUID, and a value of its own in every field."""
+    """Returns a zone with two random names as long as a UUID, and random values in every field."""
     return ZoneConfig(
         name=_word(rng, 36),
         tenant=_word(rng, 36),

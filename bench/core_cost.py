@@ -1,11 +1,12 @@
-"""What the zone core costs per operation, by the number of zones and of blocks.
+"""Measures the time of the zone core's operations, by the number of zones and of blocks.
 
-The pool is full: all blocks are cached, every zone holds as many, half of that reserved. Every other zone is quiet, the
-others have a request waiting. One admission is what the core adds to one request: the fair queue finds whose turn it
-is, the zone is asked what it may take, room is made for the prompt, and its blocks are taken.
+The pool is full: all blocks are cached, and every zone holds the same number of blocks and has half of them reserved.
+Every second zone is idle, and the others have a waiting request. An admission is all that the core does for one
+request: the fair queue selects the next zone, the core computes how much the zone may take, evicts blocks for the
+prompt, and takes blocks.
 
-All sizes take turns, and what is printed is the median over the turns. The slope is that of a line through the points
-on a double logarithmic scale: 0 is a cost that does not grow, 1 one that grows in proportion.
+All sizes are measured in turn, and the table has the medians over the turns. The slope is the slope of a line through
+the points on a double logarithmic scale: 0 for constant cost, and 1 for linear cost.
 """
 
 import argparse
@@ -42,11 +43,11 @@ TARGET_MICROSECONDS = 50.0
 
 
 class Setup:
-    """A full pool of one size, with one number of zones, whose caches are of one eviction policy."""
+    """A full pool with a given size, number of zones and eviction policy."""
 
     def __init__(self, zones: int, blocks: int, policy: EvictionPolicy) -> None:
         self.times: dict[str, list[float]] = {name: [] for name in OPERATIONS}
-        """Microseconds, a median for each turn."""
+        """Times in microseconds by operation, one median for each turn."""
         self._now: dict[str, list[float]] = {}
         self._tenancy = Tenancy(blocks, blocks)
         self._ledger = self._tenancy.ledger
@@ -69,7 +70,7 @@ class Setup:
         every = iter(range(blocks))
         for zone in self._ledger.zones.values():
             self._give(zone, list(itertools.islice(every, share)))
-        # The remainder of the division must be held, too, or it would be free.
+        # Give the remainder of the division to the last zone, because the pool must have no free blocks.
         self._give(zone, list(every))
         self._active = list(self._ledger.zones.values())[::2]
         for zone in self._active:
@@ -79,7 +80,7 @@ class Setup:
         self._tenancy.upkeep(2.0, 0)
 
     def turn(self, cycles: int, rng: random.Random) -> None:
-        """Time each operation some times over; afterwards all is as before."""
+        """Time each operation several times, and record the medians; the state is the same afterwards."""
         self._now = {name: [] for name in OPERATIONS}
         for _ in range(cycles):
             self._blocks(rng.choice(self._active))
@@ -139,14 +140,14 @@ def main() -> None:
     options = parser.parse_args()
     setups: dict[tuple[int, int], Setup] = {}
     for zones, blocks in itertools.product(ZONES, BLOCKS):
-        # A zone that can't hold one prompt would measure nothing.
+        # Skip sizes at which a zone has no room for a few prompts.
         if blocks // zones >= 4 * PROMPT_BLOCKS:
             print(f"filling {blocks:,} blocks for {zones:,} zones", flush=True)
             setups[zones, blocks] = Setup(zones, blocks, options.eviction_policy)
     rng = random.Random(1)
     shown = time.monotonic()
     for turn in range(options.turns):
-        # The order turns, so that none always comes after the same one.
+        # Shuffle the order, so that a size does not always follow the same other size.
         for size in rng.sample(list(setups), len(setups)):
             setups[size].turn(options.cycles, rng)
             if time.monotonic() - shown > 2:

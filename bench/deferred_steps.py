@@ -1,9 +1,10 @@
-"""What requests that wait for something else than blocks and seats cost in a scheduling step.
+"""Measures the cost in a scheduling step of requests that wait for something other than blocks and seats.
 
-vLLM's real scheduler with zones, without a model: 64 requests of one tenant run, and seats are free, so each step looks
-for requests to admit. In the other arms, thousands of requests of another tenant wait: for grammars that are never
-compiled, or for the slot of a LoRA adapter that never becomes free. The arms take turns, step by step. Each step's
-processor time (`schedule()` and `update_from_output()`) is divided by that of the first arm, in which no request waits.
+vLLM's real scheduler with zones runs without a model. 64 requests of one tenant run and seats are free, so each step
+looks for requests to admit. In the other arms, thousands of requests of another tenant also wait, for grammars that are
+never compiled or for the slot of a LoRA adapter that never becomes free. The arms run alternately, step by step. The
+CPU time of each step (`schedule()` and `update_from_output()`) is divided by that of the first arm, in which no request
+waits.
 
     python -m bench.deferred_steps                       # for grammars
     python -m bench.deferred_steps --awaited adapter
@@ -25,20 +26,20 @@ from bench.step_time.turns import take_turns
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 
 LOAD = replace(LOADS["no-queue"], capacity=8_192, requests=64, tenants=2)
-"""The load of two zones; the running requests belong to the first one."""
+"""Load of two zones; the running requests belong to the first zone."""
 WAITING = (0, 5_000, 20_000)
 TARGET = 1.05
 _FIRST_TENANT, _LAST_TENANT = "tenant-0", f"tenant-{LOAD.tenants - 1}"
 _LONGEST = 4_000
-"""Tokens of the answer that keeps an adapter's slot: more than the steps of the bench."""
+"""Length of the answer that occupies the adapter slot, in tokens; more than the number of steps in the bench."""
 
 
 class ArmWithWaiting(Arm):
     """A scheduler under the same load as the others, with additional requests that wait.
 
     Args:
-        driver: of the scheduler.
-        waiting: the number of such requests.
+        driver: the driver of the scheduler.
+        waiting: the number of waiting requests.
     """
 
     def __init__(self, driver: Driver, waiting: int) -> None:
@@ -52,7 +53,7 @@ class ArmWithWaiting(Arm):
             self._send_waiting()
 
     def _begin_waiting(self) -> None:
-        """Take what the requests are to wait for."""
+        """Occupy the resource that the additional requests wait for."""
 
     def _send_waiting(self) -> None:
         """Send a request of the last tenant whose grammar is never compiled."""
@@ -60,7 +61,7 @@ class ArmWithWaiting(Arm):
 
 
 class ArmWithAdapters(ArmWithWaiting):
-    """A scheduler whose further requests wait for an adapter's slot: another adapter keeps the only one."""
+    """A scheduler whose additional requests wait for an adapter slot, because another adapter occupies the only one."""
 
     def __init__(self, driver: Driver, waiting: int) -> None:
         super().__init__(driver, waiting)

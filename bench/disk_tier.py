@@ -1,4 +1,4 @@
-"""The throughput of the disk tier: chunks stored and loaded, against one plain file, and sealed against unsealed."""
+"""Measures the throughput of storing and loading chunks in the disk tier, sealed, unsealed, and in one plain file."""
 
 import argparse
 import os
@@ -44,7 +44,7 @@ _INSTANCE: Final = Instance(
 
 
 class NoSeal:
-    """Content as it is."""
+    """A seal that leaves the content as it is."""
 
     folder = "0" * 64
 
@@ -52,7 +52,7 @@ class NoSeal:
         return content_bytes
 
     def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
-        # The caller's memory is its own again before the file is written, sealed or not.
+        # Copy the content, because the caller may reuse its memory before the file is written.
         sealed[:] = content
 
     def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
@@ -60,14 +60,14 @@ class NoSeal:
 
 
 class _Bench:
-    """One size of chunks on one disk. Each measurement returns bytes per second, written and read."""
+    """Measurements with one chunk size on one disk; each returns the bytes per second written and read."""
 
     def __init__(self, folder: Path, chunk_bytes: int, count: int, threads: int) -> None:
         self._folder = folder
         self._chunk_bytes = chunk_bytes
         self._threads = threads
         self._content = [memoryview(bytearray(os.urandom(chunk_bytes))) for _ in range(count)]
-        # Memory that was used before, as an engine's is.
+        # The memory must have been written before, like an engine's, so that page faults are not measured.
         self._target = [memoryview(bytearray(os.urandom(chunk_bytes))) for _ in range(count)]
 
     @property
@@ -75,7 +75,7 @@ class _Bench:
         return self._chunk_bytes * len(self._content)
 
     def plain(self) -> tuple[float, float]:
-        """One file, one write after the other, and one read after the other."""
+        """Write and then read one file sequentially."""
         path = self._folder / "plain"
         with path.open("wb", buffering=0) as file:
             written = self._rate(lambda: self._write(file.fileno()))
@@ -86,7 +86,7 @@ class _Bench:
         return written, read
 
     def tier(self, seal: Seal) -> tuple[float, float]:
-        """The tier, with as many jobs on their way as a zone may have."""
+        """Store and then load chunks in the tier, with as many jobs in flight as a zone may have."""
         root = self._folder / "tier"
         files = LocalFileSystem()
         settings = DiskSettings(readers=self._threads, writers=self._threads, seconds=600.0)
@@ -134,7 +134,7 @@ class _Bench:
 
 
 def main() -> None:
-    """Measure in turns, and print medians and their ratios."""
+    """Measure all ways in turn, and print medians and their ratios."""
     parser = argparse.ArgumentParser(prog="python -m bench.disk_tier", description=__doc__)
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: a temporary one")
     parser.add_argument("--chunk-mib", type=int, default=4, help="default: %(default)s")
@@ -156,7 +156,7 @@ def _rounds(bench: _Bench, count: int) -> Iterator[dict[str, tuple[float, float]
         "tier, sealed": partial(bench.tier, ZoneSeal(b"k" * 32, _INSTANCE, "")),
     }
     for _ in range(count):
-        # In turns, so that other load of the machine affects all of them alike.
+        # Measure in turn, so that other load on the machine affects all ways alike.
         order = list(ways)
         random.shuffle(order)
         measured = {name: ways[name]() for name in order}
@@ -189,7 +189,7 @@ def _wait(disk: DiskTier, condition: Callable[[], bool]) -> None:
 
 
 def forget_cached(paths: list[Path]) -> None:
-    """Have the system read these files from the disk, and not from memory."""
+    """Drop these files from the page cache, so that reads go to the disk."""
     for path in paths:
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

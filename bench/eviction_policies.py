@@ -1,8 +1,8 @@
-"""What part of the prompts each eviction policy finds in the cache, by the number of blocks.
+"""Measures the hit rate of each eviction policy, by the number of blocks.
 
-Requests of the Mooncake trace come one after the other to a zone that has all blocks for itself, as to the zone core: a
-prompt's first blocks that are cached are hit, the others are new, and where none is free the policy says which go. The
-longest prefix that fits is looked at. A part of the trace's last block that a prompt does not fill is never shared.
+Requests of the Mooncake trace go one after the other to a zone that has all blocks. As in the zone core, the leading
+blocks of a prompt that are cached are hits, and the others are new. If no block is free, the policy selects the blocks
+to evict. Only the longest prefix that fits into the cache is used. A partly filled last block is never shared.
 """
 
 import argparse
@@ -20,8 +20,8 @@ class Cache:
     """The prefix cache of one zone.
 
     Args:
-        policy: says which blocks go.
-        blocks: how many there are.
+        policy: selects the blocks to evict.
+        blocks: the number of blocks.
     """
 
     def __init__(self, policy: type[EvictionOrder], blocks: int) -> None:
@@ -33,7 +33,7 @@ class Cache:
         self._holds = [0] * blocks
 
     def serve(self, request: Request) -> int:
-        """Returns how many of the prompt's tokens were there."""
+        """Look up a prompt and cache it; returns how many of its tokens were cached."""
         prefix = request.prefix[: self._blocks]
         found = self._find(prefix)
         self._order.hit(found)
@@ -62,14 +62,14 @@ class Cache:
 
 
 def hit_rate(policy: type[EvictionOrder], blocks: int, requests: list[Request]) -> float:
-    """The part of all prompts' tokens that was found in the cache."""
+    """Returns the fraction of all prompt tokens that was found in the cache."""
     cache = Cache(policy, blocks)
     hit = sum(cache.serve(request) for request in requests)
     return hit / sum(request.prompt_tokens for request in requests)
 
 
 def main() -> None:
-    """Print what each policy finds in the cache, by trace and pool."""
+    """Print the hit rate of each policy, by number of blocks."""
     parser = argparse.ArgumentParser(prog="python -m bench.eviction_policies", description=__doc__)
     parser.add_argument(
         "--blocks",

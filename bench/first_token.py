@@ -18,13 +18,13 @@ from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 TENANT: Final = "tenant-0"
 BLOCK_BYTES: Final = 30 * 2 * 3 * 64 * 4 * BLOCK_TOKENS
-"""The bytes of a block of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
+"""Size of a block of SmolLM2-135M in float32: 30 layers, keys and values of three heads with 64 numbers each."""
 
 _WORDS: Final = ["river", "stone", "light", "paper", "garden", "window", "winter", "music", "letter", "harbour"]
 
 
 def first_token(engine: Engine, prompt: str) -> tuple[float, int]:
-    """Seconds to the first token of the first tenant's, and how many tokens of the prompt were cached."""
+    """Send a prompt of the first tenant; returns the seconds to its first token, and how many tokens were cached."""
     body: dict[str, Any] = {
         "model": engine.model,
         "prompt": prompt,
@@ -48,7 +48,7 @@ def first_token(engine: Engine, prompt: str) -> tuple[float, int]:
 
 
 def prompts_of(count: int, tokens: int) -> list[str]:
-    """Returns ``count`` prompts of about ``tokens`` tokens that differ from the beginning; the same ones each time."""
+    """Returns ``count`` prompts of about ``tokens`` tokens without a common prefix, the same in each call."""
     chance = random.Random(1)
     return [" ".join(chance.choices(_WORDS, k=int(tokens * 0.95))) for _ in range(count)]
 
@@ -61,15 +61,15 @@ def smollm2_engine(
     tiers: TierFlags,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Engine:
-    """An engine with SmolLM2, which the demo makes, a plain zone of the tenant, and these tiers.
+    """Returns an engine with SmolLM2 as converted by the demo, a zone of the tenant without settings, and tiers.
 
     Args:
-        name: for logs.
-        folder: for its config, keys and log; it must exist.
-        blocks: that it has.
-        tokens: of the longest prompt, about.
-        tiers: below its blocks.
-        variables: of its environment.
+        name: the engine's name in logs.
+        folder: an existing folder for the engine's config, keys and log.
+        blocks: the number of blocks.
+        tokens: the approximate length of the longest prompt.
+        tiers: the flags of the engine's tiers.
+        variables: the engine's environment variables.
     """
     return Engine(
         name,

@@ -1,7 +1,7 @@
-"""How long sampling compiles at first use, with an empty cache of compiled code and with one that was filled before.
+"""Measures how long sampling compiles at first use, with an empty and with a filled cache of compiled code.
 
-Each time a new process runs vLLM's sampler on the CPU for each kind of sampling, as a worker does at its start. No
-model is needed. It prints the seconds that sampling took, and the processor's seconds, with those of compilers:
+Each time a new process runs vLLM's sampler on the CPU for each kind of sampling, as a worker does when it starts. No
+model is needed. It prints the seconds that sampling took, and the CPU time, including that of compilers:
 
     .venv/bin/python -m bench.first_use
 """
@@ -27,7 +27,7 @@ VOCABULARY: Final = 32_000
 
 
 def main() -> None:
-    """Compile with an empty cache and again with what that has left, each in a process of its own."""
+    """Compile with an empty cache and again with the filled cache, each in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", action="store_true", help="compile once, in this process")
     if parser.parse_args().compile:

@@ -1,8 +1,8 @@
-"""The cost of the bounded protocol below the frontend: uvicorn with it, compared with vLLM's uvicorn, in one run.
+"""Measures the cost of the frontend's bounded HTTP protocol, by comparing uvicorn with it to uvicorn as in vLLM.
 
-Each server has its own process on one core, with vLLM's event loop and an application that reads a request's body and
-answers at once; the client runs on another core. All servers get requests in turn. The comparison is the processor time
-of a server per request, which does not depend on the client's speed.
+Each server is a process on one core, with vLLM's event loop and an application that reads a request's body and answers
+at once; the client runs on another core. All servers get requests in turn. The bench compares the servers' CPU time per
+request, which does not depend on the client's speed.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _HEAD: Final = (
     "Traceparent: 00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
 )
 _PIECES = 100
-"""The number of pieces of a streamed answer."""
+"""Number of pieces of a streamed answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class Load:
     body_bytes: int
     at_once: int
     requests: int
-    """The total number of requests in each round."""
+    """Total number of requests in each round."""
     path: str = "/whole"
     is_kept: bool = True
-    """Whether a connection is kept for the next request."""
+    """Whether connections are reused for the next request."""
 
 
 LOADS: Final = (
@@ -73,17 +73,17 @@ class Rounds:
     """The measurements of one server under one load, one figure for each round."""
 
     cpu_seconds: list[float] = field(default_factory=list)
-    """The server's processor time per request."""
+    """CPU time of the server per request, in seconds."""
     per_second: list[float] = field(default_factory=list)
-    """Requests."""
+    """Number of requests per second."""
 
 
 class Server:
-    """A server in a process of its own.
+    """A server in a separate process.
 
     Args:
-        protocol: of HTTP, as uvicorn names it.
-        cores: it may run on.
+        protocol: the HTTP protocol, as a value of uvicorn's option.
+        cores: the cores that the server may use.
     """
 
     def __init__(self, protocol: str, cores: set[int]) -> None:
@@ -101,7 +101,7 @@ class Server:
         self._process.join()
 
     def cpu_seconds(self) -> float:
-        """Processor time that it has used so far."""
+        """Returns the CPU time that the server has used so far, in seconds."""
         times = psutil.Process(self._process.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -128,7 +128,7 @@ async def _answer(
 
 
 async def ask(port: int, load: Load) -> None:
-    """Send a load's requests, with its number of concurrent ones.
+    """Send the requests of a load with the load's concurrency.
 
     Raises:
         RuntimeError: an answer is wrong.
@@ -157,10 +157,10 @@ async def _ask_in_turn(port: int, load: Load, remaining: Iterator[int]) -> None:
 
 
 def measure(servers: Mapping[str, Server], loads: Sequence[Load], rounds: int) -> dict[str, dict[str, Rounds]]:
-    """Ask all servers in turns; the first round of each load is for warming up.
+    """Send each load to all servers in turn; the first round of each load is a warm-up.
 
     Returns:
-        What was seen, by load and server.
+        The measurements by load and server.
     """
     seen = {load.name: {name: Rounds() for name in servers} for load in loads}
     for load in loads:
@@ -177,7 +177,7 @@ def measure(servers: Mapping[str, Server], loads: Sequence[Load], rounds: int) -
 
 
 def table(seen: Mapping[str, Mapping[str, Rounds]]) -> str:
-    """The medians, and those of each round's ratio to stock, a line for each load and server."""
+    """Returns a line per load and server with the medians, and the median ratio to stock over the rounds."""
     lines = [f"{'':<26} {'':<16} {'requests/s':>10} {'processor':>13} {'ratio':>7}  (of the rounds)"]
     for load, by_server in seen.items():
         stock = by_server[_STOCK].cpu_seconds
@@ -192,7 +192,7 @@ def table(seen: Mapping[str, Mapping[str, Rounds]]) -> str:
 
 
 def main() -> None:
-    """Start the servers, ask them, and print a table."""
+    """Start the servers, send the loads, and print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.http_protocol", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,13 +1,14 @@
-"""The effect of lending on hits and waits: zones with equal reservations of all blocks, and a static partition of them.
+"""Measures the effect of lending on hits and waits, compared with a static partition of the blocks.
 
-The same load is served with the blocks partitioned (each tenant has its share, and no more), by zones that lend
-nothing, by zones that lend, and by zones without reservations, which share one LRU cache. Misses are prompt tokens that
-had to be computed, for the requests that the partition served, too: it refuses requests larger than a share. Loads: the
-Mooncake trace; chats of tenants with very unequal demand; two groups of such tenants that chat in turns; and tenants
-with equal demand and one more tenant that floods the engine with unique prompts.
+The same load is served by a partition (each tenant has exactly its share of the blocks), by zones that reserve all
+blocks equally and lend nothing, by such zones that lend, and by zones without reservations, which share one LRU cache.
+Misses are the prompt tokens that had to be computed. Only requests that the partition served count, because it refuses
+requests larger than a share. The loads are the Mooncake trace; chats of tenants with very unequal demand; two groups of
+such tenants that chat in turns; and tenants with equal demand next to a tenant that floods the engine with unique
+prompts.
 
-It runs on the zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with blocks of 512
-tokens; and with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64.
+The bench runs on the zone core and its arbiter in the simulated engine, as in ``bench.simulator``, with blocks of 512
+tokens, and with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64 tokens.
 """
 
 import argparse
@@ -44,27 +45,27 @@ _PARTS: Final = BLOCK_TOKENS // CONTENT_TOKENS
 
 @dataclass(slots=True)
 class Served:
-    """The result of a load."""
+    """The result of serving a load."""
 
     misses: dict[int, int] = field(default_factory=dict)
-    """Prompt tokens of each request that was served, by its number, that had to be computed."""
+    """Number of prompt tokens that had to be computed, by number of the served request."""
     tenant: dict[int, str] = field(default_factory=dict)
     prompt: dict[int, int] = field(default_factory=dict)
     refused: int = 0
     waited: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds until they were admitted, of all requests of each tenant."""
+    """Total seconds until admission of all requests, by tenant."""
     evicted: Counter[str] = field(default_factory=Counter)
 
     def longest_wait(self) -> float:
-        """The mean of the tenant that waited longest, in seconds."""
+        """Returns the longest mean wait of any tenant, in seconds."""
         served = Counter(self.tenant.values())
         return max((self.waited[tenant] / count for tenant, count in served.items()), default=0.0)
 
     def compare(self, partition: "Served") -> tuple[float, float, float]:
-        """Compare with a partition.
+        """Compare the result with the result of a partition.
 
         Returns:
-            The hit rate; the relative change of misses; and the smallest gain in hit rate among tenants.
+            The hit rate, the relative change of misses, and the smallest gain in hit rate of any tenant.
         """
         both = [number for number in self.misses if number in partition.misses]
         misses, before, prompts = Counter[str](), Counter[str](), Counter[str]()
@@ -73,7 +74,7 @@ class Served:
             misses[tenant] += self.misses[number]
             before[tenant] += partition.misses[number]
             prompts[tenant] += self.prompt[number]
-        # A flood finds nothing, whatever is done.
+        # Leave out the flood, which has no hits in any mode.
         others = [tenant for tenant in prompts if tenant != _FLOOD]
         worst = min((before[tenant] - misses[tenant]) / prompts[tenant] for tenant in others)
         hit_rate = 1 - sum(self.misses.values()) / sum(self.prompt.values())
@@ -81,7 +82,7 @@ class Served:
 
 
 def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
-    """Made-up chats; in turns, every ten minutes the other half of the tenants."""
+    """Returns generated chats; if ``in_turns``, halves of the tenants chat alternately, for ten minutes each."""
     made_up = Chats(tenants=tenants, skew=0.5 if in_turns else skew, seconds=3600 if in_turns else 1800, chats=0.6)
     asked = list(made_up.load())
     if not in_turns:
@@ -137,7 +138,7 @@ def zones(tenants: Sequence[str], blocks: int, idle: float, mode: str) -> tuple[
 
 
 def simulated(load: Sequence[Request], declared: Sequence[ZoneConfig], blocks: int) -> Served:
-    """On the simulated engine."""
+    """Serve a load on the simulated engine."""
     served = Served()
     engine = Engine(Model(capacity=blocks), 0.0, Checks())
     engine.apply(make_config(1, PoolConfig(namespace="bench", name="pool"), tuple(declared)))
@@ -167,7 +168,7 @@ def simulated(load: Sequence[Request], declared: Sequence[ZoneConfig], blocks: i
 
 
 def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int) -> Served:
-    """On vLLM's scheduler in virtual time."""
+    """Serve a load on vLLM's scheduler in virtual time."""
     from tenantzone_replay.replay import replay
 
     tokens = next(each.content_tokens for each in load if each.content)
@@ -189,7 +190,7 @@ def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int)
 
 
 def loads(options: argparse.Namespace, tenants: int) -> Iterator[tuple[str, list[Asked] | None, list[Request]]]:
-    """Name, load as the replay takes it, and as the simulated engine does."""
+    """Yields each load as its name, its requests for the replay, and its requests for the simulated engine."""
     for name in options.loads:
         if name == "mooncake":
             names = [f"tenant-{number}" for number in range(tenants)]

@@ -1,8 +1,8 @@
-"""The effect of live advice: the operator's advisor on reports of vLLM's real scheduler with zones, in virtual time.
+"""Measures the effect of live advice: the operator's advisor reads reports of vLLM's real scheduler, in virtual time.
 
-The load goes on for hours. Every ten virtual seconds the engine's report is read as the operator reads it; the advice
-in the pool's status is applied, as in mode Auto. Each window prints the active config, the hits, and the latency of
-tenants with a target.
+The load lasts hours. Every ten virtual seconds the advisor gets the engine's report, as in the operator, and the advice
+in the pool's status is applied, as in mode Auto. For each window the bench prints the active config, the hits, and the
+latency of tenants with a target.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _LOOK_SECONDS: Final = 10.0
 _WARM_UP_SECONDS: Final = 300.0
-"""Before this time there is no advice: a growing load can't be distinguished from a harmful change."""
+"""Time without advice, because the effect of a growing load can't be distinguished from a harmful change."""
 _BOUNDS: Final = {
     "limit": {"min": "10%", "max": "90%"},
     "weight": {"min": 1, "max": 16},
@@ -45,19 +45,19 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Tenants, and zones that were set without knowing their demand."""
+    """Tenants, with zones that were configured without knowledge of their demand."""
 
     zones: Mapping[str, Mapping[str, Any]]
-    """Their specs, by name."""
+    """Specs of the zones, by name."""
     loads: Mapping[str, Chats]
     watermarks: Mapping[str, float]
     blocks: int
-    """The number of blocks, of 64 tokens each."""
+    """Number of blocks, of 64 tokens each."""
 
 
 def scenes(seconds: float) -> dict[str, Scene]:
     """Returns the scenes by name."""
-    # Short ones, so that after some minutes as many end as begin.
+    # The chats are short, so that after some minutes as many chats end as begin.
     chats = Chats(tenants=1, seconds=seconds, chats=0.3, turns=5, pause=20, answer=64)
     none = {"low": 0.0, "high": 0.0}
     return {
@@ -79,7 +79,7 @@ def scenes(seconds: float) -> dict[str, Scene]:
 
 
 class Tuned:
-    """An engine's pool, between its reports and its configs."""
+    """A pool whose engine reports to the advisor and gets the advised configs."""
 
     def __init__(self, scene: Scene, window: float, mode: str) -> None:
         advice = {"mode": mode, "window": f"{window:.0f}s", "bounds": _BOUNDS}
@@ -99,7 +99,7 @@ class Tuned:
         return make_config(1 if before is None else before.generation + 1, in_force.pool.config, entries)
 
     def look(self, report: bytes, now: float) -> None:
-        """Have the advisor read a report, and plan the next config."""
+        """Have the advisor process a report, and prepare the next config."""
         stored: Pool = replace(self._pool, status=self.status)
         zones: Sequence[Zone] = self._zones
         seen = Observation("engine", view(read_report_text(report)))

@@ -1,12 +1,12 @@
-"""How long work outside the steps holds the scheduler's lock, which each step needs.
+"""Measures how long work outside of steps holds the scheduler's lock, which each step needs.
 
-vLLM's real scheduler runs without a model. Half of the zones have lent their reservations; the other half have borrowed
-them and fill the pool with cached blocks, some of their requests run, and every zone has non-zero values in all
-counters. Then steps and housekeeping alternate. Each hold of the lock is timed from when it was free until it is free
-again: by the wall clock, and as processor time of its thread, which leaves out other load of the machine.
+vLLM's real scheduler runs without a model. Half of the zones have lent their reservations. The other half have borrowed
+them and fill the pool with cached blocks, and some of their requests run. Every zone has non-zero values in all
+counters. Then steps and housekeeping alternate. Each hold of the lock is timed from acquisition to release, by the wall
+clock and as CPU time of its thread, which excludes other load on the machine.
 
-Python's garbage collector runs as in an engine, which freezes the objects that exist when the scheduler was made. The
-zones are made later here, so the collector walks through them.
+Python's garbage collector runs as in an engine, which freezes the objects that exist after the scheduler was created.
+In this bench the zones are created later, so the collector traverses them.
 """
 
 import argparse
@@ -37,22 +37,22 @@ CAPACITY = 65_536
 RUNNING = 128
 PROMPT_BLOCKS = 64
 OBSERVATIONS = 200
-"""The number of observations that fill a zone's histograms."""
+"""Number of observations that fill a zone's histograms."""
 RESERVED = 0.9
-"""The reserved part of the pool."""
+"""Fraction of the pool that is reserved."""
 
 
 class TimedLock:
-    """Replaces the scheduler's lock. Only holds while ``operation`` is set are timed."""
+    """A replacement for the scheduler's lock that times each hold while ``operation`` is set."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
         self.operation = ""
         self.holds: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        """By operation: seconds by the wall clock, and of processor time."""
+        """Wall-clock time and CPU time of each hold in seconds, by operation."""
         self.collections: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By operation: how often the garbage collector ran while the lock was held, by generation."""
+        """Number of garbage collections while the lock was held, by operation and generation."""
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -74,7 +74,7 @@ class TimedLock:
         self.operation = ""
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
-        """Count a collection; a callback for ``gc.callbacks``."""
+        """Count a garbage collection; used in ``gc.callbacks``."""
         if phase == "start" and self._depth and self.operation:
             self.collections[self.operation][info["generation"]] += 1
 
@@ -104,17 +104,17 @@ class Engine:
         return sum(1 for _ in self._scheduler.tenancy.loans)
 
     def figures(self) -> EngineFigures:
-        """The figures of a scrape, copied under the lock, which is timed."""
+        """Returns the figures for a scrape, which are copied under the timed lock."""
         with self.lock.timing("figures"):
             return make_figures(self._driver.served, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
 
     def step(self) -> None:
-        """Make one step."""
+        """Run one step."""
         self._keep_running()
         self._driver.step()
 
     def turn(self, number: int) -> None:
-        """Make one step, and do all the other work."""
+        """Run one step and all housekeeping."""
         self.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()
@@ -157,7 +157,7 @@ class Engine:
         for name in self.lenders:
             self._driver.send(name, prompt(1))
         self._finish()
-        # Now they are quiet, and lend.
+        # Now the lenders are idle, so they lend.
         self._scheduler.let_time_pass()
         for number in range(CAPACITY // PROMPT_BLOCKS):
             self._driver.send(self._borrowers[number % len(self._borrowers)], prompt(PROMPT_BLOCKS))
@@ -181,7 +181,7 @@ class Engine:
             self._driver.send(self._random.choice(self._borrowers), prompt(4), max_tokens=answer)
 
     def _count(self, counters: Counters) -> None:
-        """All that a zone counts, as after some days."""
+        """Set all counters of a zone to values as after some days."""
         draw = self._random
         for reason, beneficiaries in EVICTIONS_FOR.items():
             for beneficiary in beneficiaries:
@@ -196,7 +196,7 @@ class Engine:
 
 
 def main() -> None:
-    """Time how long the scheduler's lock is held with each number of zones, and print tables."""
+    """Time the holds of the scheduler's lock with each number of zones, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zones", type=int, nargs="+", default=[1000, 5000], help="(default: 1000 5000)")
     parser.add_argument("--turns", type=int, default=200, help="timed turns with each (default: %(default)s)")

@@ -1,7 +1,7 @@
-"""Measures requests to the frontend with 10 API keys and with many, in process, with the keys in files.
+"""Measures the latency of in-process requests to the frontend with 10 API keys and with many, which are in files.
 
-Requests follow each other with pauses, so the key files are examined many times. Arms take turns. Each line has the
-times of one arm; its ratio compares the median with that of the arm with 10 keys.
+There are pauses between requests, so the frontend checks the key files many times. The arms are measured in turn. Each
+line has the times of one arm, and the ratio of its median to the median of the arm with 10 keys.
 """
 
 import argparse
@@ -25,11 +25,11 @@ _FEW: Final = 10
 _PAUSE_SECONDS: Final = 0.005
 _KEY: Final = "key-of-tenant-{}"
 _OLD: Final = 1e9
-"""A time of change, in Unix seconds, at which a file counts as complete."""
+"""Modification time, in Unix seconds, old enough that a file counts as complete."""
 
 
 def main() -> None:
-    """Measure each arm in turns, and print a table."""
+    """Measure all arms in turn, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=10_000, help="of the large arms (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of each arm (default: %(default)s)")
@@ -70,7 +70,7 @@ async def _measure(folder: Path, keys: int, rounds: int, seconds: float) -> None
 
 
 async def _ask(app: TenantMiddleware, seconds: float) -> list[float]:
-    """Ask for the list of models until the time is over; returns the seconds that each request took."""
+    """Request the list of models until the time is over; returns the seconds that each request took."""
     times = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -90,9 +90,9 @@ async def _ask_beside_rotation(app: TenantMiddleware, keys_folder: Path, keys: i
 
 @asynccontextmanager
 async def _rotating(folder: Path, keys: int) -> AsyncIterator[None]:
-    """Have kubelet's swap happen once, with another key of one tenant."""
+    """Change one tenant's key while the block runs, by swapping a symlink as kubelet does."""
     rotation = int((folder / "..data").readlink().name.removeprefix("..v")) + 1
-    # A process of its own, as kubelet is one.
+    # Use a separate process, because kubelet is one, too.
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.many_keys", "--rotate", folder, "--rotation", str(rotation), "--keys", str(keys),
         env=importing_alike(),
@@ -104,7 +104,7 @@ async def _rotating(folder: Path, keys: int) -> AsyncIterator[None]:
 
 
 async def _status(app: TenantMiddleware) -> int:
-    """The status of the answer to one request of the first tenant."""
+    """Send one request of the first tenant; returns the status of the answer."""
     scope: Scope = {
         "type": "http", "method": "GET", "path": "/v1/models", "query_string": b"", "root_path": "",
         "headers": [(b"authorization", f"Bearer {_KEY.format(0)}".encode())],
@@ -135,7 +135,7 @@ def _frontend(folder: Path, give_keys: Callable[[Path], None]) -> TenantMiddlewa
 
 
 async def _models(scope: Scope, receive: Receive, send: Send) -> None:
-    """Stands for vLLM: an empty list of models."""
+    """Stands in for vLLM, and answers with an empty list of models."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
     await send({"type": "http.response.body", "body": b'{"object":"list","data":[]}'})
 
@@ -149,7 +149,7 @@ def _write(folder: Path, keys: int) -> None:
 
 
 def _project(folder: Path, keys: int, rotation: int) -> None:
-    """Show files as kubelet does, through a link that is swapped; each rotation but 0 changes one tenant's key."""
+    """Write key files behind a swapped symlink, as kubelet does; each rotation except 0 changes one tenant's key."""
     new = folder / f"..v{rotation}"
     new.mkdir(parents=True)
     for number in range(keys):

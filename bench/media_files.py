@@ -1,4 +1,4 @@
-"""Makes the files of `bench.media_memory`: small ones that become large once they are decoded."""
+"""Makes the files for `bench.media_memory`, which are small but become large when they are decoded."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +9,9 @@ class Kind(NamedTuple):
     """A kind of file.
 
     Args:
-        modality: in vLLM's words.
-        make: writes a file of the given contents.
-        smallest: the contents of a small one, with its kind.
+        modality: the modality, as vLLM names it.
+        make: writes a file with the given contents.
+        smallest: the kind and the contents of a small file.
     """
 
     modality: str
@@ -61,7 +61,7 @@ def make(file: tuple[Any, ...], path: str) -> None:
     """Write a file.
 
     Args:
-        file: its kind, a name in `FILES`, and its contents.
-        path: where.
+        file: the name of the file's kind in `FILES`, and the contents.
+        path: the path of the file.
     """
     FILES[file[0]].make(Path(path), *file)

@@ -1,13 +1,13 @@
-"""How much memory hostile images, sounds and videos need in the process that decodes and processes them.
+"""Measures the memory that hostile images, sounds and videos need in the process that decodes and processes them.
 
-Each case runs in a separate process, through vLLM's own connector and trackers and a transformers processor that is
-made here, without an engine:
+Each case runs in a separate process without an engine, through vLLM's connector and trackers and a transformers
+processor that is created here:
 
     .venv/bin/python -m bench.media_memory
 
-It prints the peak growth of the resident memory, and the bound. Each request waits for its turn as behind the frontend,
-is decoded, processed on one thread as in vLLM, and held until all requests that were admitted with it are processed.
-Sounds need soundfile or PyAV, and are left out without them.
+It prints the peak growth of the resident memory, and the bound. Each request waits for its turn as in the frontend, is
+decoded, is processed on one thread as in vLLM, and is kept until all requests that were admitted with it are processed.
+Sounds need soundfile or PyAV, and are skipped without them.
 """
 
 import argparse
@@ -33,19 +33,19 @@ from hack.locked import with_torchvision
 
 MIB: Final = 2**20
 _SIDE: Final = 5790
-"""The side of an image just below the bound of pixels."""
+"""Side length of a square image just below the maximum number of pixels."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Requests that come at once.
+    """Requests that are sent at once.
 
     Args:
-        file: the file to send, by its name in `FILES`, with its contents.
-        items: of each request.
-        processor: by its name in `PROCESSORS`.
-        requests: of each tenant.
-        tenants: with bounds of their own.
+        file: the name of the file's kind in `FILES`, and the contents.
+        items: the number of files in each request.
+        processor: the name of the processor in `PROCESSORS`.
+        requests: the number of requests of each tenant.
+        tenants: the number of tenants, each with its own bounds.
     """
 
     file: tuple[Any, ...]
@@ -81,14 +81,14 @@ CASES: Final = {
 
 
 def main() -> None:
-    """Run each case in a process of its own."""
+    """Run each case in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the cases with this in their name")
     parser.add_argument("--stock", action="store_true", help="run them without bounds, too")
     arguments = parser.parse_args()
     sys.path += with_torchvision().split(os.pathsep)
     os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"  # it warns of each sound
-    # What takes long to import is imported once; the processes are copies of this one.
+    # Import slow modules once, before the processes are forked from this one.
     import_module("vllm.renderers.chat_utils")
     for make in PROCESSORS.values():
         make()
@@ -110,7 +110,7 @@ def _run(case: Case, *, stock: bool) -> None:
     from tenantzone_runtime.settings import Bounds
 
     bounds = Bounds()
-    # Several tenants want more than that together.
+    # Lower the overall bound to that of one tenant, so that several tenants exceed it together.
     bounds = replace(bounds, max_held_media_bytes=bounds.max_tenant_media_bytes)
     if not stock:
         media_bounds.bound_media(bounds)
@@ -132,7 +132,7 @@ def _run(case: Case, *, stock: bool) -> None:
         if isinstance(loaded, str):
             return loaded
         kept = await asyncio.get_running_loop().run_in_executor(thread, process, loaded)
-        # The engine takes it a little later: what else is admitted is processed meanwhile.
+        # The engine takes the media a little later, while other admitted requests are processed.
         await asyncio.sleep(1)
         del kept, loaded
         if use is not None:
@@ -158,7 +158,7 @@ def _run(case: Case, *, stock: bool) -> None:
 
 
 async def _loaded(modality: str, url: str, items: int, use: Any) -> Any:
-    """The decoded media of a request, or why it is refused."""
+    """Returns the decoded media of a request, or the reason for its refusal."""
     from vllm.multimodal.media.connector import MediaConnector
     from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
 
@@ -186,7 +186,7 @@ async def _loaded(modality: str, url: str, items: int, use: Any) -> Any:
 
 
 def _made(make: Any, file: tuple[Any, ...], folder: Path) -> tuple[int, str]:
-    """The size of a file and a URL that contains it; made in another process, so that its memory is not counted."""
+    """Make a file in another process, whose memory is not counted; returns the file's size and a data URL of it."""
     path = folder / "file"
     code = f"from bench.media_files import make; make({file!r}, {str(path)!r})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -197,7 +197,7 @@ def _made(make: Any, file: tuple[Any, ...], folder: Path) -> tuple[int, str]:
 
 
 def _resident(field: str) -> int:
-    """Bytes of resident memory: now (VmRSS), or the most since the peak was cleared (VmHWM)."""
+    """Returns the resident memory in bytes: the current (VmRSS), or the peak since it was reset (VmHWM)."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024

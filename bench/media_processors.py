@@ -1,11 +1,11 @@
-"""Processors of transformers for `bench.media_memory`, with the settings of real models; nothing is downloaded."""
+"""Transformers processors for `bench.media_memory`, with the settings of real models; nothing is downloaded."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _RATE: Final = 16_000
 Process = Callable[[Sequence[Any]], Any]
-"""Converts the decoded media of a request, as vLLM's connector gives them, to the model's input."""
+"""Function that converts a request's media, as decoded by vLLM's connector, to the model's input."""
 
 
 def _none() -> Process:
@@ -13,7 +13,7 @@ def _none() -> Process:
 
 
 def _pixels() -> Process:
-    """Qwen2-VL's, which keeps an image at its size: up to the largest that a client may ask for."""
+    """Returns Qwen2-VL's image processor, which keeps the size of images, up to the largest that clients may send."""
     from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
     from tenantzone_runtime.settings import Bounds
@@ -23,7 +23,7 @@ def _pixels() -> Process:
 
 
 def _clip() -> Process:
-    """LLaVA's, which makes each image small."""
+    """Returns LLaVA's image processor, which scales each image down."""
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
     processor = LlavaImageProcessorPil()
@@ -31,7 +31,7 @@ def _clip() -> Process:
 
 
 def _frames() -> Process:
-    """Qwen2-VL's for videos."""
+    """Returns Qwen2-VL's video processor."""
     from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
     processor = Qwen2VLVideoProcessor(min_pixels=128 * 28 * 28, max_pixels=2**25, cap_pixels_per_frame=False)
@@ -44,7 +44,7 @@ def _frames() -> Process:
 
 
 def _whisper() -> Process:
-    """Whisper's, behind vLLM's own change of the sampling rate."""
+    """Returns Whisper's feature extractor, preceded by vLLM's resampling."""
     from transformers import WhisperFeatureExtractor
     from vllm.multimodal.parse import MultiModalDataParser
 

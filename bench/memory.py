@@ -1,12 +1,12 @@
-"""The memory cost of zones, in bytes per KV-cache block, beyond vLLM's own.
+"""Measures the additional memory of zones compared with stock vLLM, in bytes per KV-cache block.
 
-vLLM's real scheduler runs without a model, once with its own classes and once with ours, each in a separate process and
-both through the same states: all blocks in use, all cached, half of them in use again, each prefix hit, others'
-prefixes in their place, and none left. In each state the memory that Python has allocated is counted (tracemalloc); the
-difference between ours and vLLM's is our bookkeeping. A second run without tracemalloc shows the difference in the
-memory of the whole process, as a check.
+vLLM's real scheduler runs without a model, once with vLLM's classes and once with Tenantzone's, each in a separate
+process. Both go through the same states: all blocks in use, all cached, half of them in use again, each prefix hit,
+all prefixes replaced by new ones, and none left. In each state the bench measures the memory that Python has allocated
+(tracemalloc). The difference between both is the bookkeeping of zones. A second run without tracemalloc shows the
+difference in the memory of the whole process, as a check.
 
-An empty zone costs some memory, too: it is printed per zone, and left out of the bytes per block.
+The memory of an empty zone is printed per zone, and not included in the bytes per block.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 TARGET_BYTES = 200
 SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
-"""Python's dictionaries grow by powers of two: with 90,112 blocks they are among those that are mostly empty."""
+"""Numbers of blocks. Python's dictionaries grow by powers of two; with 90,112 entries they are mostly empty."""
 
 PROMPTS = 2048
-"""The number of prompts that fill the pool."""
+"""Number of prompts that fill the pool."""
 
 AT_A_TIME = 16
-"""The number of requests, for states about cached blocks."""
+"""Number of concurrent requests in states with cached blocks."""
 
 ANSWER_TOKENS = 2
 TURNOVERS = 2
@@ -43,7 +43,7 @@ TURNOVERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A scheduler and its zones. ``zones`` 0: vLLM's own."""
+    """A scheduler and its zones; stock vLLM if ``zones`` is 0."""
 
     name: str
     zones: int
@@ -63,19 +63,19 @@ ARMS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One state, when it was reached."""
+    """The memory in one state, when the state was reached."""
 
     state: str
     traced: int
-    """Bytes that Python has allocated since before the scheduler was made; 0 if that was not counted."""
+    """Bytes that Python has allocated since before the scheduler was created; 0 without tracemalloc."""
     resident: int
-    """The bytes of the process as a whole."""
+    """Resident memory of the process, in bytes."""
     blocks: tuple[int, int]
-    """The blocks in use, and the cached ones."""
+    """Number of blocks in use, and number of cached blocks."""
 
 
 class Life:
-    """One scheduler, and how it gets from state to state."""
+    """A scheduler that goes through all states."""
 
     def __init__(self, arm: Arm, capacity: int, folder: Path) -> None:
         self._tenants = [f"tenant-{number}" for number in range(max(1, arm.zones))]
@@ -88,7 +88,7 @@ class Life:
         self._sent = 0
 
     def states(self) -> Iterator[str]:
-        """Bring about one state after the other."""
+        """Yields the name of each state when the scheduler has reached it."""
         yield "no zone declared"
         if self._zones:
             zones = (ZoneConfig(name=name, tenant=name, generation=1, **self._spec) for name in self._tenants)
@@ -103,7 +103,7 @@ class Life:
         yield "half in use"
         self._finish()
         self._ask(PROMPTS)
-        # In the order in which they were sent: each is still there when its turn comes.
+        # Repeat the prompts in the order in which they were sent, so that each is still cached in its turn.
         self._ask(PROMPTS, first=self._sent - PROMPTS)
         yield "all hit"
         for _ in range(TURNOVERS):
@@ -113,20 +113,20 @@ class Life:
         yield "all free again"
 
     def blocks(self) -> tuple[int, int]:
-        """How many are in use, and how many are cached."""
+        """Returns the number of blocks in use, and the number of cached blocks."""
         in_use = sum(1 for block in self._pool.blocks if block.ref_cnt > 0)
         cached = sum(1 for block in self._pool.blocks if block.ref_cnt == 0 and block.block_hash is not None)
         return in_use, cached
 
     def _ask(self, prompts: int, first: int | None = None) -> None:
-        """Prompts that are answered at once; new ones, or those from the ``first`` on once more."""
+        """Send prompts and complete their answers; new prompts, or earlier ones again from number ``first`` on."""
         for done in range(0, prompts, AT_A_TIME):
             count = min(AT_A_TIME, prompts - done)
             self._send(count, first=None if first is None else first + done)
             self._finish()
 
     def _start(self, prompts: int) -> None:
-        """New prompts, until all are in the cache; their answers are not complete."""
+        """Send new prompts and run until all are computed, but their answers are not complete."""
         self._send(prompts)
         scheduler = self._driver.scheduler
         while scheduler.waiting or any(request.is_prefill_chunk for request in scheduler.running):
@@ -140,7 +140,7 @@ class Life:
     def _send(self, count: int, first: int | None = None) -> None:
         start = self._sent if first is None else first
         for number in range(start, start + count):
-            # The answer has room in the last block, so that a prompt's blocks are all that its request ever has.
+            # The answer fits into the prompt's last block, so that the request needs no further block.
             tokens = prompt(self._prompt_blocks, seed=number, extra=-ANSWER_TOKENS)
             tenant = self._tenants[number % len(self._tenants)]
             salt: dict[str, Any] = {} if self._zones else {"client_salt": tenant}
@@ -150,7 +150,7 @@ class Life:
 
 
 def live(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
-    """Go through all states in this process, which must have done nothing of the kind yet but import its modules."""
+    """Go through all states in this process, which must not have run a scheduler before."""
     process = psutil.Process()
     samples = []
     gc.collect()
@@ -176,7 +176,7 @@ def main() -> None:
     if min(options.blocks) < 2 * PROMPTS:
         parser.error(f"--blocks: {2 * PROMPTS:,} at least")
     with tempfile.TemporaryDirectory() as folder:
-        # Modules that are imported on first use must not be counted.
+        # Run once before the measurements, so that modules imported on first use are not counted.
         for arm in ARMS:
             list(Life(arm, PROMPTS * 2, Path(folder)).states())
     excesses: list[tuple[float, str]] = []
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _in_fresh_process(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
-    # Forked, so that all modules are imported, and each life starts from the same state.
+    # Fork the process, so that all modules are imported and each run starts from the same state.
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(live, (arm, capacity, traced))
 
@@ -208,7 +208,7 @@ def _print(
     ours: tuple[Sequence[Sample], Sequence[Sample]],
     stock: tuple[Sequence[Sample], Sequence[Sample]],
 ) -> list[tuple[float, str]]:
-    """The table of one arm. Returns our own bytes per block in each state, and which state that is."""
+    """Print the table of one arm; returns the bytes per block of zones in each state, with the state's name."""
     zones = ours[0][1].traced - ours[0][0].traced
     print(f"\n{capacity:,} blocks, {arm.name}; each zone alone: {zones / arm.zones:,.0f} bytes")
     print(f"{'bytes per block':<20}{'in use':>10}{'cached':>10}{'stock':>10}{'ours':>10}{'our own':>10}{'process':>10}")

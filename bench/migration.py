@@ -1,8 +1,8 @@
-"""Moves a zone from one engine to another: bytes, seconds, and what the other engine finds then.
+"""Measures the move of a zone from one engine to another: bytes, seconds, and hits in the other engine.
 
-Two engines with zones serve SmolLM2, which the demo makes, and share a KV-cache manager with a folder of files. While
-the manager is not there, the first engine is asked some prompts, so that no storage has them. Then it hands down what
-the zone has, the second warms up, and both are asked the same prompts again.
+Two engines with zones serve SmolLM2 as converted by the demo, and share a KV-cache manager with a file storage. The
+first engine gets some prompts before the manager runs, so that the storage does not have them. Then it writes the
+zone's cache to the storage, the second engine warms up, and both get the same prompts again.
 
     python -m bench.migration
 """
@@ -95,7 +95,7 @@ def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) ->
 
 
 def _order(engine: Engine, order: MigrationOrder) -> MigrationReport:
-    """Give an order, and wait for its result."""
+    """Send an order to an engine, and wait for its result."""
     url = f"{engine.admin_url}{MIGRATION_PATH}"
     answer = httpx.post(url, content=order.model_dump_json(by_alias=True), timeout=60)
     while (reported := parse_migration(answer.raise_for_status().content)).is_running:

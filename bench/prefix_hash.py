@@ -1,4 +1,4 @@
-"""The cost of vLLM's hash functions: the time to hash all blocks of a prompt, by function and block size."""
+"""Measures the time to hash all blocks of a prompt with vLLM's hash functions, by function and block size."""
 
 import argparse
 import random
@@ -25,7 +25,7 @@ def main() -> None:
     print(f"milliseconds for {tokens:,} tokens" + "".join(f"{name:>14}" for name in FUNCTIONS))
     for block_tokens in BLOCK_TOKENS:
         times = {name: float("inf") for name in FUNCTIONS}
-        # In turns, so that what else the machine does hits both.
+        # Measure in turn, so that other load on the machine affects all functions alike.
         for _ in range(_ROUNDS):
             for name in FUNCTIONS:
                 times[name] = min(times[name], _hash(prompt, name, block_tokens))
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _hash(prompt: list[int], name: str, block_tokens: int) -> float:
-    """Seconds to make a request of the prompt, which hashes its blocks."""
+    """Returns the seconds to create a request with the prompt, which hashes the prompt's blocks."""
     function = get_hash_fn_by_name(name)
     init_none_hash(function)
     hasher = get_request_block_hasher(block_tokens, function)

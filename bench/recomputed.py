@@ -1,8 +1,8 @@
-"""What part of the computed tokens is recomputed after preemptions, with zones and in stock vLLM under the same load.
+"""Measures the share of computed tokens that is recomputed after preemptions, with zones and in stock vLLM.
 
-Each load is served twice by vLLM's real scheduler without a model: by stock, and with zones. Requests of several
-tenants arrive step by step, the same ones in the same steps for both. Tokens are counted from what is in each step. The
-figures depend on no clock, so they are the same on any machine. The zones' own counters must agree.
+Each load is served twice by vLLM's real scheduler without a model: by stock, and with zones. Both get the same requests
+of several tenants in the same steps. The bench counts the tokens that are scheduled in each step. The figures depend on
+no clock, so they are the same on any machine. The counters of zones must have the same values.
 """
 
 import argparse
@@ -32,13 +32,13 @@ FLOODING: Final = "burst"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests for each second of one tenant, and of the one that floods."""
+    """The requests per second of each ordinary tenant, and of the flooding tenant."""
 
     title: str
     each: float
     flood: float
     answer: int
-    """The largest number of tokens of an answer."""
+    """Maximum length of an answer, in tokens."""
 
 
 LOADS: Final = {
@@ -49,7 +49,7 @@ LOADS: Final = {
 
 
 def arrivals(load: Load, seconds: float, seed: int) -> Iterator[tuple[float, str, int, int]]:
-    """Second, tenant, blocks of the prompt and tokens of the answer, in order."""
+    """Yields the requests in order of arrival, as second, tenant, blocks of the prompt and tokens of the answer."""
     chance = Random(seed)
     asked = []
     for tenant in TENANTS:
@@ -63,11 +63,11 @@ def arrivals(load: Load, seconds: float, seed: int) -> Iterator[tuple[float, str
 
 
 class Served:
-    """One load, served to its end.
+    """Serves one load and counts its tokens.
 
     Args:
-        driver: of the scheduler.
-        owner_of: whose a request's tokens are.
+        driver: the driver of the scheduler.
+        owner_of: returns the tenant of a request.
     """
 
     def __init__(self, driver: Driver, owner_of: Callable[[Request], str | None]) -> None:
@@ -76,7 +76,7 @@ class Served:
         self.preemptions: Counter[str] = Counter()
 
     def serve(self, load: Load, seconds: float, seed: int, send: Callable[[str, list[int], int], Request]) -> None:
-        """Send and step until all has been answered."""
+        """Send requests and run steps until all requests are answered."""
         waiting = list(arrivals(load, seconds, seed))[::-1]
         sent: list[tuple[str, Request]] = []
         for step in itertools.count():

@@ -1,10 +1,10 @@
-"""Whether the replay finds in the cache what a real engine finds: the same requests, block for block.
+"""Tests whether the replay has the same cache hits as a real engine with the same requests, block for block.
 
-A real vLLM engine on the CPU, in a process of its own, stock or with zones, is given prompts of real tokens: each
-before a step whose number is known, with several under way at a time. The replay is given their lengths and what they
-have in common, before the same steps. Then the cached tokens of each request are compared.
+A real vLLM engine on the CPU, stock or with zones, runs in a separate process. It gets prompts of real tokens, each
+before a step with a known number, with several requests in flight. The replay gets only the prompts' lengths and
+common prefixes, before the same steps. Then the bench compares the cached tokens of each request.
 
-The requests are the Mooncake trace's, with a block of 32 tokens for each of its parts of 512.
+The requests are from the Mooncake trace, with a block of 32 tokens for each of the trace's parts of 512 tokens.
 """
 
 import argparse
@@ -41,19 +41,19 @@ _STEP_TOKENS: Final = 1024
 _TOKENS: Final = range(10, 200)
 _TENANTS: Final = 4
 _NEVER_QUIET: Final = Idle(after_seconds=86_400)
-"""Zones that never become quiet: quietness takes real time, which virtual time does not match."""
+"""Idle setting with which zones never become idle, because that depends on real time, unlike virtual time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request, and before which step it comes."""
+    """A request, and the number of the step before which it is sent."""
 
     step: int
     asked: Asked
 
 
 def load(requests: int, steps_per_second: float) -> Iterator[Sent]:
-    """The trace's first requests, smaller."""
+    """Yields the trace's first requests, scaled down."""
     source = parse_source(f"{TRACE},requests={requests}")
     for asked in with_tenants(mixed([source]), _TENANTS, "zipf"):
         content = asked.content[:_MOST_PARTS]
@@ -71,14 +71,14 @@ def load(requests: int, steps_per_second: float) -> Iterator[Sent]:
 
 
 def zones_config(blocks: int) -> RuntimeConfig:
-    """Zones that all reserve alike."""
+    """Returns a config of zones with equal reservations."""
     tenants = [f"tenant-{number}" for number in range(_TENANTS)]
     zones = tuple(changed(zone, idle=_NEVER_QUIET) for zone in equal_zones(tenants, blocks))
     return make_config(1, PoolConfig(namespace="bench", name="pool"), zones)
 
 
 def replayed(sent: Sequence[Sent], blocks: int, *, zones: bool) -> list[int]:
-    """Returns what each request finds in the cache in the replay, in tokens."""
+    """Returns the number of cached tokens of each request in the replay."""
     from tenantzone_runtime.engine.modelless import ModellessScheduler
 
     shape = EngineShape(blocks, BLOCK_TOKENS, _SEATS, _STEP_TOKENS, _LONGEST)
@@ -100,7 +100,7 @@ def replayed(sent: Sequence[Sent], blocks: int, *, zones: bool) -> list[int]:
 
 
 def served(sent: Sequence[Sent], blocks: int, *, zones: bool, folder: Path) -> list[int]:
-    """Returns what each request finds in a real engine's cache; the engine runs in this process."""
+    """Returns the number of cached tokens of each request in a real engine, which runs in this process."""
     engine = _engine(blocks, zones=zones, folder=folder)
     found = [0] * len(sent)
     for due in _by_step(sent):
@@ -118,7 +118,7 @@ NOTHING_LEFT: Final[list[int]] = []
 
 
 def _by_step(sent: Sequence[Sent]) -> Iterator[list[int]]:
-    """The numbers of the requests that come before each step; once the last one came, without end."""
+    """Yields the numbers of the requests that are sent before each step; endlessly empty after the last request."""
     coming = list(enumerate(sent))[::-1]
     step = 0
     while coming:
@@ -180,7 +180,7 @@ def _add(engine: Any, number: int, asked: Asked, *, zones: bool) -> None:
 
 
 def compared(real: Sequence[int], replay: Sequence[int], sent: Sequence[Sent]) -> str:
-    """Hits of both, and how many requests found the same."""
+    """Returns a sentence with the hits of both, and the number of requests with equal hits."""
     same = sum(a == b for a, b in zip(real, replay, strict=True))
     prompts = sum(each.asked.prompt_tokens for each in sent)
     by_tenant: Mapping[str, int] = Counter(each.asked.tenant for each in sent)
@@ -191,7 +191,7 @@ def compared(real: Sequence[int], replay: Sequence[int], sent: Sequence[Sent]) -
 
 
 def measure(sent: Sequence[Sent], requests: int, steps_per_second: float, blocks: int, *, zones: bool) -> list[int]:
-    """Returns what each request finds in a real engine's cache, in a separate process."""
+    """Returns the number of cached tokens of each request in a real engine, which runs in a separate process."""
     with tempfile.TemporaryDirectory(prefix="replay-exactness-") as name:
         folder = Path(name)
         tiny_model.make(folder / "tiny")
@@ -215,7 +215,7 @@ def _serve(requests: str, steps_per_second: str, blocks: str, zones: str, name: 
     sent = list(load(int(requests), float(steps_per_second)))
     found = served(sent, int(blocks), zones=zones == "1", folder=Path(name))
     (Path(name) / "found.json").write_text(json.dumps(found))
-    # vLLM's threads need not end first.
+    # Exit without waiting for vLLM's threads.
     sys.stderr.flush()
     os._exit(0)
 

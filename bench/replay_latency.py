@@ -1,8 +1,8 @@
-"""How far the replay's times are from a real engine's, after a step's time was fitted to it.
+"""Measures the error of the replay's latencies relative to a real engine, after fitting the step time to that engine.
 
-A stock vLLM engine on the CPU is measured as a user would (``tenantzone-replay fit``). Then it is sent requests at
-random times, and some continue an earlier one; and the replay is given the same requests at the same times. The
-comparison is of the time to the first token, and between tokens.
+The bench fits step times to a stock vLLM engine on the CPU, as a user would (``tenantzone-replay fit``). Then it sends
+requests to the engine at random times, some with a common prefix, and gives the replay the same requests at the same
+times. It compares the time to first token, and the time between tokens.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _QUANTILES: Final = (0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def load(requests: int, rate: float, seed: int) -> list[Asked]:
-    """Prompts of 32 to 1,200 tokens; every third begins as one of eight do that come again and again."""
+    """Returns requests with prompts of 32 to 1,200 tokens; every third prompt begins with one of eight prefixes."""
     rng = random.Random(seed)
     arrival, asked = 0.0, []
     for number in range(requests):
@@ -56,7 +56,7 @@ def prompt_of(number: int, asked: Asked) -> list[int]:
 
 
 async def ask_all(url: str, requests: Sequence[Asked]) -> list[Answer]:
-    """Send each when it is due."""
+    """Send each request at its arrival time, and return all answers."""
     prompts = [prompt_of(number, asked) for number, asked in enumerate(requests)]
     async with EngineClient(url, "", "") as engine:
         began = time.perf_counter()
@@ -79,7 +79,7 @@ def replayed(requests: Sequence[Asked], measured: Measured) -> Result:
 
 
 def table(answers: Sequence[Answer], result: Result) -> str:
-    """Quantiles of both, and by how much the replay is off."""
+    """Returns a table with quantiles of both, and the replay's error."""
     first, token = Distribution(), Distribution()
     for answer in answers:
         first.add(answer.first_token_seconds)
@@ -96,7 +96,7 @@ def table(answers: Sequence[Answer], result: Result) -> str:
 
 
 def main() -> None:
-    """Fit, ask, replay, and print the table."""
+    """Fit the step time, send the requests, replay them, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.replay_latency", description=__doc__)
     parser.add_argument("--requests", type=int, default=400, help="default: %(default)s")
     parser.add_argument("--rates", type=float, nargs="+", default=[4.0, 8.0], help="requests a second (default: 4 8)")

@@ -1,8 +1,8 @@
-"""The time to the first token of a session that goes on, by where its cache is: in blocks, in CPU memory, on a disk.
+"""Measures the time to first token of a session that continues, with its cache in blocks, in CPU memory, or on disk.
 
-An engine with zones and both tiers serves SmolLM2, which the demo makes. Each prompt is asked once, and computed whole.
-Then it is asked again as many times: while its blocks are there; when they are gone, so that it comes from CPU memory;
-and when it is gone from there, too, so that it comes from the disk, whose files the system has forgotten.
+An engine with zones and both tiers serves SmolLM2 as converted by the demo. Each prompt is sent first with nothing
+cached. It is sent again while its blocks are cached; then after their eviction, so that it is loaded from CPU memory;
+and then after its eviction from CPU memory, too, so that it is loaded from the disk, without the page cache.
 
     python -m bench.returning_session
 """
@@ -27,7 +27,7 @@ from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags
 
 
 class _Session:
-    """One engine, and where its tenant's cache is."""
+    """An engine, with control over the tiers that have its tenant's cache."""
 
     def __init__(self, folder: Path, prompts: int, tokens: int) -> None:
         blocks = prompts * (tokens // BLOCK_TOKENS + 2)
@@ -37,7 +37,7 @@ class _Session:
         self.engine = smollm2_engine("zones", folder, blocks, tokens, tiers)
 
     def ask(self, prompt: str) -> tuple[float, int]:
-        """Seconds to the first token, and how many tokens of the prompt were cached."""
+        """Send a prompt; returns the seconds to its first token, and how many of its tokens were cached."""
         return first_token(self.engine, prompt)
 
     def await_stored(self, chunks: int) -> None:
@@ -46,7 +46,7 @@ class _Session:
             time.sleep(0.1)
 
     def forget(self, *tiers: str) -> None:
-        """Have the tenant's cache go from the blocks, and from these tiers."""
+        """Evict the tenant's cache from blocks and from these tiers."""
         self._declare(_zone(limit=1, tiers=tuple(TierShare(tier=name, limit=0) for name in tiers)))
         while any(self._tier(name).held_bytes for name in tiers):
             time.sleep(0.05)
@@ -65,7 +65,7 @@ class _Session:
         unfinished.rename(self._folder / "config" / CONFIG_KEY)
         while self.engine.report().config.applied_hash != config.hash:
             time.sleep(0.05)
-        # The frontend polls the files.
+        # Wait until the frontend has polled the files.
         time.sleep(0.5)
 
 
@@ -74,7 +74,7 @@ def _zone(**terms: Any) -> ZoneConfig:
 
 
 def main() -> None:
-    """Ask, and print a table."""
+    """Send all prompts in each state of the cache, and print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.returning_session",
         description=__doc__,

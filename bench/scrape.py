@@ -1,11 +1,11 @@
-"""What a scrape of an engine's metrics costs at each level: series of each zone, bytes, time, and holds of the lock.
+"""Measures the cost of scraping an engine's metrics at each level: series per zone, bytes, time, and lock holds.
 
-vLLM's real scheduler runs without a model, with zones whose counters have all grown (``lock_holds``). Its
-figures are copied between steps. Each zone is then given two latency targets and a part in three tiers, so that it has
-all the series that a zone can have, and the figures are rendered in Prometheus' text format.
+vLLM's real scheduler runs without a model, with zones whose counters are all non-zero (``lock_holds``). The bench
+copies its figures between steps. Then it adds two latency targets and shares of three tiers to each zone, so that each
+zone has all possible series, and renders the figures in Prometheus' text format.
 
-The holds of the scheduler's lock do not depend on the level: rendering has the lock at no time, copying for a hundred
-zones at a time.
+The holds of the scheduler's lock do not depend on the level, because rendering does not need the lock. Copying holds
+the lock for a hundred zones at a time.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals, WriteRefusal
 
 MAX_BASIC_BYTES: Final = 2_000_000
-"""The bound for a thousand zones."""
+"""Maximum size of a scrape at level basic with a thousand zones, in bytes."""
 MAX_HOLD_MS: Final = 5.0
 CHUNK_BYTES: Final = 2**20
 _TIERS: Final[tuple[AnyTierName, ...]] = (*TIER_NAMES, SHARED_TIER)
@@ -35,7 +35,7 @@ _OUTCOME: Final = TargetOutcome(0.05, 0.07, met=False, reason="OwnLoad")
 
 
 def with_all_features(figures: EngineFigures) -> EngineFigures:
-    """Returns the same figures for zones that also have latency targets and tiers."""
+    """Returns the figures with latency targets and tiers added to each zone."""
     counts = TierCounts(
         hits=12_345,
         written=123_456,
@@ -57,14 +57,14 @@ def with_all_features(figures: EngineFigures) -> EngineFigures:
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the clock on the wall, and of this thread's processor time."""
+    """Returns the wall-clock time and the thread's CPU time of some work, in seconds."""
     wall, processor = time.perf_counter(), time.thread_time()
     work()
     return time.perf_counter() - wall, time.thread_time() - processor
 
 
 def main() -> None:
-    """Measure, print a table, and fail if a bound does not hold."""
+    """Measure, print a table, and fail if a bound is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zones", type=int, default=1000, help="(default: %(default)s)")
     parser.add_argument("--turns", type=int, default=60, help="scrapes whose copies are timed (default: %(default)s)")
@@ -84,7 +84,7 @@ def main() -> None:
     print(f"\nholds of the scheduler's lock by a scrape, {len(holds):,} in {options.turns} scrapes, in ms")
     print(f"on the wall: median {statistics.median(wall):.2f}, longest {wall[-1]:.2f}")
     print(f"processor:   median {statistics.median(processor):.2f}, longest {processor[-1]:.2f}")
-    # With few zones most of it is what each metric means.
+    # With few zones, the help texts are most of the size, so the bound does not shrink below a thousand zones.
     if sizes["basic"] > MAX_BASIC_BYTES * max(options.zones, 1000) / 1000 or processor[-1] > MAX_HOLD_MS:
         raise SystemExit(f"more than {MAX_BASIC_BYTES:,} bytes for a thousand zones, or than {MAX_HOLD_MS:g} ms")
 

@@ -1,12 +1,12 @@
-"""What a tier of CPU memory stores and returns by admission policy, for loads of chats, agents and single prompts.
+"""Measures the stores and hits of a CPU memory tier by admission policy, for chats, agents and single prompts.
 
 vLLM's real scheduler with the zones' connector and tier serves each load three times, in virtual time. There is no
-model, and no copies: a copy counts as done with the step after its own. Eight tenants send one request at a time, each
-30 seconds after the one before:
+model, and nothing is copied: each copy counts as done in the step after its request. Eight tenants send one request at
+a time, each 30 seconds after the previous one:
 
-- chats: as in `bench.sessions`, two sessions of each tenant, whose ten turns each add to the prompt;
-- agents: each task begins with the tools that all tasks of its tenant share, adds results in six steps, and is over;
-- single prompts: no two have anything in common.
+- chats: as in `bench.sessions`, two sessions of each tenant, in which each of ten turns extends the prompt;
+- agents: each task begins with the tools that all tasks of its tenant share, adds results in six steps, and ends;
+- single prompts: no two prompts have a common prefix.
 
     python -m bench.tier_admission
 """
@@ -24,7 +24,7 @@ from typing import get_args
 from vllm.config import KVTransferConfig, VllmConfig
 from vllm.v1.request import Request
 
-# Loaded before the virtual clock is in force: modules that are loaded later read the real one.
+# Import this module before the virtual clock is active, because modules imported later would use the real clock.
 import tenantzone_runtime.engine.offloading_connector  # noqa: F401
 from bench.tier_steps import CHUNK_BYTES, Copies
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
@@ -40,14 +40,14 @@ TURNS, WORDS, ANSWER = 10, 86, 16
 TASKS, STEPS, TOOLS, RESULT = 8, 6, 320, 120
 SINGLE_PROMPTS, SINGLE_WORDS = 320, 500
 SECONDS = 30.0
-"""Seconds from one request to the next."""
+"""Time between two requests."""
 
 Ask = Callable[[str, list[int], int], list[int]]
-"""Sends a tenant's prompt, for an answer of the given number of tokens; returns prompt and answer."""
+"""Function that sends a tenant's prompt, for an answer of the given number of tokens; returns prompt and answer."""
 
 
 def main() -> None:
-    """Serve each load by each of the terms, and print the table."""
+    """Serve each load with each admission policy, and print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.tier_admission", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -72,7 +72,7 @@ class Outcome:
     loaded: int = 0
 
     def row(self) -> str:
-        """The figures of a line: of prompt tokens the share that was found, and MiB."""
+        """Returns the figures of a line, with the share of prompt tokens that was found, and sizes in MiB."""
         found = self.found_tokens / self.prompt_tokens
         stored, loaded = (chunks * CHUNK_BYTES / 2**20 for chunks in (self.stored, self.loaded))
         ratio = self.loaded / self.stored if self.stored else 0.0

@@ -1,7 +1,7 @@
-"""The speed of copying blocks to CPU memory and back by the processor, compared with memcpy of as many bytes.
+"""Measures how fast the CPU copies blocks to CPU memory and back, compared with memcpy of the same number of bytes.
 
-The KV caches are those of a model with the given number of layers: a page of each for each block. Blocks and chunks are
-in random order, as in an engine that has run for long.
+The KV cache is that of a model with the given number of layers, with a page per layer for each block. Blocks and chunks
+are in random order, as in an engine that has been running for long.
 """
 
 import argparse
@@ -20,7 +20,7 @@ GIB = 2**30
 
 
 class _Bench:
-    """A worker between as many blocks and chunks."""
+    """A worker that copies between equal numbers of blocks and chunks."""
 
     def __init__(self, layers: int, page_bytes: int, total_bytes: int) -> None:
         blocks = total_bytes // (layers * page_bytes)
@@ -56,12 +56,12 @@ class _Bench:
 
 
 def _memory(rows: int, row_bytes: int) -> torch.Tensor:
-    """Returns memory that was written to before, like an engine's."""
+    """Returns memory that has been written before, like an engine's."""
     return torch.ones((rows, row_bytes), dtype=torch.int8)
 
 
 def main() -> None:
-    """Measure in turns, and print medians and their ratios."""
+    """Measure all sizes in turn, and print medians and their ratios."""
     parser = argparse.ArgumentParser(prog="python -m bench.tier_copies", description=__doc__)
     parser.add_argument("--layers", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--page-kib", type=int, nargs="+", default=[16, 64, 256], help="default: 16 64 256")

@@ -1,8 +1,8 @@
-"""How long a tier's work outside the steps holds the scheduler's lock: in parts, and in one go.
+"""Measures how long a tier's work outside of steps holds the scheduler's lock, in parts and all at once.
 
-One tenant holds all chunks of a tier. Then they all go: its limit is lowered, it is purged, its chunks grow too old, or
-the pool's salt key changes. The disk's files are not real, so only our own work is timed; the tier's threads run at the
-same time, as in an engine.
+One tenant holds all chunks of a tier. Then all of them are removed, because the tenant's limit is lowered, its zone is
+purged, the chunks exceed their TTL, or the pool's salt key changes. The disk's files are simulated, so only
+Tenantzone's own work is timed. The tier's threads run at the same time, as in an engine.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 CHUNK_BYTES: Final = 4096
 TTL_SECONDS: Final = 1e-3
-"""All chunks are older than this when they are checked."""
+"""TTL of chunks, short enough that all chunks have exceeded it when they are checked."""
 _AT_ONCE: Final = 64
 
 
 class _NoFiles:
-    """A file system on which all goes well at once, and nothing is kept."""
+    """A file system on which each operation succeeds at once and stores nothing."""
 
     def lock(self, path: Path) -> None: ...
 
@@ -145,7 +145,7 @@ _CHANGES: Final[dict[str, Callable[[_Memory | _Disk], Iterator[object]]]] = {
 
 
 def _hold(tier: _Memory | _Disk, chunks: int, change: str) -> list[float]:
-    """Milliseconds of each time that the lock is held."""
+    """Returns the duration of each hold of the lock, in milliseconds."""
     lock = TimedLock()
     for _ in tier.apply(_config(ttl=TTL_SECONDS if change == "too old" else None)):
         pass
@@ -160,7 +160,7 @@ def _hold(tier: _Memory | _Disk, chunks: int, change: str) -> list[float]:
 
 
 def main() -> None:
-    """Time each change in parts and in one go, and print a table."""
+    """Time each change in parts and all at once, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=int, default=100_000, help="default: %(default)s")
     chunks = parser.parse_args().chunks

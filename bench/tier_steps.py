@@ -1,10 +1,10 @@
-"""The cost of a tier of CPU memory in a scheduling step: while it stores nothing, and while it stores all new blocks.
+"""Measures the cost of a CPU memory tier in a scheduling step, while it stores nothing or all new blocks.
 
-vLLM's real schedulers, ours and stock, with the real connectors and tier managers, take turns under the load of
-`bench.step_time` in which no request waits; only the model and the copies are missing: a copy counts as done with the
-step after the one that requested it. The tier has as many chunks as there are blocks, and is full. A step's time
-(`schedule()` and `update_from_output()`) is printed as a ratio, step by step: with an idle tier, as zones offload
-nothing, to one without; with a tier that stores all blocks to stock vLLM's `OffloadingConnector`.
+Tenantzone's and vLLM's real schedulers, connectors and tier managers run alternately, under the load of
+`bench.step_time` in which no request waits. Only the model and the copies are missing: each copy counts as done in the
+step after the one that requested it. The tier has as many chunks as there are blocks, and is full. The bench prints
+ratios of step times (`schedule()` and `update_from_output()`), computed step by step: an idle tier, whose zones offload
+nothing, relative to no tier; and a tier that stores all blocks relative to stock vLLM's `OffloadingConnector`.
 
     python -m bench.tier_steps
 """
@@ -29,19 +29,19 @@ from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 CHUNK_BYTES = 8192
-"""The bytes of a block of the harness's model."""
+"""Size of a block of the harness's model, in bytes."""
 LOAD = LOADS["no-queue"]
 WITHOUT, IDLE, STORING, STOCK = "zones", "zones, tier idle", "zones, tier storing", "stock, offloading"
 RATIOS = {(IDLE, WITHOUT): 1.02, (STORING, STOCK): 1.05}
-"""The pairs to compare, with the bound of each ratio."""
+"""Pairs of arms to compare, with the maximum of each ratio."""
 
 
 class Copies:
-    """Reports to a scheduler what the workers would, if each copy were done in the step after its own."""
+    """Reports copies to a scheduler as workers would if each copy was done in the step after its request."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, str | None] = {}
-        """Under way; with whose request waits for it, if one does."""
+        """Copies in flight, each with the id of the request that waits for it, or None."""
 
     def step(self, output: SchedulerOutput) -> KVConnectorOutput:
         """Returns the workers' report for one step."""
@@ -76,7 +76,7 @@ def _arms(folder: Path, zones: int) -> dict[str, Arm]:
     config = vllm_config(folder, sequences=LOAD.seats, max_batched_tokens=LOAD.step_tokens)
     memory = LOAD.capacity * CHUNK_BYTES
     ours = json.loads(kv_transfer_config(TierFlags(memory)))
-    # Answers, too, as the zones' own does.
+    # Offload answers, too, because the zones' connector also does.
     extra = {"spec_name": "TieringOffloadingSpec", "cpu_bytes_to_use": memory, "offload_prompt_only": False}
     stock = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
     return {

@@ -1,1 +1,1 @@
-"""The values of the alerts' expressions under simulated loads, which the thresholds are derived from."""
+"""Computes the alerts' expressions under simulated loads, from which the thresholds are derived."""

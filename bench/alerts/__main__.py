@@ -1,6 +1,6 @@
-"""How often the zones' alerts would fire on ordinary days and in a flood, for several thresholds each.
+"""Measures how often the zones' alerts would fire on ordinary days and in a flood, with several thresholds each.
 
-The load is simulated. The zone core is real, and so is the Prometheus that evaluates the rules' expressions.
+The load is simulated, but the zone core and the Prometheus that evaluates the rules' expressions are real.
 """
 
 import argparse

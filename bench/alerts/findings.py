@@ -1,4 +1,4 @@
-"""Counts how often an alert would have fired, for several thresholds and holds."""
+"""Counts how often an alert would have fired, for several thresholds and ``for`` durations."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,21 +11,21 @@ from bench.alerts.signals import SIGNALS, Signal, shipped
 
 _STEP_SECONDS = 30.0
 _FLOOD_WINDOW_SECONDS = FLOOD_SECONDS + 600.0
-"""The flood and the ten minutes after it, in which the rules' windows still hold it."""
+"""Length of the flood plus ten minutes, during which the rules' windows still include the flood."""
 
 
 @dataclass(slots=True)
 class Day:
-    """One simulated time and its series."""
+    """A simulated day, with the series of its signals."""
 
     load: Load
     seconds: float
     hit_rate: float
     found: dict[str, Series] = field(default_factory=dict)
-    """The series by expression."""
+    """Series by expression."""
 
     def look(self, prometheus: Prometheus, note: Callable[[str], None]) -> None:
-        """Ask for every signal and for every alert, from when the pool is warm."""
+        """Query every signal and every alert, starting when the pool is warm."""
         begin, end = BEGINNING + WARM_SECONDS, BEGINNING + self.seconds
         asked = {signal.what: signal.expression for signal in SIGNALS} | {
             alert.name: alert.expression for alert in shipped()
@@ -35,7 +35,7 @@ class Day:
             self.found[expression] = prometheus.ask(expression, begin, end, _STEP_SECONDS)
 
     def firings(self, expression: str, is_on: Callable[[float], bool], hold_minutes: float) -> list[float]:
-        """Returns when an alert would have begun to fire, in simulated seconds, over all zones."""
+        """Returns the times at which an alert would have begun to fire, in simulated seconds, over all zones."""
         return [
             at - BEGINNING
             for series in self.found[expression].values()
@@ -44,7 +44,7 @@ class Day:
 
 
 def tables(days: Sequence[Day]) -> Iterator[str]:
-    """How often the shipped alerts would have fired, and how often with other thresholds."""
+    """Yields lines with the number of times that alerts would have fired, as shipped and with other thresholds."""
     for day in days:
         load = day.load
         yield (
@@ -81,7 +81,7 @@ def _row(name: str, hold: str, cells: Sequence[object]) -> str:
 
 
 def _firings(times: Sequence[float], hold: float) -> Iterator[float]:
-    """Yields when each stretch without a gap has lasted for the hold."""
+    """Yields the time at which each interval without a gap has lasted for ``hold`` seconds."""
     began = before = 0.0
     fired = False
     for at in times:

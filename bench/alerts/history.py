@@ -1,4 +1,4 @@
-"""The engine's metrics over a simulated time, as a file that Prometheus can read in."""
+"""Records the engine's metrics over simulated time, in a file that Prometheus can import."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from tenantzone_runtime.zones.zone import Zone
 
 SCRAPE_SECONDS = 15.0
 BEGINNING = 1_700_000_000
-"""Unix time that stands for the simulation's zero."""
+"""Unix time of the simulation's start."""
 
 _ENGINE = 'namespace="simulator",pod="engine-0"'
 
 
 class History:
-    """Records what the engine's admin port would show at each scrape.
+    """Records the metrics that the engine's admin port would have at each scrape.
 
     Args:
         simulation: the scraped engine, which is run step by step.
@@ -28,7 +28,7 @@ class History:
         self._due = 0.0
 
     def note(self) -> None:
-        """After each step."""
+        """Scrape the metrics if a scrape is due; to be called after each step."""
         if self._simulation.engine.now >= self._due:
             self._due += SCRAPE_SECONDS
             self._scrape()

@@ -1,4 +1,4 @@
-"""The simulated loads: ordinary days, hard ones, and one with a flood."""
+"""The simulated loads: ordinary days, days with a high load, and a day with a flood."""
 
 import dataclasses
 import heapq
@@ -14,17 +14,17 @@ from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 
 WARM_SECONDS = 3600.0
-"""The start of counting firings: before it, the pool fills up, and there is no last hour to compare with."""
+"""Time before which alerts don't count, because the pool is still filling and there is no previous hour to compare."""
 FLOOD_STARTS = 90 * 60.0
 FLOOD_SECONDS = 10 * 60.0
 _FLOOD_REQUESTS_PER_SECOND = 20.0
 _FLOOD_BLOCKS = 16
 _FLOOD_BLOCK_IDS = 1 << 40
-"""Beyond those of the generated load: no prompt of the flood is like any other."""
+"""First block id of the flood, above all ids of the generated load, so that all prompts of the flood are unique."""
 
 
 class Ordinary(Simulation):
-    """A run with one config throughout: every fourth zone has 4 % reserved, all else is as the API's defaults say."""
+    """A run with one config, in which every fourth zone reserves 4 %, and all other fields have the API's defaults."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -75,7 +75,7 @@ class Load:
 
 
 def loads(tenants: int, seed: int) -> tuple[Load, ...]:
-    """Days without a flood, and at last one with it."""
+    """Returns several days without a flood, followed by a day with a flood."""
     plan = Plan(requests=30_000, tenants=tenants, seed=seed, speed=0.5, model=Model(capacity=8_192))
     trace = dataclasses.replace(plan, requests=18_000, trace=True, model=Model(capacity=32_768))
     rough = dataclasses.replace(plan, requests=40_000, speed=1.0, model=Model(capacity=4_096))

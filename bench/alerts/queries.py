@@ -1,4 +1,4 @@
-"""Asks a real Prometheus for the rules' own expressions over a history."""
+"""Evaluates the rules' expressions over a history with a real Prometheus."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from hack.monitoring.time_scale import REAL_TIME
 from hack.ports import free_ports
 
 Series = dict[str, list[tuple[float, float]]]
-"""Unix times and values by zone."""
+"""Samples by zone, as pairs of Unix time and value."""
 
 _START_SECONDS = 60.0
 
@@ -29,21 +29,21 @@ class Written(Protocol):
     """A history, such as a ``History``."""
 
     def write(self, file: TextIO) -> None:
-        """Write it in the OpenMetrics format, one metric after the other."""
+        """Write the history in the OpenMetrics format, one metric after the other."""
 
 
 class Prometheus:
-    """A Prometheus that holds one history and scrapes nothing.
+    """A Prometheus that has one history and scrapes nothing.
 
     Args:
-        url: where it answers.
+        url: the URL of the Prometheus.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def ask(self, expression: str, start: float, end: float, step: float) -> Series:
-        """The expression's results over time; recording rules in it are put in place of their names."""
+        """Returns the results of an expression over time; recording rules are replaced by their expressions."""
         query = {"query": expand(expression), "start": start, "end": end, "step": step}
         with urllib.request.urlopen(f"{self._url}/api/v1/query_range?{urllib.parse.urlencode(query)}") as answer:
             found = json.load(answer)["data"]["result"]
@@ -54,7 +54,7 @@ class Prometheus:
 
 
 def expand(expression: str) -> str:
-    """Returns the expression without recording rules: a history has none. Range selectors of them become subqueries."""
+    """Returns the expression with recording rules expanded, because a history has none; ranges become subqueries."""
     every = {rule.name: rule for rule in recordings(REAL_TIME) if isinstance(rule, Recording)}
     pattern = re.compile(rf"({'|'.join(sorted(map(re.escape, every), key=len, reverse=True))})(?:\[(\w+)\])?(?![\w:])")
     while pattern.search(expression):
@@ -69,7 +69,7 @@ def expand(expression: str) -> str:
 
 @contextmanager
 def serving(history: Written, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus with this history, for as long as the block lasts."""
+    """Run a Prometheus with this history until the block ends."""
     text, data = folder / "history.txt", folder / "data"
     with text.open("w") as file:
         history.write(file)
@@ -80,7 +80,7 @@ def serving(history: Written, folder: Path) -> Iterator[Prometheus]:
     command: list[str | Path] = [
         ensure("prometheus"), "--config.file", folder / "empty.yml", "--storage.tsdb.path", data,
         "--storage.tsdb.retention.time", "100y", "--web.listen-address", f"127.0.0.1:{port}",
-        # A zone that is gone is gone at the next scrape, as if Prometheus had scraped it.
+        # A removed zone's series end at the next scrape, as if Prometheus had scraped the engine.
         "--query.lookback-delta", f"{SCRAPE_SECONDS * 1.5:.0f}s", "--query.max-samples", "500000000",
     ]  # fmt: skip
     with (folder / "lock").open("w") as lock:

@@ -15,9 +15,9 @@ class Signal:
     what: str
     expression: str
     candidates: tuple[tuple[float, float], ...]
-    """Thresholds, and for how many minutes they must be passed."""
+    """Candidate thresholds, each with the minutes for which it must be crossed."""
     falls: bool = False
-    """Whether the alert is about values below the threshold."""
+    """Whether the alert fires below the threshold rather than above it."""
 
 
 _TAKEN = "tenantzone:zone_taken_blocks:increase5m"
@@ -69,5 +69,5 @@ SIGNALS = (
 
 
 def shipped() -> tuple[Alert, ...]:
-    """The alerts as they are shipped."""
+    """Returns the shipped alerts."""
     return zone_alerts.zone_alerts(REAL_TIME)

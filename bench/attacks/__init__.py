@@ -1,1 +1,1 @@
-"""What one tenant can learn of another, by attack: the same on stock vLLM and with zones, in one run."""
+"""Measures what a tenant can learn about another tenant, with the same attacks on stock vLLM and with zones."""

@@ -1,8 +1,8 @@
 """Prefix probing, on stock vLLM and with zones, side by side in one run.
 
 Two engines run on the CPU with the same model, blocks and flags. On each of them a victim sends prompts, and an
-attacker tries to learn which (`bench.attacks.probing`). With zones, once more with the victim's own `cache_salt` in the
-attacker's hands.
+attacker tries to learn which (`bench.attacks.probing`). With zones, the attack is repeated by an attacker who knows the
+victim's `cache_salt`.
 """
 
 import argparse
@@ -16,18 +16,19 @@ from bench.attacks.probing import Finding, Probe, probe
 from bench.end_to_end.engines import Engine, EngineError
 
 _PROMPT_WORDS = 1024
-"""Each is one token of the bench's model."""
+"""Number of words in a prompt; each word is one token of the bench's model."""
 _FLAGS = (
     *("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512"),
     *("--long-prefill-token-threshold", "128"),
 )
-"""A prompt takes more than one step, and a step serves several prompts. If one step held both prompts of a race, they
-would end at once; if one step were all of the first prompt, no other could overtake it, whatever is cached."""
+"""vLLM flags with which a prompt takes several steps, and a step computes parts of several prompts. If a step computed
+both prompts of a race, they would end at the same time. If a step computed only the first prompt, the other could never
+overtake it, whatever is cached."""
 _COPIED = "what-the-victim-sends"
 
 
 def main() -> None:
-    """Start the engines, attack them in turn, and print what was learnt."""
+    """Start the engines, attack them in turn, and print the findings."""
     options = _options()
     try:
         with attacked_engines(zones=2, flags=_FLAGS) as (stock, zones):
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def table(findings: dict[str, Finding], samples: int) -> str:
-    """The findings, a line for each way of attack and side."""
+    """Returns a table of the findings, with a line for each attacked side."""
     lines = [
         f"prefix probing, {samples} prompts of {_PROMPT_WORDS:,} tokens on each side; "
         f"19 times of 20 a guess has an AUC within 0.5 ± {1.96 * guess_deviation(samples):.3f}",
@@ -63,7 +64,7 @@ def table(findings: dict[str, Finding], samples: int) -> str:
 
 
 def table_of_channels(channels: dict[str, ChannelFindings]) -> str:
-    """Returns a table of the other channels, with a line for each way of attack and side."""
+    """Returns a table of the other channels, with a line for each attacked side."""
     lines = [f"{'':<28} {'logprobs: AUC':>13} {'KS p':>9}   {'error texts':>11}   {'figures moved':>13}"]
     for name, each in channels.items():
         by_logprobs = f"{each.by_logprobs.auc:>13.3f} {each.by_logprobs.p_value:>9.2g}"

@@ -1,8 +1,7 @@
-"""Activity: whether an attacker without a key learns from the times of refusals when a tenant's answers are written.
+"""Activity: tests whether an attacker without a key learns from refusal times when a tenant's answers are written.
 
-A victim alternates between receiving answers and being silent. Meanwhile the attacker sends requests, is refused
-(stock vLLM, which knows no keys here, answers 400), and measures the time. Stock vLLM and zones are attacked in one
-run:
+A victim alternates between receiving answers and being idle. Meanwhile the attacker sends requests that are refused
+(stock vLLM, which has no keys here, answers 400), and measures the time. Stock vLLM and zones are attacked in one run:
 
     python -m bench.attacks.activity
 """
@@ -23,28 +22,28 @@ from bench.attacks.probing import Target
 from bench.end_to_end.engines import EngineError
 
 _ANSWERS = 8
-"""The number of answers that are written at a time."""
+"""Number of answers that are written at the same time."""
 _TOKENS = 1500
-"""The tokens of each answer; more than are written before the victim disconnects."""
+"""Length of each answer in tokens; more than are written before the victim disconnects."""
 _WARM_UP = 20
 _TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class Times:
-    """Seconds that refusals took."""
+    """Times of refusals in seconds, while the victim is idle and while its answers are written."""
 
     silent: list[float] = field(default_factory=list)
     writing: list[float] = field(default_factory=list)
 
 
 async def watch(target: Target, rounds: int, looks: int) -> Times:
-    """Measure the times of refusals, alternating between silence and answers to the victim.
+    """Measure the times of refusals, while the victim alternates between being idle and receiving answers.
 
     Args:
         target: an engine without other clients.
-        rounds: the number of rounds of both.
-        looks: refusals in each half of a round; their median is one sample.
+        rounds: the number of rounds, each with an idle half and a busy half.
+        looks: the number of refusals in each half of a round, whose median is one sample.
     """
     times = Times()
     async with (
@@ -64,7 +63,7 @@ async def watch(target: Target, rounds: int, looks: int) -> Times:
                     await each.wait()
                 times.writing.append(median([await _refusal(anybody) for _ in range(looks)]))
                 over.set()
-            # What was written is taken back, and the engine has nothing to do, before the next round.
+            # Send a request, so that the aborted answers are released and the engine is idle before the next round.
             await victim.post("/v1/completions", json={"model": target.model, "prompt": "w1", "max_tokens": 1})
     return times
 
@@ -103,7 +102,7 @@ def table(found: Mapping[str, tuple[Times, Distinction]], looks: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Start the engines, attack them in turn, and print what was learnt."""
+    """Start the engines, attack them in turn, and print the findings."""
     options = _options(arguments)
     found: dict[str, tuple[Times, Distinction]] = {}
     try:

@@ -1,9 +1,9 @@
-"""Channels other than times, order and usage that may show that a victim sent a prompt: logprobs, errors, metrics.
+"""Channels other than times, order and usage that may reveal a victim's prompt: logprobs, errors, metrics.
 
-- Logprobs: a cached prefix changes the pieces in which a prompt is computed, which may change the last digits. The
-  attacker compares each answer with one to the same prompt under a salt that was never used.
-- Errors: the attacker makes each kind of mistake with the prompt, and compares the texts of the answers.
-- Metrics: the attacker reads what the serving port shows before and after the victim's request, with a key and without.
+- Logprobs: a cached prefix changes the chunks in which a prompt is computed, which may change the last digits. The
+  attacker compares each answer with an answer to the same prompt under a salt that was never used.
+- Errors: the attacker sends the prompt with each kind of mistake, and compares the texts of the answers.
+- Metrics: the attacker reads the public routes before and after the victim's request, with a key and without.
 """
 
 import random
@@ -32,11 +32,11 @@ class ChannelFindings:
     """The attacker's findings by these channels."""
 
     by_logprobs: Distinction
-    """By the distance of its log probabilities from those of a fresh prompt."""
+    """Distinction by the difference between log probabilities with the shared salt and with a fresh salt."""
     error_texts: int
-    """Texts of errors that came only for prompts that the victim had sent, or only for others."""
+    """Number of error texts that occurred only for the victim's prompts, or only for other prompts."""
     figures: int
-    """Figures on the serving port that moved with the victim's requests, and did not by themselves."""
+    """Number of figures on the serving port that changed with the victim's requests, but not by themselves."""
 
 
 @dataclass(slots=True)
@@ -49,14 +49,14 @@ class _Seen:
 
 
 async def listen(target: Target, how: Probe) -> ChannelFindings:
-    """Attack an engine by these channels.
+    """Attack an engine through these channels.
 
     Args:
-        target: as for `probe`.
-        how: the same.
+        target: the engine; see `probe`.
+        how: the settings of the attack; see `probe`.
 
     Raises:
-        RuntimeError: it refuses a request that is in order.
+        RuntimeError: the engine refuses a valid request.
     """
     rng, seen = random.Random(how.seed), _Seen()
     async with httpx.AsyncClient(base_url=target.url, timeout=_TIMEOUT_SECONDS) as client:
@@ -69,7 +69,7 @@ async def listen(target: Target, how: Probe) -> ChannelFindings:
                 first = await attacker.logprob(prompt)
                 fresh = await attacker.logprob(prompt, salt=f"fresh-{how.seed}-{number}-{prompt == sent}")
                 distances.append(-abs(first - fresh))
-            # Others: those the attacker has sent himself by now.
+            # Draw new prompts, because the attacker has sent the earlier ones.
             sent, unsent = two_prompts(rng, how.prompt_words)
             await victim.logprob(sent)
             for prompt, errors in ((sent, seen.errors_of_sent), (unsent, seen.errors_of_unsent)):
@@ -96,7 +96,7 @@ class _Asker:
         return float(answer.json()["choices"][0]["logprobs"]["token_logprobs"][0])
 
     async def error(self, prompt: str, mistake: Mapping[str, Any]) -> str:
-        """Status and text of the answer to a request with a mistake, without what differs each time; "" if served."""
+        """Returns status and text of the answer to an invalid request, without ids and the prompt; "" if served."""
         answer = await self._ask(prompt, mistake, self._salt)
         if answer.status_code == 200:
             return ""
@@ -111,7 +111,7 @@ class _Asker:
 async def _watch_figures(
     seen: _Seen, client: httpx.AsyncClient, headers: Mapping[str, str], victim: _Asker, prompt: str
 ) -> None:
-    """Have the victim send a prompt, and note which figures moved that had not moved just before."""
+    """Have the victim send a prompt, and record the figures that changed now but not just before."""
     first, second = await _figures(client, headers), await _figures(client, headers)
     await victim.logprob(prompt)
     third = await _figures(client, headers)
@@ -120,7 +120,7 @@ async def _watch_figures(
 
 
 async def _figures(client: httpx.AsyncClient, headers: Mapping[str, str]) -> dict[str, str]:
-    """Lines of what is public, or public to a tenant, by all before their last word."""
+    """Returns the last word of each line on public routes, with and without a key, by the rest of the line."""
     figures = {}
     for path in PUBLIC:
         for shown in (headers, {}):

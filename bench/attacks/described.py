@@ -1,4 +1,4 @@
-"""Requests drawn from what the API server says of itself: schemathesis over its OpenAPI description."""
+"""Draws requests from the API server's OpenAPI description, with schemathesis."""
 
 import json
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 def draw_described(
     description: dict[str, Any], headers: Mapping[str, str], count: int, seed_number: int
 ) -> list[Forged]:
-    """Draw about ``count`` requests, equally many for each operation, half of them valid and half invalid.
+    """Draw about ``count`` requests, the same number for each operation, half of them valid and half invalid.
 
-    Their answers are short: a client that requests long ones waits, which is no finding.
+    The requests ask for short answers, because a client that waits for a long answer is no finding.
 
     Args:
-        description: OpenAPI, from the server.
+        description: the server's OpenAPI description.
         headers: the client's credentials.
-        count: in all; an operation without parameters has fewer different requests.
+        count: the total number; operations without parameters have fewer different requests.
         seed_number: equal seeds give equal requests.
     """
     operations = [each.ok() for each in schemathesis.openapi.from_dict(description).get_all_operations()]
@@ -43,7 +43,7 @@ def _forged(case: Any, headers: Mapping[str, str]) -> Forged:
     shown = {**{name: _on_one_line(str(value)) for name, value in (case.headers or {}).items()}, **headers}
     body = None
     if not isinstance(case.body, NotSet):
-        # In JSON whatever the description says: forms are of routes that no tenant reaches.
+        # Always send JSON, because only routes that no tenant can reach accept forms.
         body = json.dumps(_brief(case.body), default=repr).encode("utf-8", "surrogatepass")
         shown.setdefault("Content-Type", "application/json")
     return Forged(on_the_wire(case.method, case.formatted_path + query, shown, body))
@@ -54,7 +54,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _brief(body: Any) -> Any:
-    """The body with a bound on how much is to be generated."""
+    """Returns the body with limits on the number of tokens to generate."""
     if not isinstance(body, dict):
         return body
     long = {name: 1 for name in _LENGTHS if not isinstance(body.get(name), int) or body[name] > 1}

@@ -1,4 +1,4 @@
-"""The engines that are attacked: stock vLLM, and vLLM with zones, otherwise the same."""
+"""The engines to attack: stock vLLM and vLLM with zones, with otherwise equal settings."""
 
 import os
 import sys
@@ -21,13 +21,13 @@ def attacked_engines(
 ) -> Iterator[tuple[Engine, Engine]]:
     """Start stock vLLM, and vLLM with ``zones`` zones, each of whose tenants has a key.
 
-    They run on all cores but one, and the attacker on that one; on a single core all share it.
+    The engines run on all cores except one, on which the attacker runs. On a machine with one core all use that core.
 
     Args:
         zones: the number of zones of the second engine.
-        flags: of vLLM, for both.
-        make_model: writes the model of both into a folder.
-        variables: of the environment of both.
+        flags: the vLLM flags of both engines.
+        make_model: writes the model of both engines into a folder.
+        variables: the environment variables of both engines.
 
     Raises:
         EngineError: an engine does not start.

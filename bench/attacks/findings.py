@@ -12,18 +12,18 @@ class Distinction:
     """How well two sets of samples can be distinguished."""
 
     auc: float
-    """The probability that a sample of the first set is below one of the second: 0.5 is a guess, 1 is certainty.
-    Of Mann and Whitney's U."""
+    """Probability that a sample of the first set is below a sample of the second set, from the Mann-Whitney U; 0.5 is a
+    guess, and 1 is certainty."""
     p_value: float
-    """The p-value of the two-sample Kolmogorov-Smirnov test: how likely one distribution gives sets this different."""
+    """P-value of the Kolmogorov-Smirnov test, the probability of such different sets from the same distribution."""
 
 
 def distinguish(suspected: Sequence[float], unrelated: Sequence[float]) -> Distinction:
     """Measure how well two sets of samples can be distinguished.
 
     Args:
-        suspected: measured where the attacker's suspicion is true, so the values are low if the channel leaks.
-        unrelated: measured where it is false.
+        suspected: the values measured if the attacker's suspicion is true, which are low if the channel leaks.
+        unrelated: the values measured if the suspicion is false.
 
     Raises:
         ValueError: a set is empty.

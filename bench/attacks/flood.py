@@ -1,8 +1,8 @@
-"""Flood: whether one tenant's pathological requests cost another its cache or its time, or all clients the server.
+"""Flood: tests whether a tenant's pathological requests evict another tenant's cache, delay it, or block the server.
 
 A victim repeats the same long prompt, and another client requests ``/health`` all the time, while an attacker sends one
-kind of load after the other. Before each of them it sends a plain load with about the same work for the engine: the
-difference is the cost of the pathology. Stock vLLM and zones are attacked in one run:
+kind of load after the other. Before each load the attacker sends a plain load with about the same work for the engine.
+The difference between both is the cost of the pathology. Stock vLLM and zones are attacked in one run:
 
     python -m bench.attacks.flood
 """
@@ -39,7 +39,7 @@ from tenantzone_contract.zone_terms import Queue
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512
 _PAUSE_SECONDS = 0.1
-"""Between two requests of the victim."""
+"""Pause between two requests of the victim."""
 
 
 @dataclass(slots=True)
@@ -47,14 +47,14 @@ class Seen:
     """The observations while one load was sent."""
 
     first_tokens: list[float] = field(default_factory=list)
-    """Seconds until the victim's first token; of a request that had none when the time was over, those until then."""
+    """Seconds until the victim's first token, or until the end of the time if none arrived before."""
     cached_tokens: list[int] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
-    """Seconds that answers of ``/health`` took."""
+    """Times of ``/health`` requests, in seconds."""
     answers: Counter[str] = field(default_factory=Counter)
-    """Statuses that the attacker got."""
+    """Number of the attacker's answers by status."""
     resident_bytes: int = 0
-    """The peak memory of the API server."""
+    """Peak resident memory of the API server, in bytes."""
 
     @property
     def p99(self) -> float:
@@ -81,7 +81,7 @@ async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
 
 
 async def _again(seconds: float, took: list[float], do: Callable[[], Awaitable[None]]) -> None:
-    """Repeat an action for ``seconds``; one unfinished at the end counts with the time until then."""
+    """Repeat an action for ``seconds``, and record its times; an unfinished action counts with its time so far."""
     began = time.perf_counter()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -183,7 +183,7 @@ def _start(folder: Path, engines: Engines, cores: list[int]) -> None:
         engines.add(
             Engine(name, zones, model=folder / "model", folder=own, cores=cores, tenants=zones or 0, flags=_FLAGS)
         )
-    # Before any engine has read it: the attacker's queue is bounded.
+    # Write the config, which limits the attacker's queue, before any engine has read it.
     (folder / "zones" / "config" / CONFIG_KEY).write_text(dump_config(make_config(1, _POOL, _ZONES)))
     os.sched_setaffinity(0, set(os.sched_getaffinity(0)) - set(cores) or os.sched_getaffinity(0))
     engines.await_ready()

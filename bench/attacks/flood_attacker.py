@@ -1,4 +1,4 @@
-"""The flood's attacker."""
+"""The process that sends the attacker's loads of the flood."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ class Attack:
     model: str
     headers: dict[str, str]
     pair: int
-    """The index in `pairs(queued, aborted)`, from 0."""
+    """Index of the load in `pairs(queued, aborted)`, from 0."""
     is_odd: bool
     queued: int
     aborted: int
@@ -34,7 +34,7 @@ class Attack:
 
 
 def attack_until_stopped(attack: Attack, parent: Connection) -> Counter[str]:
-    """Attack until there is something to be read, and return how many answers had which status, or error."""
+    """Attack until a message arrives from the parent; returns the number of answers by status or error."""
     answers: Counter[str] = Counter()
     asyncio.run(_attack(attack, parent, answers))
     return answers

@@ -10,13 +10,13 @@ _TIMEOUT_SECONDS = 120.0
 
 
 def ask_until_stopped(url: str, parent: Connection) -> list[float]:
-    """Ask a server for its health again and again, until there is something to be read.
+    """Request a server's health repeatedly, until a message arrives from the parent.
 
     Returns:
-        Seconds that each answer took.
+        The time of each answer, in seconds.
 
     Raises:
-        RuntimeError: it is not well.
+        RuntimeError: the server is not healthy.
     """
     address = urlsplit(url)
     client = http.client.HTTPConnection(

@@ -1,4 +1,4 @@
-"""The loads of the flood's attacker: pathological ones, each with a plain one of about the same work."""
+"""The loads of the flood's attacker: pathological loads, each with a plain load of about the same work."""
 
 import math
 import random
@@ -10,13 +10,13 @@ from typing import Any
 from bench.end_to_end.model import LONGEST
 
 MOST_QUEUED = 200
-"""Requests of the attacker that its zone lets wait."""
+"""Maximum number of waiting requests of the attacker's zone."""
 _TOO_LONG = 128_000
-"""Tokens: a prompt of books, where the model takes a few pages."""
+"""Length of a prompt in tokens that far exceeds the model's maximum."""
 _PROMPTS_OF_A_REQUEST = 100
 _AT_ONCE = 16
 _AS_MANY_AS_WAIT = 192
-"""Less than the queue has room for."""
+"""Number of concurrent short requests, below the limit of the attacker's queue."""
 
 Body = Mapping[str, Any]
 
@@ -29,26 +29,26 @@ class Load:
     body: Callable[[random.Random], Body]
     at_once: int = _AT_ONCE
     most: int | None = None
-    """Requests; None: as many as the time allows."""
+    """Maximum number of requests; None for as many as the time allows."""
     is_aborted: bool = False
-    """Whether each is a stream that ends after its first piece."""
+    """Whether each request is a stream that the attacker closes after the first piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A load, and the one that it is compared with."""
+    """A pathological load, and the plain load that it is compared with."""
 
     plain: Load
-    """A load without pathology, with about the same work for the engine."""
+    """Load without pathology, with about the same work for the engine."""
     pathological: Load
 
 
 def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
-    """The loads, each with its plain one.
+    """Returns the pathological loads, each with its plain load.
 
     Args:
-        queued: requests that are to wait at once.
-        aborted: streams that are ended after their first piece.
+        queued: the number of requests that should wait at the same time.
+        aborted: the number of streams that the attacker closes after the first piece.
     """
     many = math.ceil(queued / _PROMPTS_OF_A_REQUEST)
     return (
@@ -88,7 +88,7 @@ def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
 
 
 def _short(name: str, tokens: int = 1) -> Load:
-    """Single short prompts, as many at once as the attacker's queue takes."""
+    """Returns a load of single short prompts, with almost as many at once as the attacker's queue allows."""
     return Load(name, lambda rng: asking(prompt_of(rng, 128), tokens), at_once=_AS_MANY_AS_WAIT)
 
 
@@ -107,7 +107,7 @@ def prompt_of(rng: random.Random, tokens: int) -> str:
 
 
 def _grammar(rng: random.Random) -> Body:
-    """Dear, each in its own way, and never the same twice."""
+    """Returns a random grammar that is expensive to compile and differs in each call."""
     salt = rng.randrange(10**9)
     kinds: tuple[Body, ...] = (
         {"choice": [f"{salt} {number:x}" for number in range(3000)]},

@@ -1,7 +1,8 @@
-"""Forged requests at stock vLLM and at vLLM with zones, the same ones in one run.
+"""Sends the same forged requests to stock vLLM and to vLLM with zones, in one run.
 
-A tenant with one key sends requests that pretend (`bench.attacks.forging`), and requests drawn from the server's own
-OpenAPI description (`bench.attacks.described`). Stock knows of no tenants, so that nothing can be taken for another's.
+A tenant with one key sends requests that imitate other tenants (`bench.attacks.forging`), and requests drawn from the
+server's own OpenAPI description (`bench.attacks.described`). Stock vLLM has no tenants, so it can't attribute a request
+to the wrong one.
 """
 
 import argparse
@@ -21,12 +22,12 @@ _VICTIMS = ("tenant-1", "tenant-2")
 
 
 def main() -> None:
-    """Start the engines, send the requests to both, and print what became of them; 1 if zones did not hold."""
+    """Start the engines, send the requests to both, and print the outcomes; exit with 1 if zones failed a check."""
     options = _options()
     try:
         with attacked_engines(zones=1 + len(_VICTIMS)) as (stock, zones):
             forged = _draw(zones, options.requests, options.described, options.seed)
-            # Zones first: of stock nothing may be left afterwards.
+            # Attack zones first, because stock vLLM may crash.
             found = {engine.name: _attack(engine, forged) for engine in (zones, stock)}
     except EngineError as error:
         sys.exit(f"bench.attacks.forge: {error}")

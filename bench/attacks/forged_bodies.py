@@ -1,4 +1,4 @@
-"""The bodies of forged requests: what routes take, with other tenants' names in each place, and broken in each way."""
+"""The bodies of forged requests: valid bodies with other tenants' names in any field, and malformed bodies."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 _PROMPT = "Once upon a time there was a forger who sent the same words again and again. " * 2
 _HUGE = 2**20 + 1
-"""More bytes than the frontend accepts in a text."""
+"""Number of bytes above the frontend's limit for a text."""
 _FIELDS = (
     "cache_salt", "vllm_xargs", "user", "tenant", "zone", "metadata", "priority", "request_id", "kv_transfer_params",
     "kv_hints", "model", "prompt", "messages", "input", "stream", "stream_options", "logprobs", "prompt_logprobs",
@@ -21,11 +21,11 @@ _FIELDS = (
     "system", "reasoning", "include", "data_parallel_rank", "add_special_tokens", "mm_processor_kwargs", "n", "tokens",
 )  # fmt: skip
 _Write = Callable[[dict[str, Any], dict[str, Any]], str | bytes]
-"""Writes a body and the fields that are put into it."""
+"""Function that serializes a body with additional fields."""
 
 
 def asked_bodies(model: str, victims: Sequence[str]) -> st.SearchStrategy[tuple[str, bytes]]:
-    """Paths that read a body, each with one."""
+    """Returns a strategy for pairs of a path that reads a body, and a body."""
     values = _values(st.sampled_from(victims))
     fields = st.dictionaries(st.one_of(st.sampled_from(_FIELDS), st.text(max_size=8)), values, max_size=3)
     return st.sampled_from(sorted(usual_bodies(model).items())).flatmap(
@@ -34,13 +34,13 @@ def asked_bodies(model: str, victims: Sequence[str]) -> st.SearchStrategy[tuple[
 
 
 def huge_bodies() -> st.SearchStrategy[tuple[str, bytes]]:
-    """Paths, each with a body that is too large."""
+    """Returns a strategy for pairs of a path and a body that is too large."""
     bodies = (b" " * _HUGE, b'{"prompt": "' + b"a" * _HUGE + b'"}', b"[" * _HUGE, b'{"prompt": [' + b"1," * _HUGE)
     return st.tuples(st.sampled_from(sorted(usual_bodies(""))), st.sampled_from(bodies))
 
 
 def usual_bodies(model: str) -> dict[str, dict[str, Any]]:
-    """Returns a valid body for each route that reads one; they are quick to answer."""
+    """Returns a valid body, which takes little time to answer, for each route that reads a body."""
     messages = [{"role": "user", "content": _PROMPT}]
     return {
         "/v1/completions": {"model": model, "prompt": _PROMPT, "max_tokens": 1},
@@ -64,7 +64,7 @@ def _values(names: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
 
 
 def _forged_seal(tenant: str) -> str:
-    """Returns a seal with an invalid proof: only the frontend and the scheduler have the key."""
+    """Returns a seal with an invalid proof, because only the frontend and the scheduler have the key."""
     return f"1.{base64.urlsafe_b64encode(tenant.encode()).decode()}.1700000000.{'0' * 16}.{'0' * 64}"
 
 
@@ -87,7 +87,7 @@ def _write(body: dict[str, Any], fields: dict[str, Any], write: _Write) -> bytes
 
 
 def _twice(body: dict[str, Any], fields: dict[str, Any]) -> str:
-    """Each field before and behind the body's own: readers differ in which one counts."""
+    """Write each field before and after the body's own fields, because parsers differ in which duplicate counts."""
     inner, more = json.dumps(body)[1:-1], json.dumps(fields)[1:-1]
     return "{" + ", ".join(part for part in (more, inner, more) if part) + "}"
 

@@ -1,7 +1,7 @@
-"""Forgery: thousands of forged requests, and whether one of them is taken for another tenant's.
+"""Forgery: sends thousands of forged requests, and tests whether one is attributed to another tenant.
 
-The charges of the other tenants' zones are read before and after; any change there means that a request was taken for
-that tenant. Each request must be answered, or its connection closed; no answer may reveal internals of the server; and
+The charges of the other tenants' zones are read before and after. Any change means that a request was attributed to
+that tenant. Each request must be answered or its connection closed, no answer may reveal internals of the server, and
 the server must keep running.
 """
 
@@ -19,9 +19,9 @@ from bench.attacks.raw import Reply, send_raw
 
 AT_ONCE = 16
 BOUND_SECONDS = 120.0
-"""More than a whole queue of short answers takes."""
+"""Time after which a request counts as hanging; longer than a full queue of short answers takes."""
 _ENOUGH_HUNG = 2 * AT_ONCE
-"""An engine with this many hanging requests gets no more."""
+"""Number of hanging requests after which the attack on an engine stops."""
 _INTERNALS = re.compile(rb"Traceback \(most recent|File \\?\"/|site-packages|/[\w/.-]+\.(?:py|so)\b")
 _OF_PYTHON = re.compile(
     rb'"message": ?"[^"]*(?:'
@@ -47,15 +47,15 @@ class Forgeries:
     """The results of forged requests."""
 
     statuses: Counter[int | None] = field(default_factory=Counter)
-    """How many answers had which status; None: closed without one."""
+    """Number of answers by status; None for connections closed without an answer."""
     hung: list[bytes] = field(default_factory=list)
     """Requests that were neither answered nor closed."""
     revealing: list[tuple[bytes, Reply]] = field(default_factory=list)
     """Requests whose answers reveal internals of the server."""
     failed: list[tuple[bytes, Reply]] = field(default_factory=list)
-    """Requests that the server answers as if the fault was its own."""
+    """Requests that the server answers with a server error."""
     moved: list[str] = field(default_factory=list)
-    """Figures of other tenants' zones that have changed, before and after."""
+    """Figures of other tenants' zones that have changed, with their values before and after."""
     slowest_health_seconds: float = 0.0
     is_alive: bool = False
 
@@ -74,11 +74,11 @@ async def forge_at(
     """Send forged requests to an engine, and record the results.
 
     Args:
-        target: the engine, which has no other clients meanwhile.
+        target: the engine, which must have no other clients.
         forged: the requests.
-        victims: tenants, none of whose keys is in the requests.
+        victims: tenants whose keys are in none of the requests.
         say: called with the number of requests sent.
-        bound_seconds: a request neither answered nor closed within this time counts as hanging.
+        bound_seconds: the time after which a request counts as hanging if it is neither answered nor closed.
     """
     found = Forgeries()
     before = {tenant: figures_of(target.metrics(), tenant) for tenant in victims}
@@ -101,23 +101,23 @@ def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
 
 
 def figures_of(metrics: str, tenant: str) -> dict[str, str]:
-    """The figures of a tenant's zone in a scrape that move only if something happens in its name, by metric and labels.
+    """Returns the figures of a tenant's zone in a scrape that change only with its requests, by metric and labels.
 
-    Times go on by themselves, and so do blocks times seconds.
+    Leaves out times and block-seconds, which change by themselves.
     """
     lines = [line for line in metrics.splitlines() if f'tenant="{tenant}"' in line and "_seconds" not in line]
     return dict(line.rsplit(" ", 1) for line in lines)
 
 
 def names_internals(reply: Reply) -> bool:
-    """Whether an answer shows paths or a traceback or, where the server failed, the text of an exception."""
+    """Returns whether an answer contains paths, a traceback or, if the server failed, the text of an exception."""
     if _INTERNALS.search(reply.body):
         return True
     return has_failed(reply) and _OF_PYTHON.search(reply.body) is not None
 
 
 def has_failed(reply: Reply) -> bool:
-    """Whether an answer reports a server error, by its status or within a stream."""
+    """Returns whether an answer reports a server error, by its status or within a stream."""
     return reply.status == 500 or _FAILURE.search(reply.body) is not None
 
 
@@ -153,7 +153,7 @@ async def _send_all(ask: _Asking, waiting: Iterator[Forged], found: Forgeries, s
 
 
 async def _watch_health(ask: _Asking, found: Forgeries, done: asyncio.Event) -> None:
-    """Ask for the server's health until all is done, and once more."""
+    """Request the server's health until all requests are done, and once more."""
     request = Forged(on_the_wire("GET", "/health", {}, None))
     is_over = False
     while not is_over:

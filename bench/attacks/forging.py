@@ -1,6 +1,6 @@
-"""Forged requests: attempts of a client with one tenant's key, or with none, to be taken for another tenant.
+"""Forged requests, with which a client that has one tenant's key, or none, tries to act as another tenant.
 
-Each is the bytes for a connection. Hypothesis draws them; equal seeds give equal requests.
+Each request is the bytes to send on a connection. Hypothesis draws the requests; equal seeds give equal requests.
 """
 
 import json
@@ -19,9 +19,9 @@ from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET
 
 Drawn = TypeVar("Drawn")
 _Message = tuple[str, bytes]
-"""A path and a body for it."""
+"""A path and a body."""
 _Framing = Callable[[bytes], tuple[list[str], bytes]]
-"""Headers that say where a body ends, and the body as they say, or not."""
+"""Function that returns framing headers and the body, which may contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Forger:
 
     model: str
     own: Mapping[str, str]
-    """The headers that let him in as himself."""
+    """Headers that authenticate the forging tenant as itself."""
     victims: tuple[str, ...]
-    """Names of other tenants."""
+    """Names of the other tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Forged:
 
 
 def forge(forger: Forger, count: int, seed_number: int) -> list[Forged]:
-    """Draw up to ``count`` different forged requests, one of a hundred with a body of a megabyte."""
+    """Draw up to ``count`` different forged requests; one in a hundred has a body of a megabyte."""
     huge = draw(_requests(forger, huge_bodies()), max(1, count // 100), seed_number)
     asked = mostly(asked_bodies(forger.model, forger.victims), _bodies_elsewhere(forger.model))
     return draw(_requests(forger, asked), count - len(huge), seed_number) + huge
 
 
 def draw(strategy: st.SearchStrategy[Drawn], count: int, seed_number: int) -> list[Drawn]:
-    """Draw up to ``count`` examples: fewer if there are not as many."""
+    """Draw ``count`` examples, or fewer if the strategy has not as many."""
     drawn: list[Drawn] = []
 
     @seed(seed_number)
@@ -70,12 +70,12 @@ _CHECKS = list(HealthCheck)
 
 
 def mostly(usual: st.SearchStrategy[Drawn], *rare: st.SearchStrategy[Drawn]) -> st.SearchStrategy[Drawn]:
-    """The usual, but one time in twelve one of the rare ones."""
+    """Returns a strategy that draws from the usual strategy, and in one of twelve cases from a rare one."""
     return st.sampled_from(range(12)).flatmap(lambda number: usual if number else st.one_of(rare))
 
 
 def on_the_wire(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """A well-framed request, whatever stands in its parts."""
+    """Returns a request with correct framing and the given parts, which are not checked."""
     lines = [f"{method} {target} HTTP/1.1", "Host: engine", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
@@ -158,7 +158,7 @@ def _headers(names: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, str]
 
 
 def _on_one_line(text: str) -> str:
-    """Without what would end a header, so that the rest of the request is still its rest."""
+    """Replace line breaks, which would end a header and change the meaning of the rest of the request."""
     return text.replace("\r", "\x0b").replace("\n", "\x85")
 
 

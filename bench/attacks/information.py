@@ -1,4 +1,4 @@
-"""How much an observation reveals about a hidden value: mutual information, estimated from pairs of both."""
+"""Estimates the mutual information between an observation and a secret value, from pairs of both."""
 
 import random
 from collections import Counter
@@ -11,30 +11,29 @@ _PERMUTATIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class Information:
-    """An estimate, in bits per pair."""
+    """An estimate of mutual information, in bits per pair."""
 
     bits: float
-    """The plug-in estimate less its bias, and no less than 0."""
+    """Plug-in estimate minus its bias, and at least 0."""
     plug_in: float
-    """The mutual information of the pairs' own frequencies: too high, the more so the fewer pairs there are for each
-    value."""
+    """Mutual information of the observed frequencies, which is too high, especially with few pairs per value."""
     bias: float
-    """The mean of the plug-in estimate after the secrets were shuffled, so that nothing is revealed."""
+    """Mean of the plug-in estimate after shuffling the secrets, so that observations reveal nothing."""
     p_value: float
-    """The part of shuffled estimates that are as high; at least 1 / 201."""
+    """Fraction of shuffled estimates that are at least as high; at least 1 / 201."""
 
 
 def estimate(secrets: Sequence[Hashable], seen: Sequence[Hashable], seed: int = 0) -> Information:
-    """Estimate how many bits the observations reveal about the secrets, pair by pair.
+    """Estimate how many bits each observation reveals about its secret.
 
-    The bias is right for a channel that reveals little, like shuffled pairs. For one that reveals much, too much is
-    subtracted, but no more than the bias, which is reported with it. Pairs are assumed to be independent: what several
-    of them reveal together is left out.
+    The bias is right for a channel that reveals little, like shuffled pairs. For a channel that reveals much, the
+    estimate is too low, but by no more than the bias, which is reported with it. Pairs are assumed to be independent,
+    so information from combining several pairs is not included.
 
     Args:
-        secrets: of each pair.
-        seen: of each pair; continuous values must be binned before.
-        seed: of the shuffling.
+        secrets: the secret of each pair.
+        seen: the observation of each pair; continuous values must be binned before.
+        seed: the seed of the shuffling.
 
     Raises:
         ValueError: there are no pairs, or the numbers differ.
@@ -62,7 +61,7 @@ def _plug_in(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
 
 
 def into_bins(values: Sequence[float], bins: int) -> list[int]:
-    """Returns the bin of each value; bins hold equally many values, but equal values share a bin."""
+    """Returns the bin of each value; bins have the same number of values, except that equal values share a bin."""
     edges = sorted(values)
     ends = [edges[len(edges) * number // bins - 1] for number in range(1, bins)]
     return [sum(value > end for end in ends) for value in values]

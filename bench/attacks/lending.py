@@ -1,6 +1,6 @@
 """A lender and a borrower on a simulated engine in virtual time: the zone core and its arbiter are the real ones.
 
-Compute is not short here: all that one of the two feels of the other it feels by blocks.
+Compute is not scarce here, so the two affect each other only through blocks.
 """
 
 import itertools
@@ -15,9 +15,9 @@ from tenantzone_contract.config_text import make_config
 from tenantzone_contract.zone_terms import Idle, Lending
 
 CAPACITY = 1024
-"""Blocks of the engine."""
+"""Number of blocks of the engine."""
 RESERVED = CAPACITY // 2
-"""The reservation of the lender, and its limit; no other zone reserves anything."""
+"""Reservation and limit of the lender, in blocks."""
 _MODEL = Model(capacity=CAPACITY, max_running=10_000, prompt_tokens_per_step=1 << 30, prompt_tokens_per_second=1e15)
 _UPKEEP_SECONDS = 0.1
 
@@ -32,24 +32,24 @@ class Terms:
     idle_after_seconds: float = 2.0
     lending: Lending = field(default_factory=Lending)
     is_borrower_confined: bool = False
-    """Whether the borrower reserves what the lender does not, and has that for its limit, too."""
+    """Whether the borrower reserves all blocks that the lender does not reserve, and has them as its limit."""
 
     @property
     def are_of_loans(self) -> bool:
-        """Whether the borrower can use blocks of the reservation while the lender is quiet."""
+        """Whether the borrower can use blocks of the lender's reservation while the lender is idle."""
         return self.lending.lendable not in (0, "0%") and not self.is_borrower_confined
 
     @property
     def room_of_borrower(self) -> int:
-        """The most blocks that the borrower can have."""
+        """Maximum number of blocks that the borrower can have."""
         return CAPACITY - RESERVED if self.is_borrower_confined else CAPACITY
 
 
 class Scene:
-    """The two on one engine; prompts are lists of block ids, and equal ids are equal text.
+    """The lender and the borrower on one engine. Prompts are lists of block ids; equal ids stand for equal text.
 
     Args:
-        terms: of the lender.
+        terms: the lender's terms.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -82,7 +82,7 @@ class Scene:
         """Send a prompt now."""
         request = Request(
             number=next(self._numbers), tenant=tenant, arrival=self.now,
-            # With a token behind its blocks: only what comes before the last token is looked for in the cache.
+            # Add a token after the blocks, because the last token of a prompt is never looked up in the cache.
             prompt_tokens=len(prompt) * BLOCK_TOKENS + 1, output_tokens=output_tokens, prefix=prompt,
         )  # fmt: skip
         refused = self._engine.submit(request)
@@ -91,7 +91,7 @@ class Scene:
         return request
 
     def go_on_until(self, moment: float) -> None:
-        """Let time pass."""
+        """Run the engine until a time."""
         while self.now < moment:
             self._turn(moment)
 

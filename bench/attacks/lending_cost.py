@@ -1,4 +1,4 @@
-"""The cost of lending terms: how much of its prompts each side finds in its cache under a load of its own."""
+"""Measures the cost of lending terms: the hit rates of lender and borrower under separate loads."""
 
 import random
 from dataclasses import dataclass
@@ -7,27 +7,28 @@ from bench.attacks.lending import BORROWER, CAPACITY, LENDER, RESERVED, Scene, T
 from bench.simulator.request import BLOCK_TOKENS, Request
 
 _PROMPT = 16
-"""Blocks of each prompt."""
+"""Number of blocks in each prompt."""
 _PROMPTS_PER_SECOND = 5.0
 _TALKS_SECONDS, _SILENT_SECONDS = 20.0, 40.0
-"""The lender's mean times of activity and silence."""
+"""Mean times of the lender's active and idle periods."""
 WARM_UP_SECONDS = 100.0
-"""Seconds at the beginning that are not counted."""
+"""Time at the start that is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How much of the prompts was found in the cache, as a part of 1."""
+    """Hit rates of both, from 0 to 1."""
 
     lender: float
     borrower: float
 
 
 def cost(terms: Terms, seconds: float, seed: int = 0) -> Found:
-    """Let both send prompts of their own for some time.
+    """Have both send prompts for some time, and return their hit rates.
 
-    The borrower asks for one of as many prompts as nearly fill the engine, whichever, five times a second. So does the
-    lender, of as many as half fill its reservation, while it talks; then it is silent for twice as long, on average.
+    Five times a second, the borrower sends a random one of its prompts, which together nearly fill the engine. The
+    lender does the same with prompts that fill half of its reservation, but only in active periods. Its idle periods
+    are twice as long on average.
     """
     rng, scene = random.Random(seed), Scene(terms)
     prompts = {

@@ -1,10 +1,10 @@
-"""Occupancy: what a borrower learns of a lender's activity from its own evictions and waits.
+"""Occupancy: measures what a borrower learns about a lender's activity from its own evictions and waits.
 
-The borrower fills the engine with its own prompts. In each round the lender is active or not, falls silent, and lends
-again. The borrower then repeats its prompts, and counts the blocks that are no longer cached: evictions. While the
-lender may be active it sends a prompt that needs borrowed blocks, and measures the time: waits. The information that
-both give about the secret is estimated in bits for each round (`bench.attacks.information`), and divided by a round's
-length.
+The borrower fills the engine with its own prompts. In each round the lender is active or not, becomes idle, and lends
+again. The borrower then repeats its prompts, and counts the blocks that were evicted from the cache. While the lender
+may be active, the borrower also sends a prompt that needs borrowed blocks, and measures how long it waits. The
+information of both about the secret is estimated in bits per round (`bench.attacks.information`), and divided by the
+length of a round.
 
 The attacker knows the terms, the rounds, and when each begins; the engine has no other load, and compute is not scarce.
 All of this helps the attacker: on a busy engine it learns less about one lender.
@@ -19,9 +19,9 @@ from bench.simulator.request import BLOCK_TOKENS
 
 BLOCKS_PER_LEVEL = 32
 LEVELS = 16
-"""The levels of the lender's activity in a round: none, or a number of requests; together these fit its reservation."""
+"""Number of levels of the lender's activity, which are numbers of requests from 0; all fit into its reservation."""
 _SMALL = 16
-"""Blocks of each prompt of the borrower, but for one."""
+"""Number of blocks in each small prompt of the borrower."""
 _AT_WORK_SECONDS = 1.0
 _ANSWER_TOKENS = 64
 _BINS = 8
@@ -32,19 +32,19 @@ class Round:
     """The lender's activity in one round, and the borrower's observations."""
 
     secret: int
-    """The requests that the lender sent."""
+    """Number of requests that the lender sent."""
     evicted: int
-    """Blocks that the borrower no longer found."""
+    """Number of the borrower's blocks that were no longer cached."""
     waited: float
-    """Seconds until its large prompt had its blocks."""
+    """Seconds until the borrower's large prompt was admitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What rounds reveal about their secrets."""
+    """The information that rounds reveal about their secrets."""
 
     entropy: float
-    """Bits of each secret."""
+    """Entropy of a secret, in bits."""
     round_seconds: float
     by_evictions: Information
     by_waits: Information
@@ -52,7 +52,7 @@ class Leak:
 
     @property
     def bits_per_second(self) -> float:
-        """The rate of both observations together, or of one alone if higher: joint values have fewer pairs each."""
+        """Rate from both observations, or from one if higher, as joint values have fewer pairs per value."""
         each = (self.by_evictions, self.by_waits, self.by_both)
         return max(information.bits for information in each) / self.round_seconds
 
@@ -72,12 +72,12 @@ def leak(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int = 0) -> L
 
 
 def round_seconds(terms: Terms) -> float:
-    """A round's length: the lender works and falls silent, and the borrower counts."""
+    """Returns the length of a round, in which the lender works and becomes idle, and the borrower counts blocks."""
     return 3 * _AT_WORK_SECONDS + terms.idle_after_seconds + 2.0
 
 
 def attack(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int) -> list[Round]:
-    """Play ``rounds`` rounds; the first two, in which the engine fills, are left out."""
+    """Run ``rounds`` rounds after two initial rounds that fill the engine; returns only the later rounds."""
     return _Attack(terms, seed).play(levels, rounds + 2)[2:]
 
 
@@ -86,10 +86,10 @@ class _Attack:
         self._terms = terms
         self._rng = random.Random(seed)
         self._scene = Scene(terms)
-        # More than the unreserved blocks, if that is possible: it needs a loan.
+        # If possible, the large prompt exceeds the unreserved blocks, so that it needs a loan.
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
         self._large = self._scene.new_blocks(large)
-        # Each request needs one block more than those that are kept.
+        # Leave room for the additional block that each request needs while it runs.
         self._small = [
             self._scene.new_blocks(_SMALL) for _ in range((terms.room_of_borrower - large - _SMALL) // _SMALL)
         ]
@@ -104,11 +104,11 @@ class _Attack:
             scene.send(LENDER, scene.new_blocks(BLOCKS_PER_LEVEL - 1), _ANSWER_TOKENS)
         scene.go_on_until(begin + _AT_WORK_SECONDS)
         large = scene.send(BORROWER, self._large)
-        # By then the lender lends again, whatever it did.
+        # At that time the lender lends again, even if it was active.
         scene.go_on_until(begin + 3 * _AT_WORK_SECONDS + self._terms.idle_after_seconds)
         assert large.admitted is not None
         evicted = len(self._large) - large.hit_tokens // BLOCK_TOKENS
-        # What was used last comes first: asked for in the order of their use, each would take the place of the next.
+        # Repeat the most recently used prompts first; in the order of their use, each would evict the next one.
         evicted += scene.ask(BORROWER, reversed(self._small))
         self._small.reverse()
         return Round(secret, evicted, large.admitted - large.arrival)

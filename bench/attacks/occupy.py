@@ -1,6 +1,6 @@
-"""Prints what a borrower learns of a lender's activity, in bits per second, and the cost of revealing less.
+"""Prints how much a borrower learns about a lender's activity, in bits per second, and the cost of revealing less.
 
-In virtual time, with the real zone core and arbiter: `bench.attacks.occupancy` describes the attack, and
+The bench runs in virtual time with the real zone core and arbiter. `bench.attacks.occupancy` describes the attack, and
 `bench.attacks.lending_cost` the load under which the cost is measured.
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def leaks(secret: str, found: dict[str, Leak], rounds: int) -> str:
-    """Returns a table of what was learnt about one secret, with a line for each set of terms."""
+    """Returns a table of the information about one secret, with a line for each set of terms."""
     entropy = next(iter(found.values())).entropy
     lines = [
         f"{secret}: {entropy:.2f} bits a round, {rounds:,} rounds",
@@ -55,7 +55,7 @@ def costs(found: dict[str, Found]) -> str:
 
 
 def _bits(information: Information) -> str:
-    """Formats bits, and in brackets the bits that shuffled secrets seem to reveal."""
+    """Format the estimate in bits, followed by its bias in parentheses."""
     return f"{information.bits:.3f} ({information.bias:.3f})"
 
 

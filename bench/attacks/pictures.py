@@ -1,10 +1,10 @@
-"""Pictures: whether a tenant learns from times that another tenant has sent the same picture.
+"""Pictures: tests whether a tenant learns from times that another tenant has sent the same picture.
 
-A victim sends a picture; the attacker sends the same one and a new one, each after unique words, and measures the time
-to the first token. So no prefix of tokens is the same, and with stock vLLM each also sends its own salt: this leaves
-the caches of processed and encoded pictures. Then the victim sends a picture with a name (``uuid``), and the attacker
-requests it by the name alone. Stock vLLM and zones are attacked in one run, and once more with the victim as its own
-attacker, which shows that these caches work. The model is a LLaVA with random weights.
+A victim sends a picture. The attacker sends the same picture and a new one, each after unique words, and measures the
+time to first token. The unique words, and with stock vLLM also different salts, rule out the prefix cache, so only the
+caches of processed and encoded pictures remain. Then the victim sends a picture with a name (``uuid``), and the
+attacker requests the picture by its name alone. Stock vLLM and zones are attacked in one run, and once more with the
+victim as its own attacker, which shows that these caches work. The model is a LLaVA with random weights.
 
     python -m bench.attacks.pictures
 """
@@ -32,7 +32,7 @@ from hack.locked import with_torchvision
 
 _VISION_LAYERS = 8
 _VISION_WIDTH = 512
-"""Enough for a picture to take a while: with the tiny encoder of the other benches there would be nothing to see."""
+"""Width of the vision encoder, large enough that encoding a picture takes a measurable time."""
 _WORDS = 4000
 _QUESTION_WORDS = 16
 _WARM_UP = 3
@@ -44,24 +44,24 @@ class Seen:
     """The attacker's observations."""
 
     sent: list[float] = field(default_factory=list)
-    """Seconds until an answer about a picture that the victim had sent."""
+    """Seconds until the first token of an answer about a picture that the victim had sent."""
     unsent: list[float] = field(default_factory=list)
-    """Seconds until an answer about a picture that was never sent."""
+    """Seconds until the first token of an answer about a new picture."""
     served_by_name: int = 0
-    """The number of pictures served that were requested by the victim's name alone."""
+    """Number of the victim's pictures that were served when requested by name alone."""
 
 
 def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
     """Send pictures as victim and attacker.
 
     Args:
-        target: the victim is its first tenant.
-        samples: on each side.
-        attacker: which tenant attacks.
-        seed: of pictures and words.
+        target: the engine, whose first tenant is the victim.
+        samples: the number of samples for sent pictures and for new ones.
+        attacker: the number of the attacking tenant.
+        seed: the seed of pictures and words.
 
     Raises:
-        EngineError: the engine refuses a request that is in order.
+        EngineError: the engine refuses a valid request.
     """
     rng, seen = random.Random(seed), Seen()
     with httpx.Client(base_url=target.url, timeout=_TIMEOUT_SECONDS) as client:
@@ -86,7 +86,7 @@ def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
 
 
 def _picture(png: bytes | None, name: str | None = None) -> dict[str, Any]:
-    """A part of a message: the picture, and its name if it is to have one; without the picture its name alone."""
+    """Returns a message part with a picture, an optional name for it, or its name alone."""
     url = None if png is None else {"url": f"data:image/png;base64,{b64encode(png).decode()}"}
     return {"type": "image_url", "image_url": url, **({"uuid": name} if name else {})}
 
@@ -127,7 +127,7 @@ def table(found: Mapping[str, Seen]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Start the engines, attack them in turn, and print what was learnt."""
+    """Start the engines, attack them in turn, and print the findings."""
     options = _options(arguments)
     make = partial(models.llava, vision_layers=_VISION_LAYERS, vision_width=_VISION_WIDTH)
     found: dict[str, Seen] = {}

@@ -1,4 +1,4 @@
-"""Prefix probing: whether an attacker learns that a victim has sent a prompt.
+"""Prefix probing: tests whether an attacker learns that a victim has sent a prompt.
 
 The attacker sends the prompt that the victim may have sent, and a new one of the same length, and compares three
 things: times to first token; the order of the answers when both are sent at once, which needs no clock (as in Wu et
@@ -38,15 +38,15 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How an engine is probed."""
+    """The settings of a probing attack."""
 
     samples: int
-    """On each side, of times; and as many pairs that are asked at once."""
+    """Number of timed prompts on each side, and also of pairs that are sent at once."""
     prompt_words: int
     seed: int
-    """The seed of the prompts, and of their order."""
+    """Seed of the prompts and their order."""
     salt: str | None = None
-    """The ``cache_salt`` that the victim sends, and that the attacker knows and copies; None: neither sends one."""
+    """The ``cache_salt`` that the victim sends and the attacker copies; None if neither sends a salt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Answer:
     seconds: float
     """Seconds from the request to the first token."""
     ended: float
-    """When the answer was complete, by this process's clock."""
+    """Time at which the answer was complete, on this process's clock."""
     cached_tokens: int
 
 
@@ -67,7 +67,7 @@ class Samples:
     sent: list[Answer] = field(default_factory=list)
     unsent: list[Answer] = field(default_factory=list)
     sent_came_first: int = 0
-    """The number of pairs sent at once in which the sent prompt came first."""
+    """Number of pairs sent at once in which the victim's prompt was answered first."""
     pairs: int = 0
 
 
@@ -77,18 +77,18 @@ class Finding:
 
     by_time: Distinction
     sent_came_first: float
-    """The fraction of the pairs sent at once in which the sent prompt came first; 0.5 reveals nothing."""
+    """Fraction of the pairs sent at once in which the victim's prompt was answered first; 0.5 reveals nothing."""
     order_p_value: float
     cached_tokens: int
-    """The most cached tokens that an answer reported for a prompt that the victim had sent."""
+    """Maximum number of cached tokens that an answer to a prompt of the victim reported."""
 
 
 async def probe(target: Target, how: Probe, say: Callable[[int], None]) -> Finding:
     """Probe an engine.
 
     Args:
-        target: the victim is its first tenant, the attacker its second; stock vLLM does not distinguish them.
-        how: what is sent.
+        target: the engine. Its first tenant is the victim, and its second the attacker; stock vLLM has no tenants.
+        how: the settings of the attack.
         say: called with the number of samples taken.
 
     Raises:

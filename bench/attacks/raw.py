@@ -1,4 +1,4 @@
-"""Requests as bytes on a connection: what a client library would refuse to send, or repair."""
+"""Sends requests as raw bytes, including requests that a client library would refuse to send or would repair."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ class Reply:
     """The reply to a request."""
 
     status: int | None
-    """None: the server closed the connection without an answer."""
+    """Status of the answer; None if the server closed the connection without an answer."""
     body: bytes
     seconds: float
     """Seconds from the first byte sent until the answer was complete, or the connection closed."""
@@ -23,10 +23,10 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
     """Send bytes as they are, and read the first answer to them.
 
     Args:
-        host: of the server.
-        port: of the server.
-        request: need not be one.
-        leaves: whether the client closes the connection once all is sent, without waiting for an answer.
+        host: the host of the server.
+        port: the port of the server.
+        request: the bytes to send, which need not be a valid request.
+        leaves: whether the client closes the connection after sending, without waiting for an answer.
 
     Raises:
         OSError: the server can't be reached.
@@ -35,7 +35,7 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
     reader, writer = await asyncio.open_connection(host, port)
     status, body = None, b""
     try:
-        # The server may have answered and closed before it has taken everything.
+        # The server may answer and close the connection before it has read the whole request.
         with suppress(ConnectionError):
             writer.write(request)
             if not leaves:
@@ -48,9 +48,9 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
 
 
 async def read_answer(reader: asyncio.StreamReader, request: bytes) -> tuple[int | None, bytes]:
-    """Read the first answer to a request, and return its status, if it has one, and its body."""
+    """Read the first answer to a request; returns its status, or None without an answer, and its body."""
     connection = h11.Connection(h11.CLIENT)
-    # An answer to HEAD has no body, whatever its length says.
+    # An answer to HEAD has no body, even if it has a Content-Length.
     method = "HEAD" if request.startswith(b"HEAD ") else "GET"
     connection.send(h11.Request(method=method, target="/", headers=[("Host", "asked")]))
     connection.send(h11.EndOfMessage())

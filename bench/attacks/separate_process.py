@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
 _STOP_SECONDS = 150
-"""Longer than a client waits for an answer."""
+"""Maximum time for the process to stop, which is longer than a client's timeout."""
 
 Result = TypeVar("Result")
 
@@ -24,11 +24,11 @@ def in_separate_process(name: str, work: Callable[[Connection], Result]) -> Iter
     """Run work in a separate process until the block ends.
 
     Args:
-        name: the work's name, for errors.
-        work: the function to run; it returns soon after there is something to read from its connection.
+        name: the name of the work in errors.
+        work: the function to run, which must return soon after a message arrives on its connection.
 
     Raises:
-        RuntimeError: the process ended too early.
+        RuntimeError: the process ended before it was stopped.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

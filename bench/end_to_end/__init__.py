@@ -1,1 +1,1 @@
-"""The end-to-end cost of zones: vLLM's own serving benchmark against engines with and without zones."""
+"""Measures the end-to-end cost of zones, with vLLM's own serving benchmark on engines with and without zones."""

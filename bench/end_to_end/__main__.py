@@ -1,13 +1,13 @@
-"""The end-to-end cost of zones, as a ratio to stock vLLM.
+"""Measures the end-to-end cost of zones, as a ratio to stock vLLM.
 
-Engines run side by side on the CPU, with the same model, blocks and flags, on the same cores; `vllm bench serve` sends
-each of them in turn the same prompts, with repeated prefixes. The order alternates with each round: stock, zones,
-zones, stock. Each round has new prompts, so that the pool stays full and blocks are evicted.
+Engines run side by side on the CPU, with the same model, blocks, flags and cores. `vllm bench serve` sends the same
+prompts, with repeated prefixes, to each engine in turn. The order alternates with each round: stock, zones, zones,
+stock. Each round has new prompts, so that the pool stays full and blocks are evicted.
 
 Each engine is measured twice in a round: saturated, with a fixed number of concurrent requests, for the throughput; and
-steady, with requests at random times, at half the rate of the slowest engine, for the time to first token. (Saturated,
-the longest such times are those of the first requests, which come all at once.) Two engines of the same kind
-(`--engines stock stock`) show the noise of the machine.
+steady, with requests at random times, at half the rate of the slowest engine, for the time to first token. (In the
+saturated run, the longest times are those of the first requests, which are all sent at once.) Two engines of the same
+kind (`--engines stock stock`) show the noise of the machine.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def _measure(
         own = folder / name
         own.mkdir()
         engines.add(Engine(name, zones, model=tokenizer, folder=own, cores=engine_cores))
-    # Whatever is loaded from here on, the client runs next to the engines and not on their cores.
+    # From here on, keep the client off the engines' cores.
     os.sched_setaffinity(0, set(os.sched_getaffinity(0)) - set(engine_cores) or os.sched_getaffinity(0))
     engines.await_ready()
     _say("warming up")

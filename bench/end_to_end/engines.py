@@ -1,4 +1,4 @@
-"""The engines that are compared: stock vLLM, and vLLM with zones, otherwise the same."""
+"""The engines to compare: stock vLLM and vLLM with zones, with otherwise equal settings."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ BLOCK_TOKENS = 32
 MODEL = "bench"
 
 _LIFELINE = Path(__file__).parents[2] / "hack" / "controlplane" / "lifeline.py"
-"""Ends an engine when this process ends, in whatever way."""
+"""Script that ends an engine when this process ends for any reason."""
 
 _START_SECONDS = 900.0
 _LOOK_SECONDS = 5.0
@@ -32,22 +32,23 @@ _LOG_TAIL_LINES = 20
 
 
 class EngineError(Exception):
-    """An engine ended, or did not start in time; the message has the end of its log."""
+    """An engine exited, or did not start in time; the message has the end of its log."""
 
 
 class Engine:
     """One engine, stock or with zones.
 
     Args:
-        name: for logs and tables.
-        zones: those that are declared, or how many plain ones. 0: ours without a config. None: stock vLLM.
+        name: the engine's name in logs and tables.
+        zones: the zones to declare, or a number of default zones. With 0, zones are enabled without a config; with
+            None, the engine is stock vLLM.
         model: the folder of the model.
-        folder: for its config, keys and log; it must exist.
-        cores: that all its processes run on.
-        start_cores: that they run on until `settle`; None: the same.
-        tenants: how many of the zones' tenants have a key, the first ones.
-        flags: of vLLM, beyond those that all engines here have.
-        variables: of the environment, beyond those that all engines here have.
+        folder: an existing folder for the engine's config, keys and log.
+        cores: the cores for all processes of the engine.
+        start_cores: the cores until `settle` is called; if None, the same cores.
+        tenants: the number of tenants, from the first on, that get a key.
+        flags: vLLM flags in addition to the flags of all engines.
+        variables: environment variables in addition to those of all engines.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Engine:
 
     @property
     def model(self) -> str:
-        """The model's name in requests."""
+        """Name of the model in requests."""
         return MODEL
 
     def headers_of(self, tenant: int) -> dict[str, str]:
@@ -99,10 +100,10 @@ class Engine:
         return {"Authorization": f"Bearer {_key(tenant)}"} if self._zones else {}
 
     def is_ready(self) -> bool:
-        """Whether it answers, and enforces the zones that it should.
+        """Returns whether the engine answers and enforces its zones.
 
         Raises:
-            EngineError: it has ended.
+            EngineError: the engine has exited.
         """
         if self._process.poll() is not None:
             raise EngineError(f"{self.name} has ended; {self._log_tail()}")
@@ -117,15 +118,15 @@ class Engine:
         return len(report.zones) == self._zones
 
     def report(self) -> EngineReport:
-        """What an engine with zones says of itself.
+        """Returns the report of an engine with zones.
 
         Raises:
-            httpx.HTTPError: it does not answer yet.
+            httpx.HTTPError: the engine does not answer yet.
         """
         return parse_report(httpx.get(f"{self.admin_url}{REPORT_PATH}", timeout=60).raise_for_status().content)
 
     def log(self) -> str:
-        """All that it has said so far."""
+        """Returns the engine's whole log so far."""
         return self._log.read_text(errors="replace")
 
     def metrics(self) -> str:
@@ -133,7 +134,7 @@ class Engine:
         return httpx.get(f"{self.admin_url}{METRICS_PATH}", timeout=60).text if self._zones else ""
 
     def cpu_seconds(self) -> float:
-        """Processor time that its processes have used so far."""
+        """Returns the CPU time that the engine's processes have used so far, in seconds."""
         used = 0.0
         for process in psutil.Process(self._process.pid).children(recursive=True):
             times = process.cpu_times()
@@ -141,18 +142,18 @@ class Engine:
         return used
 
     def api_server_bytes(self) -> int:
-        """Memory that its API server has in use."""
+        """Returns the resident memory of the engine's API server, in bytes."""
         (api_server,) = psutil.Process(self._process.pid).children()
         return int(api_server.memory_info().rss)
 
     def settle(self) -> None:
-        """Keep it to its cores, now that it has started."""
+        """Restrict the started engine to its cores."""
         for process in psutil.Process(self._process.pid).children(recursive=True):
             for thread in process.threads():
                 os.sched_setaffinity(thread.id, self._cores)
 
     def stop(self) -> None:
-        """End it and wait for its exit."""
+        """Stop the engine and wait until it has exited."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -166,7 +167,7 @@ class Engine:
 
 
 class Engines:
-    """Engines that start side by side, and end together."""
+    """Engines that start side by side and are stopped together."""
 
     def __init__(self) -> None:
         self._running: list[Engine] = []
@@ -188,7 +189,7 @@ class Engines:
         """Wait until all engines are ready, and show which ones are starting.
 
         Raises:
-            EngineError: one of them has ended, or is not ready in time.
+            EngineError: an engine has exited, or is not ready in time.
         """
         began = time.monotonic()
         waiting = list(self._running)
@@ -229,7 +230,7 @@ def _flags() -> Sequence[str]:
 
 
 def _plain_zones(count: int) -> tuple[ZoneConfig, ...]:
-    # The one that sends requests works within its reservation at times, and above it at others.
+    # The first tenant, which sends requests, is sometimes within its reservation, and sometimes above it.
     reserved = ["50%"] + [0] * (count - 1)
     names = [f"tenant-{number}" for number in range(count)]
     return tuple(
@@ -253,7 +254,7 @@ def _key(tenant: int) -> str:
 
 @contextlib.contextmanager
 def _running_on(cores: Iterable[int]) -> Iterator[None]:
-    """Processes started meanwhile run only on these cores."""
+    """Run processes that are started in the block only on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -269,6 +270,6 @@ def _environment(cores: Iterable[int]) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         "VLLM_NO_USAGE_STATS": "1",
-        # For the processes next to the worker; the worker's own count follows from its cores.
+        # This applies to processes other than the worker, whose number of threads follows from its cores.
         "OMP_NUM_THREADS": "1",
     }

@@ -1,4 +1,4 @@
-"""One run of `vllm bench serve` against one engine, in this process: to load vLLM takes longer than to run it."""
+"""Runs `vllm bench serve` against one engine, in this process, because importing vLLM takes longer than a run."""
 
 import argparse
 import contextlib
@@ -12,11 +12,11 @@ from bench.end_to_end.results import Run
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of one run."""
+    """The sizes of the load of one run."""
 
     prompts: int
     concurrency: int
-    """Requests at a time in a saturated run."""
+    """Number of concurrent requests in a saturated run."""
     prefixes: int = 20
     prefix_tokens: int = 512
     suffix_tokens: int = 64
@@ -24,24 +24,24 @@ class Load:
 
 
 class LoadError(Exception):
-    """Requests failed, or had wrong answers: the measurement is worthless."""
+    """Requests failed or had wrong answers, so the measurement is invalid."""
 
 
 def run(engine: Engine, load: Load, *, tokenizer: Path, seed: int, rate: float | None = None) -> Run:
-    """Ask the engine for all answers, and say how long they took.
+    """Send the load to an engine, and measure its answers.
 
     Args:
-        engine: that is measured.
-        load: that is sent.
-        tokenizer: the model's, as a folder.
-        seed: engines that get the same one get the same prompts in the same order, and at the same times.
-        rate: requests per second, whose arrivals are a Poisson process; None: saturated, as many at a time as there
-            may be.
+        engine: the engine to measure.
+        load: the load to send.
+        tokenizer: the folder of the model's tokenizer.
+        seed: the seed; equal seeds give the same prompts in the same order and at the same times.
+        rate: the requests per second, which arrive as a Poisson process; None for a saturated run with the load's
+            concurrency.
 
     Raises:
         LoadError: a request failed.
     """
-    # The benchmark's client should print its results only; and the model is on this machine.
+    # Let the benchmark's client print only its results, and use the local model.
     os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     from vllm.benchmarks import serve
 

@@ -1,21 +1,21 @@
-"""The model that the engines serve: a Llama with random weights, made on the spot.
+"""Makes the model that the engines serve, a Llama with random weights.
 
-Its tokens are words. So a prompt of n tokens that the benchmark draws at random is n tokens again when an engine reads
-its text: all engines get the very same work.
+Its tokens are words, so the text of n random tokens from the benchmark is tokenized into n tokens again. This gives all
+engines exactly the same work.
 """
 
 from pathlib import Path
 from typing import Any
 
 LONGEST = 2048
-"""Tokens, prompt and answer together."""
+"""Maximum length of a prompt and its answer together, in tokens."""
 
 _WORDS = 4096
 
 
 def make(folder: Path) -> None:
     """Write the model and its tokenizer into a folder, in the form that vLLM loads; the same weights each time."""
-    # Slow to import, and not wanted in this process before its cores are set.
+    # These packages are slow to import, and must not be imported before the process's cores are set.
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -37,10 +37,10 @@ def make(folder: Path) -> None:
 
 
 def word_tokenizer(size: int = _WORDS) -> Any:
-    """A tokenizer whose tokens are words, ``w0`` and so on, with whitespace between them.
+    """Returns a tokenizer whose tokens are the words ``w0``, ``w1`` and so on, separated by whitespace.
 
     Args:
-        size: the number of tokens, with three special ones.
+        size: the number of tokens, including three special tokens.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

@@ -1,4 +1,4 @@
-"""The results of the runs: one row per run, the distribution of the ratios, and whether the targets hold."""
+"""The results of the runs, as tables of rounds, ratios and targets."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +10,15 @@ FIRST_TOKEN_TARGET = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run against one engine."""
+    """The results of one run against one engine."""
 
     requests_per_second: float
     tokens_per_second: float
-    """Answer tokens per second."""
+    """Number of answer tokens per second."""
     cpu_milliseconds_per_request: float
-    """The processor time of all processes of the engine."""
+    """CPU time of all processes of the engine per request."""
     first_token_milliseconds: tuple[float, ...]
-    """One per request, from its being sent."""
+    """Time to first token of each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Round:
     """The runs of one engine in one round."""
 
     saturated: Run
-    """The run with the most concurrent requests: the first ones are sent all at once."""
+    """Run with the maximum number of concurrent requests; the first requests are sent all at once."""
     steady: Run
-    """Requests that come at a rate below what the engines can do."""
+    """Run with requests at a rate below the engines' capacity."""
 
 
 METRICS: Mapping[str, Callable[[Round], float]] = {
@@ -59,7 +59,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def ratios(rounds: Sequence[Round], reference: Sequence[Round], metric: str) -> list[float]:
-    """Round by round, what an engine has to what the reference has."""
+    """Returns the ratio of an engine's metric to the reference's, for each round."""
     value = METRICS[metric]
     return [value(mine) / value(theirs) for mine, theirs in zip(rounds, reference, strict=True)]
 
@@ -74,7 +74,7 @@ def pooled_ratio(rounds: Sequence[Round], reference: Sequence[Round], load: str,
 
 
 def tables(engines: Mapping[str, Sequence[Round]]) -> str:
-    """All tables; the first engine is the reference."""
+    """Returns all tables as text; the first engine is the reference."""
     lines = _rounds(engines)
     (_, reference), *others = engines.items()
     for name, rounds in others:

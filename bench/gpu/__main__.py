@@ -1,7 +1,7 @@
 """Measures stock vLLM and vLLM with zones side by side, on an NVIDIA GPU or, with ``--shape nano``, on CPUs.
 
-Each phase has its own time limit, and each result is written as soon as it exists. A phase that fails, or engines that
-do not start, end nothing but themselves; the exit code is then 1. After Ctrl-C or SIGTERM it is 130.
+Each phase has its own time limit, and each result is written as soon as it exists. If a phase fails or engines do not
+start, the other phases still run, and the exit code is 1. After Ctrl-C or SIGTERM the exit code is 130.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shape = _shape(options)
     except ModelError as error:
         parser.error(f"--model: {error}")
-    # From here on SIGTERM ends the run as Ctrl-C does, so that the folder of the run is removed.
+    # Handle SIGTERM as Ctrl-C from here on, so that the folder of the run is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(shlex.join(["python", "-m", "bench.gpu", *given]), options, shape)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: str, options: argparse.Namespace, shape: Shape) -> int:
-    """Run the phases, and print the results where no file has them; returns the exit code."""
+    """Run the phases, and print the results if they were not written to a file; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="bench-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(options.folder or name)
         model = options.model or folder / "model"
@@ -68,7 +68,7 @@ def _run(command: str, options: argparse.Namespace, shape: Shape) -> int:
 
 
 async def _until_signal(run: Coroutine[Any, Any, bool]) -> bool:
-    """Await the run, and cancel it upon Ctrl-C or SIGTERM."""
+    """Await the run, and cancel it on Ctrl-C or SIGTERM."""
     task = asyncio.ensure_future(run)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -76,7 +76,7 @@ async def _until_signal(run: Coroutine[Any, Any, bool]) -> bool:
 
 
 def _shape(options: argparse.Namespace) -> Shape:
-    """The shape that the command line names.
+    """Returns the shape that the command line selects.
 
     Raises:
         ModelError: the folder of ``--model`` has no usable config.
@@ -87,7 +87,7 @@ def _shape(options: argparse.Namespace) -> Shape:
 
 
 def _phases(named: Sequence[str]) -> set[str]:
-    """The names of phases that names of phases and groups stand for."""
+    """Returns the names of the phases that the user selected by name of the phase or of its group."""
     return {
         phase.name
         for group in GROUPS
@@ -109,7 +109,7 @@ def _new_run(command: str, shape: Shape, notes: list[str]) -> Run:
 
 
 class _Progress:
-    """Prints lines of progress with the seconds since the run began."""
+    """Prints progress lines, each with the seconds since the run began."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

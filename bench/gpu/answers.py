@@ -1,4 +1,4 @@
-"""Single greedy questions to an engine, with the likeliest tokens at each place."""
+"""Sends single greedy requests to an engine, and reads the likeliest tokens at each position of the answer."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ _DATA: Final = "data: {"
 
 
 class AnswerError(Exception):
-    """An engine refused a request or cut its answer short; the message has its reason."""
+    """An engine refused a request or cut its answer short; the message gives the engine's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Answer:
         tokens: the generated token ids.
         top_logprobs: for each generated token, log probabilities of the likeliest tokens by token id; empty if
             the request asked for none.
-        prompt_tokens: the length of the prompt.
-        cached_tokens: tokens of the prompt that the engine found cached.
-        first_token_seconds: from sending the request to the first event with tokens.
+        prompt_tokens: the length of the prompt, in tokens.
+        cached_tokens: the number of prompt tokens that the engine found cached.
+        first_token_seconds: the time from sending the request to the first event with tokens.
     """
 
     tokens: tuple[int, ...]
@@ -47,16 +47,16 @@ async def ask(
     logprobs: int = 0,
     started: asyncio.Event | None = None,
 ) -> Answer:
-    """Ask one question and wait for the whole answer.
+    """Send one request and wait for the whole answer.
 
     Args:
-        engine: to ask.
-        tenant: who asks.
+        engine: the engine that gets the request.
+        tenant: the tenant that sends the request.
         prompt: text or token ids.
         tokens: the length of the answer.
-        model: the model's name, or an adapter's.
-        logprobs: how many of the likeliest tokens to return at each place.
-        started: set when the first token comes.
+        model: the name of the model or of an adapter.
+        logprobs: the number of likeliest tokens to return at each position.
+        started: an event that is set when the first token arrives.
 
     Raises:
         AnswerError: the engine refused the request, or the answer is too short.
@@ -100,7 +100,7 @@ async def ask(
 async def ask_each(
     engine: Engine, tenant: str, prompts: Sequence[str | Sequence[int]], tokens: int, *, logprobs: int = 0
 ) -> list[Answer]:
-    """Ask questions one after the other, so that every engine computes them in the same batches.
+    """Send requests one after the other, so that every engine computes them in the same batches.
 
     Raises:
         AnswerError: the engine refused a request, or an answer is too short.
@@ -111,7 +111,7 @@ async def ask_each(
 async def ask_at_once(
     engine: Engine, tenant: str, prompts: Sequence[str | Sequence[int]], tokens: int, *, logprobs: int = 0
 ) -> list[Answer]:
-    """Ask questions all at once, so that they share batches.
+    """Send requests all at once, so that the engine computes them in common batches.
 
     Raises:
         AnswerError: the engine refused a request, or an answer is too short.
@@ -122,6 +122,6 @@ async def ask_at_once(
 
 
 def _top_logprobs(choice: Mapping[str, Any]) -> list[Mapping[int, float]]:
-    """The likeliest tokens of an event's choice; the API names each of them as ``token_id:NUMBER``."""
+    """Returns the likeliest tokens in one choice of an event; the API names each token ``token_id:NUMBER``."""
     places = (choice.get("logprobs") or {}).get("top_logprobs") or []
     return [{int(name.partition(":")[2]): value for name, value in place.items()} for place in places]

@@ -1,4 +1,4 @@
-"""Figures of several answers."""
+"""Figures computed from several answers."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,29 @@ from bench.gpu.answers import Answer
 
 
 def same(ours: Sequence[Answer], stock: Sequence[Answer]) -> int:
-    """How many answers have the same tokens."""
+    """Returns how many answers of ours have the same tokens as stock's answer to the same prompt."""
     return sum(one.tokens == other.tokens for one, other in zip(ours, stock, strict=True))
 
 
 def first_token(answers: Sequence[Answer]) -> float:
-    """The median time to the first token in seconds."""
+    """Returns the median time to first token, in seconds."""
     return statistics.median(answer.first_token_seconds for answer in answers)
 
 
 def cached_share(answers: Sequence[Answer]) -> float:
-    """The share of the prompts' tokens that the engine found cached."""
+    """Returns the fraction of prompt tokens that the engine found cached."""
     return sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers)
 
 
 def cold_and_cached(
     name: str, cold: Mapping[str, Sequence[Answer]], cached: Mapping[str, Sequence[Answer]]
 ) -> dict[str, Any]:
-    """The columns of an engine's row for prompts that were asked twice.
+    """Returns the columns of an engine's row for prompts that were sent twice.
 
     Args:
-        name: of the engine.
-        cold: the first answers by engine, with those of ``stock``.
-        cached: the second answers by engine, with those of ``stock``.
+        name: the name of the engine.
+        cold: the first answers by engine, including ``stock``.
+        cached: the second answers by engine, including ``stock``.
     """
     return {
         "answers": len(cold[name]),

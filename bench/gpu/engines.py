@@ -27,26 +27,26 @@ _STACKS_LINES: Final = 300
 _ABORT_SECONDS: Final = 20.0
 _ERROR: Final = re.compile(r"Error|error:")
 _NO_CAUSE: Final = re.compile(r"See root cause above|\b(?:DEBUG|INFO|WARNING)\b")
-"""Matches vLLM's last line when the engine core has failed, and warnings that name an error that did not occur."""
+"""Matches lines that name no cause: vLLM's last line after the engine core failed, and lines below level ERROR."""
 _NOT_A_STACK: Final = "Extension modules:"
-"""Begins a very long line that faulthandler adds."""
+"""Start of a very long line that faulthandler adds after the stacks."""
 _POLL_SECONDS: Final = 0.1
 _PROGRESS_SECONDS: Final = 2.0
 _WATCH_SECONDS: Final = 0.5
 _APPLY_SECONDS: Final = 60.0
 _SILENCE_SECONDS: Final = 120.0
-"""An answer may take no longer without a token."""
+"""Maximum time that a client waits for the next token of an answer."""
 _ADMIN_SECONDS: Final = 30.0
 _HEALTH_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 2.0
-"""vLLM closes a connection after 5 s without a request."""
+"""Time after which a client drops an idle connection; below 5 s, because vLLM then closes the connection."""
 _SPARE_CACHE_BYTES: Final = 1 << 28
 _HALF_A_CARD: Final = "0.42"
-"""The part of the card's memory for each engine, so that two fit on one card with room for CUDA itself."""
+"""Fraction of the card's memory for each engine, so that two engines fit on one card and leave room for CUDA."""
 
 
 class EngineError(Exception):
-    """An engine ended, did not start in time, or did not apply its zones; the message has the end of its log."""
+    """An engine exited, did not start in time, or did not apply its zones; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class EngineSpec:
     """An engine to start.
 
     Attributes:
-        name: of the engine in its group, as in ``stock`` and ``zones``.
-        zones: the zones to begin with; None starts stock vLLM.
-        flags: of vLLM, or of ``tenantzone-runtime serve``, in addition to the flags of all engines.
-        variables: of the environment, in addition to this process's own.
+        name: the engine's name in its group, such as ``stock`` or ``zones``.
+        zones: the initial zones; None starts stock vLLM.
+        flags: flags of vLLM or ``tenantzone-runtime serve``, in addition to the flags of all engines.
+        variables: environment variables, in addition to those of this process.
         eager: whether to run without CUDA graphs and torch.compile.
-        model: the folder of a model of the engine's own; None: the run's model.
-        dummy: whether vLLM makes up the weights; None: as the shape says.
+        model: the folder of a model for this engine only; if None, the engine runs the model of the run.
+        dummy: whether vLLM makes up the weights; if None, the shape decides.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Engine:
     """A running engine.
 
     Args:
-        spec: what to start.
+        spec: the engine to start.
         shape: the model's shape, with the size of the pool.
         model: the folder of the run's model.
         folder: an existing folder for the engine's zones, keys and log.
-        flags: of the user; they come last, so they win.
+        flags: the user's flags, which come last and so override all others.
     """
 
     def __init__(self, spec: EngineSpec, shape: Shape, model: Path, folder: Path, flags: Sequence[str] = ()) -> None:
@@ -110,8 +110,8 @@ class Engine:
                 "--admin-open",
             ]  # fmt: skip
         self.command = [sys.executable, *start, *_flags(spec, shape, port, dummy=dummy), *spec.flags, *flags]
-        # One client for all requests that are not load: making one takes longer than a first token. It drops a
-        # connection before vLLM does.
+        # All requests outside of load share one client, because creating one takes longer than a first token. It closes
+        # idle connections before vLLM does, so that no request is sent on a connection that vLLM is closing.
         limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_SECONDS)
         self.client = httpx.AsyncClient(timeout=_SILENCE_SECONDS, verify=False, limits=limits)
         self._began = time.monotonic()
@@ -124,32 +124,32 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """The process id of the engine's parent process."""
+        """Process id of the engine's parent process."""
         return self._server.pid
 
     def check_running(self) -> None:
-        """Return while the engine runs.
+        """Raise an error unless the engine is running.
 
         Raises:
-            EngineError: it has ended.
+            EngineError: the engine has exited.
         """
         if not self._server.is_running:
             passed = time.monotonic() - self._began
             raise EngineError(f"{self.name} ended after {passed:.0f} s: {self._last_words()}")
 
     def headers(self, tenant: str) -> dict[str, str]:
-        """The headers with which a tenant's requests are accepted."""
+        """Returns the headers that authenticate a tenant's requests; empty on stock vLLM."""
         return {"Authorization": f"Bearer {_key(tenant)}"} if self.has_zones else {}
 
     def fields(self, tenant: str) -> dict[str, str]:
-        """The fields of the body that keep a tenant's cache apart on stock vLLM."""
+        """Returns the body fields that separate a tenant's cache on stock vLLM; empty with zones."""
         return {} if self.has_zones else {"cache_salt": tenant}
 
     async def wait_ready(self, limit_seconds: float, say: Callable[[str], None]) -> None:
-        """Wait until the engine is healthy and, with zones, enforces them.
+        """Wait until the engine is healthy and enforces its zones, if it has any.
 
         Raises:
-            EngineError: it ended, or is not healthy within the limit.
+            EngineError: the engine exited, or is not healthy within the limit.
         """
         said = time.monotonic()
         while not await self._is_ready():
@@ -169,7 +169,7 @@ class Engine:
         """Replace all zones, give their tenants keys, and wait until the engine's report shows the new generation.
 
         Raises:
-            EngineError: the engine refused them, or did not apply them in time.
+            EngineError: the engine refused the zones, or did not apply them in time.
         """
         self.add_tenants(zone.tenant for zone in zones)
         self._declare(zones)
@@ -183,44 +183,44 @@ class Engine:
             await asyncio.sleep(_POLL_SECONDS)
 
     def add_tenants(self, tenants: Iterable[str]) -> None:
-        """Give tenants keys; the engine reads them within a second or so."""
+        """Give tenants API keys, which the engine reads within about a second."""
         for tenant in tenants:
             key = self._keys / tenant
             if not key.exists():
                 key.write_text(f"{_key(tenant)}\n")
 
     async def report(self) -> EngineReport:
-        """The report of the admin port.
+        """Returns the engine's report from the admin port.
 
         Raises:
-            httpx.HTTPError: the port did not answer.
+            httpx.HTTPError: the admin port did not answer.
         """
         return parse_report(await self._admin(REPORT_PATH))
 
     async def metrics(self) -> str:
-        """The metrics of the admin port as text.
+        """Returns the metrics from the admin port as text.
 
         Raises:
-            httpx.HTTPError: the port did not answer.
+            httpx.HTTPError: the admin port did not answer.
         """
         return (await self._admin(METRICS_PATH)).decode()
 
     def log_tail(self, lines: int = _LOG_LINES) -> str:
-        """The end of the engine's log."""
+        """Returns the last lines of the engine's log."""
         return self._server.log_tail(lines)
 
     async def stop(self) -> None:
-        """End the engine and wait for its exit."""
+        """Stop the engine and wait until it has exited."""
         await self.client.aclose()
         await asyncio.to_thread(self._server.stop)
 
     def _last_words(self) -> str:
-        """The last error in the log, and the end of the log."""
+        """Returns the last error in the log, followed by the end of the log."""
         error = last_error(self.log.read_text(errors="replace"))
         return "; ".join(filter(None, (error, self.log_tail())))
 
     def _abort(self) -> str:
-        """End the engine by a signal upon which each of its processes logs the stacks of its threads; returns them."""
+        """End the engine's processes with SIGABRT, on which each logs the stacks of its threads; returns the stacks."""
         processes = []
         with contextlib.suppress(psutil.NoSuchProcess):
             processes = psutil.Process(self.pid).children(recursive=True)
@@ -236,7 +236,7 @@ class Engine:
         return response.raise_for_status().content
 
     async def _is_applied(self, zones: Sequence[ZoneConfig]) -> bool:
-        """Whether the engine enforces these zones, and accepts the key of the last tenant."""
+        """Returns whether the engine enforces these zones and accepts the key of the last zone's tenant."""
         if (await self.report()).config.applied_generation != self._generation:
             return False
         headers = self.headers(zones[-1].tenant)
@@ -262,10 +262,10 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def watched(engines: Iterable[Engine]) -> AsyncIterator[None]:
-    """Cancel the body as soon as one of the engines ends.
+    """Cancel the body as soon as one of the engines exits.
 
     Raises:
-        EngineError: an engine has ended; it replaces an error of the body.
+        EngineError: an engine has exited; this error replaces an error of the body.
     """
     watched_engines = list(engines)
     try:
@@ -274,7 +274,7 @@ async def watched(engines: Iterable[Engine]) -> AsyncIterator[None]:
             yield
             watching.cancel()
     except ExceptionGroup as errors:
-        # Requests fail a moment before the engine's process has ended.
+        # When an engine crashes, its requests fail a moment before its process has exited.
         await asyncio.sleep(_WATCH_SECONDS)
         for engine in watched_engines:
             engine.check_running()
@@ -291,13 +291,13 @@ async def _watch(engines: Sequence[Engine]) -> None:
 
 
 def last_error(log: str) -> str:
-    """Returns the last line of a log that names an error and its cause; "" if there is none."""
+    """Returns the last line of a log that names an error and its cause; "" if no line does."""
     lines = (line.strip() for line in reversed(log.splitlines()))
     return next((line for line in lines if _ERROR.search(line) and not _NO_CAUSE.search(line)), "")
 
 
 def _flags(spec: EngineSpec, shape: Shape, port: int, *, dummy: bool) -> list[str]:
-    """The flags that stock and zones engines have in common."""
+    """Returns the flags that stock and zones engines have in common."""
     flags = [
         "--served-model-name", MODEL,
         "--host", "127.0.0.1",
@@ -322,20 +322,20 @@ def _key(tenant: str) -> str:
 
 
 def _environment(shape: Shape, *, eager: bool) -> dict[str, str]:
-    # With PYTHONFAULTHANDLER, aborting an engine that hangs shows where it hangs.
+    # With PYTHONFAULTHANDLER, an engine that hangs logs its stacks when it is aborted.
     common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONFAULTHANDLER": "1"}
-    # Of zones engines the benches read all counters.
+    # The benches read every counter of zones engines.
     common |= {"TENANTZONE_METRICS_LEVEL": "full"}
     if shape.on_gpu:
         return common
-    # Eager engines do not compile the sampler either, which takes longer than all that a CPU then computes.
+    # Eager engines do not compile the sampler either, because that takes longer than the whole computation on a CPU.
     common |= {"TORCHDYNAMO_DISABLE": "1"} if eager else {}
     return {
         **common,
         "VLLM_CPU_KVCACHE_SPACE": "1",
-        # One thread computes: two engines, the load and the tests around them share the cores.
+        # Compute with one thread, because two engines, the load and running tests share the cores.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
-        # The worker shares the engine core's process: that saves a third of the time that an engine takes to start.
+        # Run the worker in the engine core's process, which cuts the start of an engine by a third.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }

@@ -1,4 +1,4 @@
-"""Figures of a GPU run: pooled times, mean rates and ratios. Pure functions."""
+"""Pure functions that compute the figures of a GPU run: pooled times, mean rates and ratios."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ STOCK: Final = "stock"
 ZONES: Final = "zones"
 TARGETS: Final = "zones with targets"
 SOLO: Final = {STOCK: "solo, stock", ZONES: "solo, zones", TARGETS: "solo, zones"}
-"""The arm without the flood, on the same engine, by arm with the flood."""
+"""Arm without the flood on the same engine, by arm with the flood."""
 ARMS: Final = (SOLO[STOCK], STOCK, SOLO[ZONES], ZONES, TARGETS)
 WITH_TARGET: Final = "target"
 KINDS: Final = ("plain", WITH_TARGET)
-"""Kinds of measured tenants: those without and with a latency target."""
+"""Kinds of measured tenants: tenants without a latency target, and tenants with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Times:
     Args:
         p50: the median.
         p99: the 99th percentile.
-        raw: each time; empty where the run kept only the percentiles.
+        raw: all measured times; empty if the run kept only the percentiles.
     """
 
     p50: float
@@ -36,7 +36,7 @@ class Times:
 
 
 def results_of(run: Run, group: str, name: str) -> Mapping[str, Any]:
-    """The results of a phase, also of one that did not complete; empty without one."""
+    """Returns the results of a phase, even if it did not complete; empty if the phase did not run."""
     for phase in run["phases"]:
         if (phase["group"], phase["name"]) == (group, name):
             return phase["results"]
@@ -44,26 +44,27 @@ def results_of(run: Run, group: str, name: str) -> Mapping[str, Any]:
 
 
 def seeds_of(run: Run, arm: str) -> list[NoisyArm]:
-    """The seeds of an arm of the noisy-neighbour phase; empty if the arm did not run."""
+    """Returns the results of an arm of the noisy-neighbour phase, one per seed; empty if the arm did not run."""
     return [each for each in results_of(run, "default", "noisy").get("arms", ()) if each["arm"] == arm]
 
 
 def kinds_of(run: Run, arm: str) -> list[str]:
-    """The kinds of tenants that an arm measured."""
+    """Returns the kinds of tenants that an arm measured."""
     return [kind for kind in KINDS if any(kind in seed["tenants"] for seed in seeds_of(run, arm))]
 
 
 def pooled(run: Run, arm: str, what: Literal["first_token", "token"], kinds: Sequence[str] = KINDS) -> Times | None:
-    """The times of an arm, pooled over its seeds and over kinds of tenants.
+    """Pool the times of an arm over its seeds and over kinds of tenants.
 
     Args:
         run: the whole run.
-        arm: of the noisy-neighbour phase.
+        arm: an arm of the noisy-neighbour phase.
         what: ``first_token`` or ``token``.
-        kinds: of the tenants.
+        kinds: the kinds of tenants to include.
 
     Returns:
-        None if nothing was measured, or if several percentiles without raw times would have to be pooled.
+        The pooled times; None if nothing was measured, or if several results have percentiles but no raw times, because
+        percentiles can't be pooled.
     """
     parts = [seed["tenants"][kind] for seed in seeds_of(run, arm) for kind in kinds if kind in seed["tenants"]]
     stated = [part.get(what) for part in parts]
@@ -82,9 +83,9 @@ def _raw(tenants: Tenants, what: Literal["first_token", "token"]) -> Sequence[fl
 
 
 def interval_share(run: Run, arm: str, kind: str) -> float | None:
-    """The measured times between tokens, divided by those that the complete answers should have.
+    """Returns the number of measured times between tokens, divided by the number that complete answers should have.
 
-    It is below 1 where events bring several tokens. None if the run kept no raw times.
+    The share is below 1 if some events carried several tokens. None if the run kept no raw times.
     """
     parts = [seed["tenants"][kind] for seed in seeds_of(run, arm) if kind in seed["tenants"]]
     measured = sum(len(_raw(part, "token")) for part in parts)
@@ -93,13 +94,13 @@ def interval_share(run: Run, arm: str, kind: str) -> float | None:
 
 
 def _answer_tokens(run: Run) -> int:
-    """The length of a measured tenant's answer. Models of other names get the load of a shape."""
+    """Returns the length of a measured tenant's answer; models that are no shape had the load of the usual shape."""
     usual = "8b" if run["environment"]["card"] else "nano"
     return SHAPES.get(run["model"]["name"], SHAPES[usual]).load.answer
 
 
 def faults_of_arm(run: Run, arm: str) -> list[str]:
-    """Returns what makes the figures of an arm unreliable: failed requests, and seeds without tokens."""
+    """Returns faults that make the figures of an arm unreliable: failed requests, and seeds without tokens."""
     seeds = seeds_of(run, arm)
     parts = [part for seed in seeds for part in seed["tenants"].values()]
     idle = [seed["seed"] for seed in seeds if _is_idle(seed)]
@@ -108,13 +109,13 @@ def faults_of_arm(run: Run, arm: str) -> list[str]:
 
 
 def _is_idle(seed: NoisyArm) -> bool:
-    """Whether a kind of tenants, or the flood, got no tokens."""
+    """Returns whether a kind of tenants, or the flood, got no tokens."""
     answered = [part["requests"] - part["failed"] for part in seed["tenants"].values()]
     return not all(answered) or (seed["flood"] is not None and not seed["flood"]["tokens_per_second"])
 
 
 def faults_of_cell(run: Run, engine: str, tenants: int, concurrency: int) -> list[str]:
-    """Returns the same for a cell of the throughput phase, whose rows do not have the number of requests."""
+    """Returns the faults of a cell of the throughput phase, whose rows do not have the number of requests."""
     rows = throughput_rows(run, engine, tenants, concurrency)
     idle = [row["seed"] for row in rows if not row["tokens_per_second"]]
     failed = sum(row["failed"] for row in rows)
@@ -122,7 +123,7 @@ def faults_of_cell(run: Run, engine: str, tenants: int, concurrency: int) -> lis
 
 
 def _faults(failed: str, parts: Sequence[Mapping[str, Any]], idle: Sequence[int]) -> list[str]:
-    """The faults as text; the first error of each part follows the failed requests."""
+    """Returns the faults as text; the first error of each part follows the number of failed requests."""
     errors = dict.fromkeys(error for part in parts for error in part.get("errors", ())[:1])
     reason = f" ({'; '.join(errors)})" if failed and errors else ""
     seeds = f"no tokens with seed {', '.join(map(str, idle))}" if idle else ""
@@ -130,9 +131,10 @@ def _faults(failed: str, parts: Sequence[Mapping[str, Any]], idle: Sequence[int]
 
 
 def first_token_to_solo(run: Run, arm: str, kinds: Sequence[str] = KINDS) -> float | None:
-    """The p99 of the time to first token with the flood, divided by the same tenants' p99 without it.
+    """Returns the p99 of the time to first token with the flood, divided by the same tenants' p99 without the flood.
 
-    The same engine serves both arms. All tenants of the arm without the flood count if it did not measure this kind.
+    Both arms ran on the same engine. If the arm without the flood did not measure these kinds of tenants, all of its
+    tenants count.
     """
     if arm not in SOLO:
         return None
@@ -142,24 +144,24 @@ def first_token_to_solo(run: Run, arm: str, kinds: Sequence[str] = KINDS) -> flo
 
 
 def flood_rate(run: Run, arm: str) -> float | None:
-    """The flood's tokens per second, mean over seeds; None if a seed has none."""
+    """Returns the flood's tokens per second, as the mean over seeds; None if a seed has no rate."""
     return _mean([seed["flood"]["tokens_per_second"] for seed in seeds_of(run, arm) if seed["flood"]])
 
 
 def flood_to_stock(run: Run, arm: str) -> float | None:
-    """The flood's tokens per second, divided by the flood's on stock."""
+    """Returns the flood's tokens per second in an arm, divided by the flood's tokens per second on stock."""
     return ratio(flood_rate(run, arm), flood_rate(run, STOCK))
 
 
 def throughput_rows(run: Run, engine: str, tenants: int, concurrency: int) -> list[ThroughputRow]:
-    """The seeds of a cell of the throughput phase."""
+    """Returns the rows of a cell of the throughput phase, one per seed."""
     wanted = (engine, tenants, concurrency)
     rows = results_of(run, "default", "throughput").get("rows", ())
     return [row for row in rows if (row["engine"], row["tenants"], row["concurrency"]) == wanted]
 
 
 def token_rate(run: Run, engine: str, tenants: int, concurrency: int) -> float | None:
-    """The tokens per second of a cell of the throughput phase, mean over seeds; None if a seed has none."""
+    """Returns a throughput cell's tokens per second, as the mean over seeds; None if a seed has no rate."""
     return _mean([row["tokens_per_second"] for row in throughput_rows(run, engine, tenants, concurrency)])
 
 
@@ -168,26 +170,26 @@ def _mean(rates: Sequence[float]) -> float | None:
 
 
 def throughput_to_stock(run: Run, tenants: int, concurrency: int) -> float | None:
-    """The tokens per second with zones, divided by those of stock."""
+    """Returns the tokens per second with zones, divided by the tokens per second of stock."""
     return ratio(*(token_rate(run, engine, tenants, concurrency) for engine in (ZONES, STOCK)))
 
 
 def cells_of(run: Run) -> list[tuple[int, int]]:
-    """The tenants and concurrencies of the throughput phase, in ascending order."""
+    """Returns the cells of the throughput phase as pairs of tenants and concurrency, in ascending order."""
     rows = results_of(run, "default", "throughput").get("rows", ())
     return sorted({(row["tenants"], row["concurrency"]) for row in rows})
 
 
 def reclaim_rows(run: Run, engine: str) -> list[ReclaimRow]:
-    """The seeds of the reclaim phase on an engine."""
+    """Returns the rows of the reclaim phase on an engine, one per seed."""
     return [row for row in results_of(run, "default", "reclaim").get("rows", ()) if row["engine"] == engine]
 
 
 def busiest_client(rows: Sequence[NoisyArm] | Sequence[ThroughputRow]) -> float | None:
-    """The largest share of one core that a load process used; None if the run did not record it."""
+    """Returns the largest share of one core that a load process used; None if the run did not record the shares."""
     return max((row["client_cpu_share"] for row in rows if "client_cpu_share" in row), default=None)
 
 
 def ratio(value: float | None, reference: float | None) -> float | None:
-    """None if one of them was not measured, or if the reference is 0."""
+    """Returns the value divided by the reference; None if either was not measured, or if the reference is 0."""
     return value / reference if value is not None and reference else None

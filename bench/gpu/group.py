@@ -17,19 +17,19 @@ class NotPossible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that a phase works with.
+    """The inputs of a phase.
 
     Attributes:
         engines: the running engines by the name of their `EngineSpec`; all are healthy when a phase begins.
         shape: the model and the sizes of the loads.
-        seeds: a phase repeats its measurement once for each.
+        seeds: the seeds; a phase repeats its measurement once for each seed.
         workers: the processes that send load.
-        folder: an empty folder of the phase's own.
-        say: prints a line of progress. Call it when each step begins, and at least every two seconds in a long one.
-        keep: records the results so far, in place of earlier ones. Call it after each measurement: what was kept stays
-            in the file if the phase fails, exceeds its limit or is interrupted.
-        start: starts engines that only this phase needs and stops them afterwards; gets what to start and the seconds
-            until it gives up, and raises `EngineError` where an engine does not start, or ends while the phase uses it.
+        folder: an empty folder for this phase only.
+        say: prints a progress line. Call it when a step begins, and at least every two seconds in a long step.
+        keep: records the results so far, in place of earlier ones. Call it after each measurement, so that the results
+            stay in the file if the phase fails, exceeds its limit or is interrupted.
+        start: starts engines that only this phase needs, and stops them afterwards. It takes the engines to start and a
+            time limit in seconds, and raises `EngineError` if an engine does not start, or exits during the phase.
     """
 
     engines: Mapping[str, Engine]
@@ -47,11 +47,11 @@ class Phase:
     """One measurement.
 
     Attributes:
-        name: as ``--phases`` and the results name it; unique among all groups.
-        limit_seconds: the runner cancels the phase after this time and records it as timed out.
-        run: measures, and returns the results for the JSON file. It must not block the event loop: long blocking work
-            belongs into `asyncio.to_thread`. It raises `NotPossible` where this machine cannot run it; any other
-            exception fails the phase and no other one.
+        name: the phase's name in ``--phases`` and the results, unique among all groups.
+        limit_seconds: the time after which the runner cancels the phase and records it as timed out.
+        run: measures, and returns the results for the JSON file. It must not block the event loop: run blocking work by
+            `asyncio.to_thread`. It raises `NotPossible` if this machine cannot run the phase; any other exception fails
+            this phase only.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Group:
     """Phases that share one start of their engines.
 
     Attributes:
-        name: as ``--phases`` and the results name it.
-        engines: which engines to start, side by side, for a shape. It raises `NotPossible` where this machine cannot
+        name: the group's name in ``--phases`` and the results.
+        engines: returns the engines to start side by side for a shape. It raises `NotPossible` if this machine cannot
             run them. It may write models or adapters into the folder that it gets.
-        phases: in the order in which they run.
-        start_seconds: the runner gives up a start that takes longer.
+        phases: the phases, in the order in which they run.
+        start_seconds: the maximum time for the engines to start.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Load from several processes, so that no client limits the engines."""
+"""Sends load from several processes, so that the client is not the bottleneck."""
 
 import asyncio
 import contextlib
@@ -17,24 +17,24 @@ from bench.gpu.processes import importing_alike
 
 _REQUESTS_PER_PROCESS: Final = 32
 _CORES_OF_ENGINES: Final = 4
-"""An API server and an engine core of each of two engines."""
+"""Cores for the API server and the engine core of two engines."""
 _LEAD_SECONDS: Final = 0.1
-"""The time from sending a plan to its start, so that all processes have read it."""
+"""Time between sending a plan and starting it, so that all processes have read it by then."""
 _LONGEST_LINE: Final = 1 << 28
 
 
 class LoadError(Exception):
-    """A load process ended; the message has its error output."""
+    """A load process exited; the message has its error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a plan has measured.
+    """The measurements of a plan.
 
     Attributes:
-        streams: by the stream's name.
+        streams: the counts and times of each stream, by its name.
         window_seconds: the length of the window.
-        client_cpu_share: the busiest process's share of one core; near 1, the client was the limit.
+        client_cpu_share: the busiest process's share of one core; near 1, the client was the bottleneck.
     """
 
     streams: Mapping[str, Answered]
@@ -46,7 +46,7 @@ class Workers:
     """Load processes that are kept between plans; use it as an asynchronous context manager.
 
     Args:
-        most: processes at most; None: the cores that two engines leave, and at least one.
+        most: the maximum number of processes; None for one per core that two engines leave free, and at least one.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -63,7 +63,7 @@ class Workers:
         """Send a plan's requests and wait until the plan has ended.
 
         Raises:
-            LoadError: a process ended before the plan.
+            LoadError: a process exited before the plan had ended.
         """
         wanted = min(self._most, math.ceil(concurrency(plan.streams) / _REQUESTS_PER_PROCESS) or 1)
         parts = split(plan, wanted)
@@ -71,12 +71,12 @@ class Workers:
             await self._start(len(parts))
             return await self._run(plan, parts)
         except BaseException:
-            # A process in the middle of a plan cannot begin another one.
+            # A process that is in the middle of a plan cannot begin another plan, so replace all processes.
             await self._end()
             raise
 
     async def _start(self, count: int) -> None:
-        """Have at least this many processes that are ready for a plan."""
+        """Start processes until at least this many are ready for a plan."""
         new = [await _start() for _ in range(count - len(self._processes))]
         self._processes += new
         await asyncio.gather(*map(_receive, new))
@@ -86,7 +86,7 @@ class Workers:
         begin = time.monotonic() + _LEAD_SECONDS
         for process, part in zip(processes, parts, strict=True):
             await _send(process, {"begin": begin, "plan": dataclasses.asdict(part)})
-        # Each process reports when its requests with arrivals are answered; only then may the other streams end.
+        # Each process reports when its requests with arrival times are answered. The other streams go on until then.
         await asyncio.gather(*map(_receive, processes))
         await asyncio.sleep(max(0.0, begin + plan.window[1] - time.monotonic()))
         for process in processes:
@@ -115,7 +115,7 @@ async def _start() -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         env=importing_alike(),
         limit=_LONGEST_LINE,
-        # Ctrl-C at a terminal reaches this process only, which ends them.
+        # In a session of their own, load processes get no Ctrl-C from the terminal; this process stops them.
         start_new_session=True,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Callers, prompts and loads that several phases use, and the two tenants of the further groups."""
+"""Callers, prompts and loads that several phases use, and the two tenants of the groups other than the default."""
 
 import math
 from collections.abc import Sequence
@@ -21,47 +21,47 @@ _RESERVING: Final = (
     ZoneConfig(name=BURST, tenant=BURST, generation=1, limit="60%"),
 )
 _VOCABULARY: Final = 4096
-"""Prompts consist of tokens below this number, which every model of the groups knows."""
+"""Upper bound of token ids in prompts; all models of the groups have these tokens."""
 
 
 class FailedRequests(Exception):
-    """Requests of a load failed; the message has the first reason."""
+    """Requests of a load failed; the message has the first error."""
 
 
 def zones(**terms: Any) -> tuple[ZoneConfig, ...]:
-    """Both tenants' zones: half of the pool is reserved for acme. `terms` are further fields of both zones."""
+    """Returns the zones of acme, which reserves half of the pool, and burst, with `terms` as further fields of both."""
     return tuple(zone.model_copy(update=terms) for zone in _RESERVING)
 
 
 def distinct(tokens: int, seed: str) -> Prompts:
-    """Prompts of equal length that share no tokens.
+    """Returns prompts of equal length without a common prefix.
 
     Args:
-        tokens: of each prompt.
+        tokens: the length of each prompt.
         seed: the same seed gives the same prompts.
     """
     return Prompts(_VOCABULARY, 0, tokens, seed)
 
 
 def prompts(tokens: int, seed: str, count: int) -> list[list[int]]:
-    """The first prompts of `distinct`."""
+    """Returns the first `count` prompts of `distinct`."""
     return [distinct(tokens, seed).prompt(number) for number in range(count)]
 
 
 def caller(engine: Engine, tenant: str, **fields: str) -> Caller:
-    """A tenant as a caller of an engine. `fields` are further fields of its requests' bodies."""
+    """Returns a tenant as a caller of an engine. `fields` are further body fields of its requests."""
     return Caller(engine.headers(tenant), {**engine.fields(tenant), **fields})
 
 
 async def throughput(context: Context, engine: Engine, callers: Sequence[Caller], at_once: int, seed: str) -> Loaded:
-    """Load an engine with short requests, and count for one window of the throughput phase.
+    """Load an engine with short requests, and count tokens during one window of the throughput phase.
 
     Args:
-        context: of the phase.
-        engine: to load.
-        callers: the requests are divided evenly among them.
-        at_once: requests of all callers that are always unanswered; one of the throughput phase's numbers.
-        seed: of the prompts.
+        context: the context of the phase.
+        engine: the engine to load.
+        callers: the callers, among which the requests are divided evenly.
+        at_once: the number of requests in flight over all callers; one of the throughput phase's concurrencies.
+        seed: the seed of the prompts.
 
     Raises:
         FailedRequests: a request failed.
@@ -73,13 +73,13 @@ async def throughput(context: Context, engine: Engine, callers: Sequence[Caller]
 
 
 async def flood(context: Context, engine: Engine, callers: Sequence[Caller], seed: str) -> Loaded:
-    """Load an engine with the long requests of a flood, and count for one window.
+    """Load an engine with the long requests of a flood, and count tokens during one window.
 
     Args:
-        context: of the phase.
-        engine: to load.
-        callers: the requests are divided evenly among them.
-        seed: of the prompts.
+        context: the context of the phase.
+        engine: the engine to load.
+        callers: the callers, among which the requests are divided evenly.
+        seed: the seed of the prompts.
 
     Raises:
         FailedRequests: a request failed.
@@ -94,7 +94,7 @@ async def flood(context: Context, engine: Engine, callers: Sequence[Caller], see
 def _streams(
     engine: Engine, callers: Sequence[Caller], prompt: int, answer: int, at_once: int, seed: str
 ) -> tuple[Stream, ...]:
-    """A stream of each caller, all with distinct prompts."""
+    """Returns one stream for each caller, all with distinct prompts."""
     return tuple(
         Stream(
             f"caller {number}",
@@ -112,21 +112,21 @@ def _streams(
 async def fill_pool(context: Context, engine: Engine, tenant: str, seed: str, times: int = 1) -> None:
     """Send distinct prompts that fill the pool, all at once, and wait for the answers.
 
-    On stock vLLM no block that was cached before remains cached.
+    On stock vLLM, this evicts every block that was cached before.
 
     Args:
-        context: of the phase.
-        engine: to load.
-        tenant: that sends the prompts.
-        seed: of the prompts.
-        times: how often the prompts fill the pool.
+        context: the context of the phase.
+        engine: the engine to load.
+        tenant: the tenant that sends the prompts.
+        seed: the seed of the prompts.
+        times: how many times the prompts fill the pool.
 
     Raises:
         FailedRequests: a request failed.
     """
     shape = context.shape
     made = distinct(shape.load.flood_prompt, seed)
-    # A block that is not full is not cached, so it evicts nothing for longer than its request runs.
+    # Count full blocks only: a partial block is not cached, so it is free again when its request ends.
     blocks = made.tokens // shape.block_tokens
     count = math.ceil(times * shape.blocks / blocks)
     stream = Stream(tenant, engine.url, (caller(engine, tenant),), made, 1, arrivals=(0.0,) * count)
@@ -134,10 +134,10 @@ async def fill_pool(context: Context, engine: Engine, tenant: str, seed: str, ti
 
 
 def checked(loaded: Loaded) -> Loaded:
-    """The load itself.
+    """Returns the load unchanged.
 
     Raises:
-        FailedRequests: a request of it failed.
+        FailedRequests: a request of the load failed.
     """
     for name, answered in loaded.streams.items():
         if answered.failed:
@@ -146,10 +146,10 @@ def checked(loaded: Loaded) -> Loaded:
 
 
 def generated_per_second(loaded: Loaded) -> float:
-    """Generated tokens per second of all streams."""
+    """Returns the generated tokens per second of all streams."""
     return sum(each.window_generated for each in loaded.streams.values()) / loaded.window_seconds
 
 
 def tokens_per_second(loaded: Loaded) -> float:
-    """Tokens of prompts and answers per second of all streams."""
+    """Returns the tokens per second of all streams, counting prompts and answers."""
     return sum(each.window_tokens for each in loaded.streams.values()) / loaded.window_seconds

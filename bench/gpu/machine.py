@@ -1,4 +1,4 @@
-"""The machine and the software of a run."""
+"""Describes the machine and the software of a run."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ def environment(notes: list[str]) -> Environment:
     """Describe this machine.
 
     Args:
-        notes: remarks of the user about it, for the report.
+        notes: the user's remarks about the machine, for the report.
     """
     cards = _cards()
     name, driver = cards[0] if cards else (None, None)
@@ -42,13 +42,13 @@ def environment(notes: list[str]) -> Environment:
 
 
 def _cards() -> list[tuple[str, str | None]]:
-    """The name and the driver's version of each card."""
+    """Returns the name and the driver version of each card."""
     if shutil.which("nvidia-smi"):
         lines = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
         return [(name.strip(), driver.strip() or None) for name, _, driver in (line.partition(",") for line in lines)]
     if not _DRIVER.exists():
         return []
-    # Slow to import, so only where there is a driver.
+    # torch is slow to import, so import it only if there is a driver.
     import torch
 
     return [(torch.cuda.get_device_name(number), None) for number in range(torch.cuda.device_count())]
@@ -71,14 +71,14 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """The commit of this checkout, with ``+changes`` if tracked files differ from it; "" outside a checkout."""
+    """Returns the commit of this checkout, with ``+changes`` if tracked files differ; "" outside a checkout."""
     commit = _output("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
     changes = _output("git", "-C", str(_ROOT), "status", "--porcelain", "--untracked-files=no").strip()
     return f"{commit}+changes" if changes else commit
 
 
 def _output(*command: str) -> str:
-    """A command's output; "" if it fails."""
+    """Returns a command's standard output; "" if the command fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

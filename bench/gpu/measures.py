@@ -27,23 +27,23 @@ RECLAIMED_TOKENS: Final = 36_000
 PREEMPTION: Final = "after preemption"
 CASES: Final = ("cold", "cached", PREEMPTION, "after tier load")
 LARGEST_DIFFERENCE: Final = 0.25
-"""The limit for log probabilities, in nats: two steps of a bf16 logit from 16 to 32, where the largest logits are."""
+"""Maximum difference of log probabilities, in nats: two bf16 steps between 16 and 32, where the largest logits are."""
 SAME_AS_STOCK: Final = "same as stock"
-"""The columns of further groups whose names begin so say how many answers have the same tokens as stock's."""
+"""Prefix of the columns in groups other than the default that count answers with the same tokens as stock."""
 MET: Final = "met"
 MISSED: Final = "missed"
 NOT_MEASURED: Final = "not measured"
 NOT_JUDGED: Final = "not judged: no GPU"
-"""The goals are for a GPU."""
+"""Outcome of a goal without a GPU, because all goals are for GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A goal and what a run says about it.
+    """A goal, with the measurement and outcome in a run.
 
     Args:
-        goal: what should hold.
-        measured: the figure, or why there is none.
+        goal: the goal as text.
+        measured: the figure, or the reason why there is no figure.
         outcome: ``met``, ``missed``, or ``not measured`` or ``not judged`` with the reason.
     """
 
@@ -53,13 +53,13 @@ class Measure:
 
 
 def at_most(goal: str, limit: float, value: float | None, unit: str = "", faults: Sequence[str] = ()) -> Measure:
-    """A measure that is met by any value up to the limit, and not measured where there are faults."""
+    """Returns a measure that is met if the value is at most the limit, and not measured if there are faults."""
     goal = f"{goal}: at most {limit:g}{unit}"
     return _compared(goal, value, unit, faults, met=value is not None and value <= limit)
 
 
 def at_least(goal: str, limit: float, value: float | None, unit: str = "", faults: Sequence[str] = ()) -> Measure:
-    """A measure that is met by the limit and any value above, and not measured where there are faults."""
+    """Returns a measure that is met if the value is at least the limit, and not measured if there are faults."""
     goal = f"{goal}: at least {limit:g}{unit}"
     return _compared(goal, value, unit, faults, met=value is not None and value >= limit)
 
@@ -72,27 +72,28 @@ def _compared(goal: str, value: float | None, unit: str, faults: Sequence[str], 
 
 
 def arm_faults(run: Run, *arms: str) -> list[str]:
-    """The faults of arms of the noisy-neighbour phase, with the arm's name."""
+    """Returns the faults of arms of the noisy-neighbour phase, each with the arm's name."""
     return [f"{arm}: {fault}" for arm in arms for fault in faults_of_arm(run, arm)]
 
 
 def first_token_with_target(run: Run) -> Measure:
-    """The time to first token of tenants with a latency target, during the flood."""
+    """Measures the time to first token, during the flood, of tenants with a latency target."""
     value = first_token_to_solo(run, TARGETS, (WITH_TARGET,))
     faults = arm_faults(run, SOLO[TARGETS], TARGETS)
     return at_most("TTFT p99 with a target, to solo", 1.15, value, faults=faults)
 
 
 def first_token_without_target(run: Run) -> Measure:
-    """The time to first token during the flood where no tenant has a latency target."""
+    """Measures the time to first token during the flood if no tenant has a latency target."""
     faults = arm_faults(run, SOLO[ZONES], ZONES)
     return at_most("TTFT p99 without a target, to solo", 3.4, first_token_to_solo(run, ZONES), faults=faults)
 
 
 def token_time_with_target(run: Run) -> Measure:
-    """The time between two tokens of tenants with a latency target, against the promised formula.
+    """Compares the time between two tokens of tenants with a latency target with the bound that is promised.
 
-    What a first token takes without the flood, beyond two steps, stands for the own prefill: it is no shorter.
+    The bound needs the time of the tenant's own prefill. The time to first token without the flood, minus two steps, is
+    used for it, because the prefill takes at least that long.
     """
     target = next((seed["target_seconds"] for seed in seeds_of(run, TARGETS)), None)
     times = pooled(run, TARGETS, "token", (WITH_TARGET,))
@@ -105,30 +106,30 @@ def token_time_with_target(run: Run) -> Measure:
 
 
 def flood_without_target(run: Run) -> Measure:
-    """Returns the part of stock throughput that the flood keeps if no tenant has a latency target."""
+    """Measures the flood's throughput relative to stock if no tenant has a latency target."""
     faults = arm_faults(run, STOCK, ZONES)
     return at_least("flood's tokens/s without a target, to stock", 0.85, flood_to_stock(run, ZONES), faults=faults)
 
 
 def flood_with_target(run: Run) -> Measure:
-    """Returns the part of stock throughput that the flood keeps while other tenants have a latency target."""
+    """Measures the flood's throughput relative to stock while other tenants have a latency target."""
     faults = arm_faults(run, STOCK, TARGETS)
     return at_least("flood's tokens/s with a target, to stock", 0.6, flood_to_stock(run, TARGETS), faults=faults)
 
 
 def reclaim(run: Run) -> Measure:
-    """The slowest first token of all seeds, when a tenant reclaims its reservation."""
+    """Measures the slowest first token over all seeds when a tenant reclaims its reservation."""
     slowest = [row["slowest_seconds"] for row in reclaim_rows(run, ZONES) if row["tokens"] == RECLAIMED_TOKENS]
     return at_most(f"reclaim of {RECLAIMED_TOKENS:,} tokens", 0.5, max(slowest, default=None), " s")
 
 
 def throughput_of_one_zone(run: Run) -> Measure:
-    """Throughput against stock with 1 zone."""
+    """Measures throughput relative to stock with 1 zone."""
     return _throughput_at_256(run, 1, "1 zone")
 
 
 def throughput_of_many_tenants(run: Run) -> Measure:
-    """Throughput against stock with 1,000 tenants."""
+    """Measures throughput relative to stock with 1,000 tenants."""
     return _throughput_at_256(run, 1000, "1,000 tenants")
 
 
@@ -139,7 +140,7 @@ def _throughput_at_256(run: Run, tenants: int, named: str) -> Measure:
 
 
 def equal_answers(run: Run) -> Measure:
-    """Whether zones answer as stock does, in each case."""
+    """Measures whether zones give the same answers as stock in each case."""
     rows = {row["case"]: row for row in results_of(run, "default", "equal").get("rows", ())}
     judged = [(case, *_judged_case(rows.get(case))) for case in CASES]
     outcomes = {outcome for _, _, outcome in judged}
@@ -150,7 +151,7 @@ def equal_answers(run: Run) -> Measure:
 
 
 def further_answers(run: Run) -> Iterable[Measure]:
-    """Whether zones answer as stock does, for each phase of a further group that compares answers."""
+    """Measures whether zones give the same answers as stock, for each phase outside the default group that compares."""
     for phase in run["phases"]:
         rows = [row for row in phase["results"].get("rows", ()) if row.get("engine") == ZONES]
         columns = dict.fromkeys(name for row in rows for name in row if name.startswith(SAME_AS_STOCK))
@@ -177,15 +178,16 @@ def _judged_case(row: EqualRow | None) -> tuple[str, str]:
 
 
 def expected_same(row: EqualRow) -> int:
-    """How many answers must be the same: all of them, except after a preemption.
+    """Returns how many answers must be the same: all of them, except after a preemption.
 
-    There the batches of the engines differ, so stock's agreement with itself, alone and in a batch, is enough.
+    After a preemption the engines' batches differ, so zones need only as many equal answers as stock has between
+    requests sent alone and requests sent in a batch.
     """
     return row.get("stock_same_tokens", row["answers"]) if row["case"] == PREEMPTION else row["answers"]
 
 
 def judged(run: Run) -> Iterable[Measure]:
-    """All measures. Figures of phases that did not complete, and of runs without a GPU, are not judged."""
+    """Yields all measures. Figures of phases that did not complete, and of runs without a GPU, are not judged."""
     for measure in (*_of_default_group(run), *further_answers(run)):
         if not run["environment"]["card"] and measure.outcome in (MET, MISSED):
             yield replace(measure, outcome=NOT_JUDGED)
@@ -213,4 +215,4 @@ MEASURES: Final[Mapping[str, tuple[Callable[[Run], Measure], ...]]] = {
     "throughput": (throughput_of_one_zone, throughput_of_many_tenants),
     "equal": (equal_answers,),
 }
-"""The measures by phase of the default group."""
+"""Measures of the default group, by phase."""

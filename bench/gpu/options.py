@@ -1,4 +1,4 @@
-"""The command line of the bench, and checks of it that need no engine."""
+"""The command line of the bench, and the checks of its options that need no engine."""
 
 import argparse
 import os
@@ -9,17 +9,17 @@ from typing import Final
 from bench.gpu.group import Group
 
 ALL: Final = "all"
-"""Stands for all phases."""
+"""Value of ``--phases`` that selects all phases."""
 DEFAULT_SHAPE: Final = "8b"
 
 
 def make_parser(description: str | None, shapes: Sequence[str], groups: Sequence[Group]) -> argparse.ArgumentParser:
-    """The parser of the command line.
+    """Returns the parser of the command line.
 
     Args:
-        description: of the program.
+        description: the description of the program.
         shapes: the names of the shapes.
-        groups: of phases; the first one is the default.
+        groups: the groups of phases; the first one is the default.
     """
     contents = {group.name: [phase.name for phase in group.phases] for group in groups}
     named = [name for group, phases in contents.items() for name in (group, *phases)]
@@ -60,7 +60,7 @@ def make_parser(description: str | None, shapes: Sequence[str], groups: Sequence
 
 
 def problem(options: argparse.Namespace, *, has_gpu: bool) -> str:
-    """Returns what is wrong with the options, and what to change; "" if nothing is."""
+    """Returns a message with the problem in the options and what to change; "" if the options are valid."""
     if options.seeds < 1:
         return f"--seeds is {options.seeds}: give at least 1"
     if not has_gpu and options.shape is None and options.model is None:
@@ -81,7 +81,7 @@ def _problem_of_file(path: Path | None) -> str:
 
 
 def _problem_of_folder(folder: Path | None) -> str:
-    """Check the folder, and create it where it is missing."""
+    """Check the folder, and create it if it is missing; returns the problem, or "" if there is none."""
     if folder is None:
         return ""
     try:

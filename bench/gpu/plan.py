@@ -1,4 +1,4 @@
-"""A plan of load: streams of requests that several processes send, and what comes back."""
+"""A plan of load: streams of requests that several processes send, and the counts and times of their answers."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from bench.gpu.results import MOST_ERRORS
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A tenant as an engine's clients name it."""
+    """The headers and body fields that mark a request as a tenant's."""
 
     headers: dict[str, str]
     fields: dict[str, str]
@@ -20,10 +20,10 @@ class Prompts:
     """Prompts of random token ids.
 
     Attributes:
-        vocabulary: tokens are drawn from below this number.
-        prefix: tokens that all prompts of one `seed` share.
-        own: tokens that no other prompt shares.
-        seed: of all prompts; the same seed gives the same prompts in the same order.
+        vocabulary: the upper bound of token ids.
+        prefix: the number of tokens that all prompts of one `seed` begin with.
+        own: the number of tokens after the prefix, which are random for each prompt.
+        seed: the seed of all prompts; the same seed gives the same prompts in the same order.
     """
 
     vocabulary: int
@@ -33,11 +33,11 @@ class Prompts:
 
     @property
     def tokens(self) -> int:
-        """The length of each prompt."""
+        """Length of each prompt, in tokens."""
         return self.prefix + self.own
 
     def prompt(self, number: int) -> list[int]:
-        """One prompt as token ids; the lowest ids, which tokenizers use for special tokens, are left out."""
+        """Returns one prompt as token ids, without the lowest ids, which tokenizers use for special tokens."""
         return [*self._tokens("prefix", self.prefix), *self._tokens(str(number), self.own)]
 
     def _tokens(self, name: str, count: int) -> list[int]:
@@ -53,16 +53,17 @@ class Stream:
     """Requests of one kind.
 
     Attributes:
-        name: of the stream in its plan.
-        url: of the engine.
-        callers: each request comes from one of them, drawn at random.
-        prompts: of the requests.
-        answer: tokens of each answer.
-        arrivals: seconds after the plan's begin at which requests are sent, however many are unanswered; or else
-        at_once: requests that are always unanswered, each followed by the next.
+        name: the name of the stream in its plan.
+        url: the URL of the engine.
+        callers: the callers; each request uses a random one of them.
+        prompts: the prompts of the requests.
+        answer: the length of each answer, in tokens.
+        arrivals: times at which requests are sent, in seconds after the plan's start, regardless of how many requests
+            are in flight; empty if `at_once` is set.
+        at_once: the number of requests in flight at all times, each followed by another one; 0 if `arrivals` is set.
         first: the number of the first prompt.
-        step: from the number of one prompt to the next.
-        stagger: whether the first answers have random lengths, so that later ones do not end together.
+        step: the difference between the numbers of consecutive prompts.
+        stagger: whether the first answers have random lengths, so that later answers do not all end together.
     """
 
     name: str
@@ -82,9 +83,10 @@ class Plan:
     """Streams that run at the same time.
 
     Attributes:
-        streams: with distinct names.
-        window: seconds after the plan's begin between which tokens and completed requests are counted. Streams with
-            `at_once` go on until the window has passed and all requests with arrivals are answered.
+        streams: the streams, with distinct names.
+        window: the start and end of the interval in which tokens and completed requests are counted, in seconds after
+            the plan's start. Streams with `at_once` go on until the window has passed and all requests with arrival
+            times are answered.
     """
 
     streams: tuple[Stream, ...]
@@ -93,19 +95,21 @@ class Plan:
 
 @dataclass(slots=True)
 class Answered:
-    """The requests of one stream.
+    """Counts and times of one stream's requests.
 
     Attributes:
-        requests: that were sent and ended.
-        failed: requests without a complete answer.
-        errors: the first reasons, at most `MOST_ERRORS`.
-        first_token_seconds: of each complete answer, from sending the request; only for requests with arrivals.
-        token_seconds: between events with tokens, of all complete answers; only for requests with arrivals.
-        cached_tokens: of the prompts of complete answers.
-        prompt_tokens: of complete answers.
-        window_tokens: of prompts and answers in the window; a prompt counts when its first token comes.
-        window_generated: tokens of answers in the window.
-        window_requests: completed in the window.
+        requests: the number of requests that were sent and have ended.
+        failed: the number of requests without a complete answer.
+        errors: the first errors, at most `MOST_ERRORS`.
+        first_token_seconds: the time to first token of each complete answer; only for requests with arrival times.
+        token_seconds: the times between events with tokens, over all complete answers; only for requests with arrival
+            times.
+        cached_tokens: the number of cached prompt tokens, over all complete answers.
+        prompt_tokens: the number of prompt tokens, over all complete answers.
+        window_tokens: the number of prompt and answer tokens in the window; a prompt counts when the first token of its
+            answer arrives.
+        window_generated: the number of answer tokens in the window.
+        window_requests: the number of requests completed in the window.
     """
 
     requests: int = 0
@@ -120,7 +124,7 @@ class Answered:
     window_requests: int = 0
 
     def add(self, other: "Answered") -> None:
-        """Add the requests of another process."""
+        """Add the counts and times of another process."""
         self.requests += other.requests
         self.failed += other.failed
         self.errors = (self.errors + other.errors)[:MOST_ERRORS]
@@ -137,8 +141,8 @@ def split(plan: Plan, processes: int) -> list[Plan]:
     """Divide a plan's requests among processes; parts without requests are left out.
 
     Args:
-        plan: to divide.
-        processes: at least 1.
+        plan: the plan to divide.
+        processes: the number of processes, at least 1.
     """
     parts = []
     for number in range(processes):
@@ -162,12 +166,12 @@ def _part(stream: Stream, number: int, processes: int) -> Stream:
 
 
 def poisson(rate: float, begin: float, end: float, seed: str) -> tuple[float, ...]:
-    """Random arrival times of a Poisson process.
+    """Returns random arrival times of a Poisson process.
 
     Args:
-        rate: arrivals per second.
-        begin: of the interval, in seconds.
-        end: of the interval, in seconds.
+        rate: the mean number of arrivals per second.
+        begin: the start of the interval, in seconds.
+        end: the end of the interval, in seconds.
         seed: the same seed gives the same times.
     """
     rng = random.Random(seed)
@@ -180,5 +184,5 @@ def poisson(rate: float, begin: float, end: float, seed: str) -> tuple[float, ..
 
 
 def concurrency(streams: Sequence[Stream]) -> int:
-    """An upper bound of the unanswered requests, for choosing a number of processes."""
+    """Returns an upper bound of the requests in flight, from which the number of processes is chosen."""
     return sum(stream.at_once or len(stream.arrivals) for stream in streams)

@@ -33,10 +33,10 @@ class Line:
     """A distribution in the first plot.
 
     Args:
-        label: in the legend.
-        colour: of the engine or arm.
-        style: of the line, in matplotlib's notation.
-        times: what it shows.
+        label: the label in the legend.
+        colour: the colour of the engine or arm.
+        style: the line style, in matplotlib's notation.
+        times: the distribution.
     """
 
     label: str
@@ -46,9 +46,10 @@ class Line:
 
 
 def lines(run: Run) -> Iterator[Line]:
-    """The distributions of the time to first token: dotted without the flood, solid with it.
+    """Yields the distributions of the time to first token: dotted without the flood, solid with it.
 
-    In the arm with targets, tenants without one are apart and dashed. In the other arms all tenants are treated alike.
+    In the arm with targets, the tenants without a target get a dashed line of their own. In the other arms all tenants
+    are in one line.
     """
     for arm in ARMS:
         engine = next((name for name in (STOCK, ZONES) if arm == SOLO[name]), arm)
@@ -61,7 +62,7 @@ def lines(run: Run) -> Iterator[Line]:
 
 
 def _failures(faults: Sequence[str]) -> str:
-    """The faults of a figure as lines below its label, without reasons in parentheses."""
+    """Returns the faults of a figure as lines below its label, without the reasons in parentheses."""
     return "".join(f"\n{fault.partition(' (')[0]}" for fault in faults)
 
 
@@ -76,8 +77,8 @@ def draw(run: Run, folder: Path, stem: str) -> list[Path]:
 
     Args:
         run: the whole run.
-        folder: an existing one.
-        stem: the beginning of the pictures' names.
+        folder: an existing folder.
+        stem: the common start of the file names.
     """
     drawn = []
     if any(lines(run)):
@@ -94,7 +95,7 @@ def draw_first_tokens(run: Run, path: Path) -> None:
 
     Args:
         run: the whole run. A distribution without raw times becomes two markers, at its p50 and its p99.
-        path: of the picture, in the format of the name.
+        path: the file to write; its suffix selects the format.
     """
     figure = _figure()
     axes = figure.subplots()
@@ -116,7 +117,7 @@ def draw_first_tokens(run: Run, path: Path) -> None:
 
 
 def bars(run: Run) -> tuple[list[str], dict[str, list[float]]]:
-    """The places of the second plot's throughput panel, and each engine's tokens per second there."""
+    """Returns the x labels of the second plot's throughput panel, and the tokens per second of each engine."""
     cells = cells_of(run)
     places = [
         f"{concurrency:,}\n{tenants:,} zone{'s' if tenants > 1 else ''}"
@@ -127,11 +128,11 @@ def bars(run: Run) -> tuple[list[str], dict[str, list[float]]]:
 
 
 def draw_rates(run: Run, path: Path) -> None:
-    """Write the tokens per second: of each cell of the throughput phase, and of the flood in each arm.
+    """Plot the tokens per second of each cell of the throughput phase, and of the flood in each arm.
 
     Args:
-        run: the whole run. A rate that was not measured leaves its place empty.
-        path: of the picture, in the format of the name.
+        run: the whole run. A rate that was not measured has no bar.
+        path: the file to write; its suffix selects the format.
     """
     figure = _figure()
     throughput, flood = figure.subplots(1, 2, width_ratios=(5, 2))
@@ -154,7 +155,7 @@ def draw_rates(run: Run, path: Path) -> None:
 def _bars(
     axes: Any, places: Sequence[float], rates: Sequence[float], width: float, colours: Sequence[str], **more: Any
 ) -> None:
-    """Bars with their values on top."""
+    """Draw bars with their values on top."""
     drawn = axes.bar(places, rates, width, color=colours, **more)
     axes.bar_label(drawn, [f"{rate:,.0f}" if rate else "" for rate in rates], fontsize="x-small", padding=2)
     axes.margins(y=0.12)
@@ -164,11 +165,11 @@ def _bars(
 
 
 def _figure() -> Any:
-    # Slow to import, and only needed where something is drawn.
+    # matplotlib is slow to import, so import it only to draw.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The same figures make the same file.
+    # A fixed salt makes the SVG reproducible.
     mpl.rcParams["svg.hashsalt"] = "gpu"
     return Figure(figsize=(10, 4.5), layout="constrained")
 

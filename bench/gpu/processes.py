@@ -1,4 +1,4 @@
-"""Starts Python processes of the bench."""
+"""The environment of the Python processes that the bench starts."""
 
 import os
 import sys
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def importing_alike() -> dict[str, str]:
-    """The environment of a Python process that finds the same modules as this one."""
+    """Returns environment variables with which a Python process finds the same modules as this one."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))}

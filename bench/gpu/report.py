@@ -37,17 +37,17 @@ from bench.gpu.results import EngineStart, PhaseResult, ResultsError, Run, read
 
 ABSENT: Final = "–"
 LONGEST_REASON: Final = 400
-"""The most characters of a reason."""
+"""Maximum number of characters of a reason."""
 ERROR: Final = re.compile(r"\S*Error\b|\berror:")
-"""Matches the part of a log line that says what went wrong."""
+"""Matches the start of the error message in a log line."""
 USUAL_SHARE: Final = 0.95
-"""Fewer measured times between tokens than this share are worth a remark."""
+"""Share of measured times between tokens below which the report has a remark."""
 BAD_INPUT: Final = 2
-"""The exit code."""
+"""Exit code if the file is no result of this bench."""
 
 
 def document(run: Run) -> str:
-    """The whole report in Markdown: environment, measures, a table for each phase, phases that did not complete."""
+    """Returns the report in Markdown: environment, measures, a table per phase, and phases that did not complete."""
     sections = {
         "Environment": environment(run),
         "Measures, with goals for an H100": measures(run),
@@ -98,7 +98,7 @@ def measures(run: Run) -> str:
 
 
 def noisy_neighbour(run: Run) -> str:
-    """A row for each arm and kind of tenant, then faults, and what the engine reports about latency targets."""
+    """Returns a row for each arm and kind of tenant, then faults and the engine's reasons for latency targets."""
     rows = [_arm_row(run, arm, kind) for arm in ARMS for kind in kinds_of(run, arm)]
     if not rows:
         return ""
@@ -140,7 +140,7 @@ def _milliseconds(times: Times | None) -> tuple[str, str]:
 
 
 def _few_intervals(run: Run, arm: str, kind: str) -> str:
-    """A remark where many times between tokens are missing, because one event brought several tokens."""
+    """Returns a remark if many times between tokens are missing because events carried several tokens."""
     share = interval_share(run, arm, kind)
     return f" ({share:.0%} measured)" if share is not None and share < USUAL_SHARE else ""
 
@@ -150,7 +150,7 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def reclaim(run: Run) -> str:
-    """A row for each engine and seed."""
+    """Returns a table with a row for each engine and seed."""
     rows = [
         (engine, str(row["seed"]), f"{row['tokens']:,}", f"{row['slowest_seconds']:.2f}", f"{row['found_again']:.1%}")
         for engine in (STOCK, ZONES)
@@ -160,7 +160,7 @@ def reclaim(run: Run) -> str:
 
 
 def throughput(run: Run) -> str:
-    """A row for each number of tenants and concurrency: both engines and their ratio; then the faults of each."""
+    """Returns a row for each cell of the throughput phase, with both engines and their ratio, then the faults."""
     rows = [
         [
             f"{tenants:,}",
@@ -192,7 +192,7 @@ def throughput(run: Run) -> str:
 
 
 def equal_answers(run: Run) -> str:
-    """A row for each case: whether it happened, and how many answers have the same tokens and log probabilities."""
+    """Returns a row per case: whether it happened, and how many answers have the same tokens and log probabilities."""
     rows = results_of(run, "default", "equal").get("rows", ())
     header = (
         "case",
@@ -212,7 +212,7 @@ def equal_answers(run: Run) -> str:
 
 
 def further_phases(run: Run) -> dict[str, str]:
-    """The tables of each phase of a further group, with its own columns; by the section's name."""
+    """Returns the tables of phases outside the default group, each with its own columns, by section name."""
     sections = {}
     for phase in run["phases"]:
         if phase["group"] == "default" or not phase["results"]:
@@ -226,13 +226,13 @@ def further_phases(run: Run) -> dict[str, str]:
 
 
 def _own_columns(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table with every column that a row has, except columns with nested values."""
+    """Returns a table with every column that any row has, except columns with nested values."""
     columns = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict | list))
     return table(list(columns), [[_reason(cell(row.get(column))) for column in columns] for row in rows])
 
 
 def not_complete(run: Run) -> str:
-    """The phases that failed, ran out of time or were not possible, with the reason; those of one reason together."""
+    """Returns the phases that failed, timed out or were not possible, grouped by reason."""
     together: dict[tuple[str, str, str], list[PhaseResult]] = {}
     for phase in run["phases"]:
         if phase["status"] != "done":
@@ -252,7 +252,7 @@ def not_complete(run: Run) -> str:
 
 
 def _reason(text: str) -> str:
-    """The text without line breaks. A long one keeps its beginning, and its last line with an error or else its end."""
+    """Returns the text in one line; a long text keeps its start, and its last line with an error, or else its end."""
     line = " ".join(text.split()) or ABSENT
     if len(line) <= LONGEST_REASON:
         return line
@@ -263,7 +263,7 @@ def _reason(text: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as text, with four significant digits for fractions; a dash for None."""
+    """Returns a value as text, with four significant digits for fractions; a dash for None."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -276,7 +276,7 @@ def cell(value: Any) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; bars within cells are escaped."""
+    """Returns a table in Markdown, with vertical bars in cells escaped."""
     return "\n".join(_lines(header, rows))
 
 
@@ -288,7 +288,7 @@ def _lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def main() -> None:
-    """Read a run's file, print the report, and draw the plots where a folder is named."""
+    """Read the file of a run, print the report, and draw the plots if the user gave a folder."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu.report", description=__doc__)
     parser.add_argument("file", type=Path, help="what `python -m bench.gpu --json FILE` wrote")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write two plots there, as SVG")

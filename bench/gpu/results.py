@@ -11,18 +11,18 @@ FORMAT: Final = 1
 """The version of the file's format."""
 
 MOST_ERRORS: Final = 3
-"""Reasons of failed requests that are recorded for each measurement."""
+"""Maximum number of request errors recorded for each measurement."""
 
 _T = TypeVar("_T")
 
 Status = Literal["done", "failed", "timed out", "interrupted", "not possible here"]
-"""A phase that is still running counts as interrupted: the file then says so if the run ends there."""
+"""Status of a phase. A running phase is recorded as interrupted, so that the file is right if the run is killed."""
 DECIMALS: Final = 4
-"""Seconds are rounded to 0.1 ms."""
+"""Number of decimals of recorded floats; for seconds, 0.1 ms."""
 
 
 class Packages(TypedDict):
-    """Versions of the packages that matter; "" for one that is not installed."""
+    """Versions of the packages that affect results; "" for packages that are not installed."""
 
     vllm: str
     torch: str
@@ -52,21 +52,21 @@ class Model(TypedDict):
 
 
 class EngineStart(TypedDict):
-    """How an engine was started, and the seconds until it was healthy."""
+    """The command that started an engine, and the seconds until the engine was healthy."""
 
     command: list[str]
     ready_seconds: float
 
 
 class Percentiles(TypedDict):
-    """Two percentiles in seconds, for results without raw times."""
+    """Two percentiles of times, in seconds, for results without raw times."""
 
     p50: float
     p99: float
 
 
 class Tenants(TypedDict):
-    """The requests of several tenants; raw times, or else percentiles only."""
+    """Figures of several tenants' requests, with either raw times or percentiles."""
 
     requests: int
     failed: int
@@ -79,10 +79,10 @@ class Tenants(TypedDict):
 
 
 class FloodRates(TypedDict):
-    """The work that the flooding tenants got in the window."""
+    """Throughput of the flooding tenants in the window."""
 
     tokens_per_second: float
-    """Prompt tokens and generated tokens; a prompt counts when its first token comes."""
+    """Rate of prompt tokens and generated tokens; a prompt counts when the first token of its answer arrives."""
     requests_per_second: float
 
 
@@ -93,41 +93,41 @@ class NoisyArm(TypedDict):
     seed: int
     window_seconds: float
     tenants: dict[str, Tenants]
-    """The figures by kind of tenant: ``target`` and ``plain``."""
+    """Figures by kind of tenant: ``target`` and ``plain``."""
     flood: FloodRates | None
     target_seconds: float | None
     conditions: dict[str, str]
-    """The reason that the engine reports for its latency target, by tenant."""
+    """Reason that the engine reports for the state of the latency target, by tenant."""
     client_cpu_share: NotRequired[float]
-    """The busiest load process's share of one core: near 1, the client was the limit."""
+    """Share of one core that the busiest load process used; near 1, the client was the bottleneck."""
 
 
 class EqualRow(TypedDict):
-    """Greedy answers of both engines compared, in one case."""
+    """Comparison of both engines' greedy answers in one case."""
 
     case: Literal["cold", "cached", "after preemption", "after tier load"]
     answers: int
     same_tokens: int
     same_top_logprobs: int
     largest_difference: float
-    """The largest difference of log probabilities that both answers give for the same token at the same place."""
+    """Largest difference between the log probabilities that both answers give the same token at the same position."""
     stock_same_tokens: NotRequired[int]
-    """Answers that stock gives equally to itself, alone and in a batch; only where the engines' batches differ."""
+    """Number of answers that stock gives alike alone and in a batch; set only if the engines' batches differ."""
     happened: NotRequired[bool]
-    """Whether the case happened: the engine found the prompts cached, preempted a request, or loaded from the tier."""
+    """Whether the case happened, that is, the engine found cached prompts, preempted a request, or loaded a tier."""
     note: NotRequired[str]
-    """The figures behind `happened`, and how many answers were distinct."""
+    """Figures that `happened` was derived from, and the number of distinct answers."""
 
 
 class ReclaimRow(TypedDict):
-    """A quiet tenant's reservation claimed at once while a flood holds the pool."""
+    """Result of a quiet tenant that claims its whole reservation at once while a flood holds the pool."""
 
     engine: Literal["stock", "zones"]
     seed: int
     tokens: int
     slowest_seconds: float
     found_again: float
-    """Share of the prompt tokens that the engine found cached afterwards."""
+    """Fraction of the prompt tokens that the engine found cached afterwards."""
 
 
 class ThroughputRow(TypedDict):
@@ -146,7 +146,7 @@ class ThroughputRow(TypedDict):
 
 
 class PhaseResult(TypedDict):
-    """One phase: how it ended, and its results as its group defines them."""
+    """The outcome of a phase, and its results in the format that its group defines."""
 
     group: str
     name: str
@@ -166,7 +166,7 @@ class Run(TypedDict):
     environment: Environment
     model: Model
     engines: dict[str, EngineStart]
-    """The starts by group and engine, as in ``default/stock``."""
+    """Starts of engines by group and engine, for example ``default/stock``."""
     phases: list[PhaseResult]
 
 
@@ -175,7 +175,7 @@ def _warn(message: str) -> None:
 
 
 class ResultsError(Exception):
-    """A file that is no result of this bench; the message names it."""
+    """A file is no result of this bench; the message names the file."""
 
 
 class Recorder:
@@ -184,7 +184,7 @@ class Recorder:
     Args:
         run: the run so far.
         path: the file to write; None keeps the results in memory only.
-        say: prints why the file could not be written.
+        say: prints the reason if the file can't be written.
     """
 
     def __init__(self, run: Run, path: Path | None, say: Callable[[str], None] = _warn) -> None:
@@ -199,7 +199,7 @@ class Recorder:
         self.save()
 
     def put_phase(self, phase: PhaseResult) -> None:
-        """Record a phase; replaces an earlier record of it."""
+        """Record a phase, in place of an earlier record of the same phase."""
         phases = self.run["phases"]
         if phases and (phases[-1]["group"], phases[-1]["name"]) == (phase["group"], phase["name"]):
             phases.pop()
@@ -207,11 +207,11 @@ class Recorder:
         self.save()
 
     def text(self) -> str:
-        """The content of the file."""
+        """Returns the content of the file."""
         return json.dumps(self.run, indent=1) + "\n"
 
     def save(self) -> bool:
-        """Write the file; returns whether it has all results. A failure, as of a full disk, does not end the run."""
+        """Write the file, and return whether this succeeded; an error such as a full disk does not end the run."""
         if self._path is None:
             return False
         new = self._path.with_name(f"{self._path.name}.new")
@@ -243,7 +243,7 @@ def read(path: Path) -> Run:
 
 
 def rounded(value: _T) -> _T:
-    """A copy with every float rounded, in nested lists and dictionaries too."""
+    """Returns a copy with every float rounded, also in nested lists and dictionaries."""
     if isinstance(value, float):
         return cast(_T, round(value, DECIMALS))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Runs groups one after the other: starts their engines, gives each phase its time, and records every outcome."""
+"""Runs groups one after the other: starts their engines, limits the time of each phase, and records every outcome."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from bench.gpu.shapes import Shape
 
 _LONGEST_WHY = 4000
 _LONGEST_BEGIN_OF_WHY = 1000
-"""Characters of a reason that are recorded: it begins with the error, and ends with the end of a log."""
+"""Characters kept from the start of a reason, which is the error; a reason's last part is the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Settings:
         shape: the model's shape.
         model: the folder of the model.
         folder: an existing folder for engines and phases.
-        seeds: of the measurements.
-        flags: of the user for all engines.
-        say: prints a line of progress.
+        seeds: the seeds of the measurements.
+        flags: the user's flags for all engines.
+        say: prints a progress line.
     """
 
     shape: Shape
@@ -45,10 +45,10 @@ async def run_groups(groups: Sequence[Group], names: Collection[str], settings: 
     """Run the named phases of groups.
 
     Args:
-        groups: whose engines start and stop in turn.
-        names: of the phases to run; a group without any is left out.
-        settings: of the run.
-        recorder: gets each result as soon as it exists.
+        groups: the groups, whose engines start and stop in turn.
+        names: the names of the phases to run; groups without such a phase are skipped.
+        settings: the settings of the run.
+        recorder: receives each result as soon as it exists.
 
     Returns:
         Whether no phase failed or ran out of time.
@@ -93,7 +93,7 @@ async def _run_group(
 async def _started(
     specs: Sequence[EngineSpec], folder: Path, limit_seconds: float, settings: Settings
 ) -> AsyncIterator[Mapping[str, Engine]]:
-    """Start engines side by side in folders of their own, and stop them afterwards.
+    """Start engines side by side, each with its own folder, and stop them afterwards.
 
     Raises:
         EngineError: an engine did not start.
@@ -159,7 +159,7 @@ async def _run_phase(
 
 
 class _Progress:
-    """Prints lines of progress and remembers the last one."""
+    """Prints progress lines and remembers the last one."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.last = ""
@@ -171,11 +171,11 @@ class _Progress:
 
 
 def _outcome(error: BaseException, last_said: str) -> tuple[Status, str]:
-    """The status and the reason that an exception stands for.
+    """Returns the status and the reason of a phase that ended with an exception.
 
     Args:
-        error: what ended the phase.
-        last_said: the last line of progress, which says where a phase was that ran out of time.
+        error: the exception that ended the phase.
+        last_said: the last progress line, which becomes the reason if the phase timed out.
     """
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
@@ -189,7 +189,7 @@ def _outcome(error: BaseException, last_said: str) -> tuple[Status, str]:
 
 
 def _shortened(why: str) -> str:
-    """A reason without its middle if it is too long."""
+    """Returns a reason, without its middle if it is too long."""
     if len(why) <= _LONGEST_WHY:
         return why
     return f"{why[:_LONGEST_BEGIN_OF_WHY]}\n...\n{why[_LONGEST_BEGIN_OF_WHY - _LONGEST_WHY :]}"

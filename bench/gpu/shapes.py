@@ -1,4 +1,4 @@
-"""The models that the engines serve, and the sizes of the loads that fit them."""
+"""The models that the engines serve, and the load sizes for each model."""
 
 import json
 import math
@@ -11,35 +11,35 @@ from typing import Any, Final, Literal
 from bench.end_to_end.model import word_tokenizer
 
 MODEL: Final = "bench"
-"""The name of the model in requests."""
+"""Name of the model in requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSizes:
-    """The sizes of the default group's loads; tokens unless the name says otherwise.
+    """Sizes of the default group's loads.
 
     Attributes:
-        prefix: the part of each quiet tenant's prompts that they share.
-        own: the part of a quiet tenant's prompt that no other prompt has.
-        answer: of a quiet tenant.
-        tenant_rate: requests per second of each quiet tenant, at the times of a Poisson process.
-        flood_prompt: of each prompt of a flooding tenant; all are distinct.
-        flood_answer: of a flooding tenant.
-        flood_at_once: concurrent requests of all flooding tenants.
-        target_seconds: between two tokens, for tenants with a target.
-        warm_seconds: from the begin of a flood until the window begins.
-        solo_warm_seconds: the same without a flood.
-        window_seconds: of each arm of the noisy-neighbour phase.
-        reclaim_prompts: each as long as one of the flood.
-        reclaim_warm_seconds: from the begin of the flood until the reservation is claimed.
-        equal_answers: compared in each case of the equality phase.
-        equal_prompt, equal_answer: of the equality phase.
+        prefix: the number of tokens that all prompts of one quiet tenant begin with.
+        own: the number of tokens after the prefix, which differ in each prompt.
+        answer: the tokens of each answer to a quiet tenant.
+        tenant_rate: the requests per second of each quiet tenant, which arrive as a Poisson process.
+        flood_prompt: the tokens of each prompt of a flooding tenant; all prompts are distinct.
+        flood_answer: the tokens of each answer to a flooding tenant.
+        flood_at_once: the number of concurrent requests of all flooding tenants.
+        target_seconds: the latency target for the time between two tokens, for tenants with a target.
+        warm_seconds: the time from the start of a flood to the start of the window.
+        solo_warm_seconds: the time from the start of a load without a flood to the start of the window.
+        window_seconds: the length of the window of each arm of the noisy-neighbour phase.
+        reclaim_prompts: the number of prompts that claim the reservation, each as long as a prompt of the flood.
+        reclaim_warm_seconds: the time from the start of the flood until the reservation is claimed.
+        equal_answers: the number of answers compared in each case of the equality phase.
+        equal_prompt, equal_answer: the tokens of each prompt and answer of the equality phase.
         preempted_answers: the number of requests to preempt while they generate.
         preempted_answer: the tokens of each preempted answer.
-        throughput_prompt, throughput_answer: of each request of the throughput phase.
-        throughput_warm_seconds: from the begin of such a load until its window begins.
+        throughput_prompt, throughput_answer: the tokens of each prompt and answer of the throughput phase.
+        throughput_warm_seconds: the time from the start of a throughput load to the start of its window.
         throughput_seconds: the length of the window, by the number of concurrent requests.
-        scheduler_steps: steps of the schedulers that are timed without a model.
+        scheduler_steps: the number of scheduler steps that are timed without a model.
     """
 
     prefix: int = 512
@@ -74,17 +74,17 @@ class Shape:
     """A model, the pool that it is served with, and the loads for it.
 
     Attributes:
-        name: as ``--shape`` names it, or the folder of ``--model``.
-        weights: ``dummy`` weights are not read from files.
+        name: the value of ``--shape``, or the folder of ``--model``.
+        weights: ``real`` if weights are read from files, ``dummy`` if vLLM makes them up.
         config: the content of the model's ``config.json``.
-        blocks: of the pool.
-        block_tokens: of each block.
-        seats: requests that run at once.
-        longest: tokens of a prompt and its answer together.
-        cpu_tier: the size of the memory tier in the form of ``--cpu-tier``.
+        blocks: the number of blocks in the pool.
+        block_tokens: the number of tokens in a block.
+        seats: the maximum number of requests that run at once.
+        longest: the maximum tokens of a prompt and its answer together.
+        cpu_tier: the size of the memory tier, in the format of ``--cpu-tier``.
         load: the sizes of the default group's loads.
-        tenants: of the throughput phase with many tenants.
-        on_gpu: whether the engines run on a GPU; else on CPUs.
+        tenants: the number of tenants in the throughput phase with many tenants.
+        on_gpu: whether the engines run on a GPU rather than on CPUs.
     """
 
     name: str
@@ -101,12 +101,12 @@ class Shape:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens that prompts may consist of."""
+        """Number of tokens in the model's vocabulary."""
         return int(self.config["vocab_size"])
 
     @property
     def cache_bytes(self) -> int:
-        """The size of the KV cache in bytes, with keys and values of two bytes each."""
+        """Size of the KV cache in bytes, with two bytes for each key and value."""
         heads = self.config.get("num_key_value_heads", self.config["num_attention_heads"])
         width = self.config.get("head_dim") or self.config["hidden_size"] // self.config["num_attention_heads"]
         token = 2 * 2 * self.config["num_hidden_layers"] * heads * width
@@ -114,16 +114,17 @@ class Shape:
 
 
 _DUMMY_WEIGHT: Final = 1e-3 / math.sqrt(3)
-"""The standard deviation of vLLM's dummy weights, those of its norms included."""
+"""Standard deviation of vLLM's dummy weights, including the weights of norms."""
 _SPREAD: Final = 4.0
-"""The standard deviation of scores and logits: an answer then depends on its whole prompt, as with trained weights."""
+"""Standard deviation of scores and logits at which an answer depends on its whole prompt, as with trained weights."""
 
 
 def _config(*, hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, words: int) -> Mapping[str, Any]:
-    """A Llama of the given sizes whose answers depend on the cache even with dummy weights.
+    """Returns the config of a Llama-like model whose answers depend on the KV cache even with dummy weights.
 
-    Dummy weights are so small that each layer of a Llama adds next to nothing, and the answer depends on the last token
-    only: a wrong cache would not change it. Granite has Llama's layers, with multipliers that make up for that.
+    Dummy weights are so small that each layer of a Llama adds next to nothing. The answer would depend on the last
+    token only, so a wrong cache would not change it. Granite has the same layers as Llama, with multipliers that
+    compensate for the small weights.
     """
     projected = math.sqrt(hidden) * _DUMMY_WEIGHT**2
     attended = math.sqrt(hidden) * _DUMMY_WEIGHT * projected
@@ -205,11 +206,11 @@ SHAPES: Final[Mapping[str, Shape]] = {
         load=_NANO_LOAD,
     ),
 }
-"""The shapes by name."""
+"""Shapes by name."""
 
 
 class ModelError(Exception):
-    """A folder is no model that the bench can measure; the message says why, and what to give instead."""
+    """A folder has no model that the bench can measure; the message gives the reason and what to pass instead."""
 
 
 def write_model(shape: Shape, folder: Path) -> None:
@@ -220,15 +221,15 @@ def write_model(shape: Shape, folder: Path) -> None:
 
 
 _NEEDED_FIELDS: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-"""The required fields of a model's config; models for more than text have them in a part of it."""
+"""Required fields of a model's config; multimodal models have them in a nested section."""
 
 
 def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:
-    """The shape of a model with weights.
+    """Returns the shape of a model with real weights.
 
     Args:
-        folder: with ``config.json``, tokenizer and weights.
-        on_gpu: whether the engines run on a GPU; on CPUs the loads are those of the shape nano.
+        folder: a folder with ``config.json``, tokenizer and weights.
+        on_gpu: whether the engines run on a GPU; on CPUs the shape has the loads of nano.
 
     Raises:
         ModelError: the folder has no usable ``config.json``.

@@ -1,8 +1,8 @@
 """A load process: reads plans from standard input, sends their requests, and writes results to standard output.
 
-Each message is a line of JSON. A plan comes with its begin in seconds of the monotonic clock, which all processes of a
-machine share. The process writes ``{"ready": true}`` when it starts, and ``{"answered": true}`` when all requests with
-arrivals are answered. When ``stop`` comes it gives up the other requests, and writes its results.
+Each message is a line of JSON. A plan has a start time in seconds of the monotonic clock, which is the same for all
+processes of a machine. The process writes ``{"ready": true}`` when it starts, and ``{"answered": true}`` when all
+requests with arrival times are answered. On ``stop`` it abandons the other requests and writes its results.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from bench.gpu.shapes import MODEL
 
 _DATA: Final = b"data: "
 _RETRY_SECONDS: Final = 0.2
-"""After a failed request of a stream that always has a number of requests unanswered."""
+"""Pause after a failed request of a stream with a fixed number of requests in flight."""
 _LONGEST_LINE: Final = 1 << 28
 KEPT_CONNECTION_SECONDS: Final = 2.0
-"""vLLM closes a connection after 5 idle seconds, and a request that is sent at that moment fails."""
+"""Time that idle connections are kept; below 5 s, because vLLM then closes them and a request sent then would fail."""
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ async def _run(session: aiohttp.ClientSession, plan: Plan, begin: float, reader:
 
 
 class _Sender:
-    """Sends one stream's requests and counts what comes back."""
+    """Sends the requests of one stream, and counts the tokens and times of their answers."""
 
     def __init__(
         self, session: aiohttp.ClientSession, stream: Stream, window: tuple[float, float], begin: float
@@ -76,11 +76,11 @@ class _Sender:
 
     @property
     def slots(self) -> range:
-        """One for each request that is always unanswered."""
+        """Returns a slot for each request that the stream keeps in flight."""
         return range(self.stream.at_once)
 
     async def ask_at(self, number: int, arrival: float) -> None:
-        """Send a request at its time and wait for its answer."""
+        """Send a request at its arrival time and wait for its answer."""
         prompt = self.stream.prompts.prompt(self.stream.first + number * self.stream.step)
         await asyncio.sleep(self._begin + arrival - time.monotonic())
         await self._ask(prompt, self.stream.answer, keep_times=True)

@@ -1,1 +1,1 @@
-"""The demo's flood on each kind of model and feature: cached tokens kept and tokens equal to stock's."""
+"""Runs the demo's flood with each kind of model and feature; counts kept cached tokens and tokens equal to stock."""

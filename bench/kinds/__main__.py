@@ -1,9 +1,10 @@
-"""The demo's flood for each kind of model and feature that vLLM runs on a CPU, with zones and on stock vLLM.
+"""Runs the demo's flood for each kind of model and feature that vLLM supports on CPUs, with zones and on stock vLLM.
 
-For each kind a tiny model with random weights is made, and two engines start with it, the same flags and the same
-blocks. acme, which has reserved half of them, sends a prompt twice; burst sends it, too, then floods the engine with
-distinct prompts; acme sends it again. The table shows, in tokens, how much of acme's prompt was cached, and how many
-tokens of all answers equal stock vLLM's. If an engine does not start, its error is printed under the table.
+For each kind, the bench makes a tiny model with random weights, and starts two engines with this model and equal flags
+and blocks. The tenant acme, which reserves half of the blocks, sends a prompt twice. The tenant burst sends the same
+prompt, then floods the engine with distinct prompts, and acme sends its prompt again. The table has the number of
+cached tokens of acme's prompt, and the number of answer tokens that equal stock vLLM's. If an engine does not start,
+its error is printed under the table.
 """
 
 import argparse
@@ -32,7 +33,7 @@ _METRIC: Final = r"^vllm:spec_decode_num_{}_tokens_total(?:{{[^}}]*}})? (\S+)$"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try kind after kind, and print the table. Exit code 1: of some kind that stock vLLM runs, the story fails."""
+    """Try all kinds and print the table; returns 1 if the story fails for a kind that stock vLLM supports."""
     options = _options(arguments)
     results = []
     for number, name in enumerate(options.kinds, start=1):
@@ -49,7 +50,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        # Without choices: Python 3.11 takes a list, even an empty one, for an invalid choice.
+        # Don't use `choices`, because Python 3.11 rejects the list, even an empty one, as an invalid choice.
         "kinds", nargs="*", metavar="KIND",
         help=f"which to try (default: all): {', '.join(KINDS)}",
     )  # fmt: skip
@@ -82,7 +83,7 @@ def _try(kind: Kind, keep: Path | None) -> Result:
 
 
 def _engine(side: str, kind: Kind, model: Path, folder: Path, engines: Engines) -> Engine:
-    """One of the two, on a core of its own if there are two."""
+    """Returns the engine of one side, on a separate core if the machine has two."""
     cores = sorted(os.sched_getaffinity(0))
     own = folder / side
     own.mkdir(exist_ok=True)
@@ -105,7 +106,7 @@ def _engine(side: str, kind: Kind, model: Path, folder: Path, engines: Engines) 
 
 
 def _starts(engine: Engine, alone: Engines) -> str | None:
-    """Wait for it; why it does not start, in its own words."""
+    """Wait until an engine is ready; returns the error from its log if it does not start."""
     try:
         alone.await_ready()
     except EngineError:
@@ -124,7 +125,7 @@ def _record(engine: Engine, kind: Kind, flood_tokens: int) -> Story | str:
 
 
 def _drafts(engine: Engine) -> Drafts:
-    """Returns the speculation of an engine whose ``/metrics`` is open."""
+    """Returns the drafted and accepted tokens of an engine whose ``/metrics`` needs no key."""
     shown = httpx.get(f"{engine.url}/metrics", timeout=60).text
 
     def read(what: str) -> int:

@@ -1,4 +1,4 @@
-"""The kinds that are tried: models, and features that change what a scheduler sees."""
+"""The kinds of models and features to try, which differ in their effect on the scheduler."""
 
 import json
 from collections.abc import Callable
@@ -11,35 +11,35 @@ from bench.kinds import models
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of model, or a feature, and how an engine is started with it."""
+    """A kind of model or a feature, with the settings of its engines."""
 
     name: str
     like: str
-    """Models that people deploy and that are of this kind, or what turns the feature on."""
+    """Well-known models of this kind, or the setting that enables the feature."""
     make: Callable[[Path], None]
-    """Writes the model into a folder."""
+    """Function that writes the model into a folder."""
     flags: tuple[str, ...] = ()
-    """vLLM's flags, for both engines."""
+    """vLLM flags of both engines."""
     make_draft: Callable[[Path], None] | None = None
-    """Writes the model that drafts; its folder becomes the ``model`` of `speculation`."""
+    """Function that writes the draft model; its folder becomes the ``model`` of `speculation`."""
     speculation: dict[str, object] | None = None
-    """vLLM's ``--speculative-config``."""
+    """Value of vLLM's ``--speculative-config``."""
     pictures: bool = False
-    """Whether each question has a picture of its own."""
+    """Whether each question has a different picture."""
     blocks: int = 256
-    """The blocks of the pool. A token takes a part of a block in each group of layers."""
+    """Number of blocks in the pool; each token needs a part of a block in each group of layers."""
     flood_blocks: int = 3 * 256
-    """The blocks that burst's prompts fill in each group of layers: three times a pool of one group, which has 256."""
+    """Blocks that burst's prompts fill in each group of layers, by default three times a pool of one group."""
 
     def make_in(self, folder: Path) -> Path:
-        """Make its models in a folder, and say where the one that is served is."""
+        """Make the kind's models in a folder; returns the folder of the served model."""
         self.make(folder / "model")
         if self.make_draft is not None:
             self.make_draft(folder / "draft")
         return folder / "model"
 
     def flags_in(self, folder: Path) -> tuple[str, ...]:
-        """The flags of vLLM, with its models in this folder."""
+        """Returns the vLLM flags for models in this folder."""
         flags = ("--num-gpu-blocks-override", str(self.blocks), *self.flags)
         if self.speculation is None:
             return flags
@@ -47,16 +47,16 @@ class Kind:
         return (*flags, "--speculative-config", json.dumps(self.speculation | draft))
 
 
-# The output of a model with random weights is unpredictable: these drafts are wrong.
+# The output of a model with random weights is unpredictable, so these drafts are rejected.
 _BY_NGRAMS: Final[dict[str, object]] = {
     "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3, "prompt_lookup_min": 1,
 }  # fmt: skip
-# The model drafts for itself: these are right.
+# The model is its own draft model, so these drafts are accepted.
 _BY_A_MODEL: Final[dict[str, object]] = {"method": "draft_model", "num_speculative_tokens": 4}
 _BF16: Final = ("--dtype", "bfloat16")
-"""For kinds where vLLM has no other kernel on CPUs."""
+"""Flags for kinds for which vLLM has only bfloat16 kernels on CPUs."""
 _STATES: Final = ("--enable-prefix-caching", "--mamba-cache-mode", "align")
-"""vLLM caches the states of Mamba layers only with these flags."""
+"""Flags without which vLLM does not cache the states of Mamba layers."""
 
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind
@@ -68,7 +68,7 @@ KINDS: Final[dict[str, Kind]] = {
             make_draft=models.full_attention, speculation=_BY_A_MODEL,
         ),
         Kind("latent", "DeepSeek V3 (MLA)", models.latent_attention, _BF16),
-        # What a prompt has passed is taken again before anything else, so each of them takes little of the pool.
+        # Blocks outside of a prompt's window are reused first, so each prompt takes little of the pool.
         Kind("window", "Mistral 7B: all layers", models.sliding_window, flood_blocks=12 * 256),
         Kind("pictures", "LLaVA", models.llava, pictures=True),
         Kind("gemma3", "Gemma 3: window and full", models.gemma3, blocks=768),

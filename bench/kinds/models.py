@@ -1,7 +1,7 @@
-"""Tiny models of each kind, with random weights, made on the spot in the format that vLLM loads.
+"""Makes tiny models of each kind with random weights, in the format that vLLM loads.
 
-Each has only the layers that define its kind, in the order of the models that it stands for. Tokens are words, so a
-prompt of n words has n tokens. The seed is fixed: weights are the same on each machine.
+Each model has only the layers that define its kind, in the same order as in real models. Tokens are words, so a prompt
+of n words has n tokens. The seed is fixed, so the weights are the same on each machine.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from typing import Any, Final
 from bench.end_to_end.model import LONGEST, word_tokenizer
 
 IMAGE_PIXELS: Final = 112
-"""The pixels of a side; with patches of 14 pixels that is 64 tokens."""
+"""Side length of pictures in pixels, which gives 64 tokens with patches of 14 pixels."""
 _PATCH_PIXELS: Final = 14
 WINDOW: Final = 128
-"""Tokens of a sliding window, and of a chunk."""
+"""Size of a sliding window and of an attention chunk, in tokens."""
 _SPREAD: Final = 0.3
-"""The spread of the weights: with the usual one (0.02), such small models repeat the same few tokens."""
+"""Standard deviation of the weights; with the usual 0.02, such small models repeat the same few tokens."""
 _CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{% for part in message.content %}"
     "{% if part.type == 'image' %}<image>{% else %} {{ part.text }}{% endif %}{% endfor %}{% endfor %}"
 )
-"""What it is given are parts: vLLM finds out that it walks over them."""
+"""Chat template. It iterates over message parts, from which vLLM detects that it needs messages as lists of parts."""
 
 _SIZES: Final[Mapping[str, Any]] = {
     "hidden_size": 128,
@@ -183,7 +183,7 @@ def _ends(tokenizer: Any) -> dict[str, int]:
 
 
 def _seed() -> None:
-    # Slow to import, and needed only to make a model.
+    # torch is slow to import, and needed only to make a model.
     import torch
 
     torch.manual_seed(0)

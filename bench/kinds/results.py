@@ -12,13 +12,13 @@ _HEADER: Final = (
     "drafts",
 )  # fmt: skip
 _ERROR: Final = re.compile(r"(?:^|[\])] )(?P<said>(?:\w+\.)*\w*(?:Error|Exception): .+)$")
-"""Matches an error at a line's beginning, or after the logger's prefix, but not one quoted in a warning."""
+"""Matches an error at the start of a line or after the logger's prefix, but not an error quoted in a warning."""
 _LONGEST: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """The tokens of speculation on an engine."""
+    """The numbers of drafted and accepted tokens on an engine."""
 
     drafted: int
     accepted: int
@@ -26,21 +26,22 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The results of one kind; engines that did not run are missing."""
+    """The results of one kind."""
 
     kind: str
     like: str
     zones: Story | str
-    """Or why not: the engine's own words."""
+    """Story of the engine with zones, or the error from its log if it did not run."""
     stock: Story | str
     drafts: Drafts | None = None
-    """On the engine with zones."""
+    """Drafted and accepted tokens on the engine with zones; None without speculation."""
 
     @property
     def holds(self) -> bool:
-        """Whether the story holds: acme's cache is private and stays, and requests that run alone get stock's answers.
+        """Whether acme's cache is private and kept, and requests that run alone get the same answers as on stock.
 
-        Requests that run together, or after a prefix that only one engine has cached, are rounded differently.
+        Other answers are not compared, because rounding differs for requests that run together, or that have a prefix
+        which only one engine has cached.
         """
         if isinstance(self.zones, str) or isinstance(self.stock, str):
             return False
@@ -49,7 +50,7 @@ class Result:
 
 
 def equal(ours: Sequence[Answer], stock: Sequence[Answer]) -> tuple[int, int, bool]:
-    """How many tokens of answers are the same, of how many, and whether all are."""
+    """Returns the number of equal answer tokens, the total number, and whether all are equal."""
     pairs = list(zip(ours, stock, strict=True))
     same = sum(a == b for one, other in pairs for a, b in zip(one.tokens, other.tokens, strict=True))
     total = sum(len(other.tokens) for _, other in pairs)
@@ -57,7 +58,7 @@ def equal(ours: Sequence[Answer], stock: Sequence[Answer]) -> tuple[int, int, bo
 
 
 def table(results: Iterable[Result]) -> str:
-    """A table in Markdown; under it, in their own words, why engines did not run."""
+    """Returns a table in Markdown, followed by the errors of engines that did not run."""
     lines = [_row(_HEADER), _row(["---"] * len(_HEADER))]
     reasons: list[str] = []
     for result in results:
@@ -109,7 +110,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def reason_in(log: str) -> str:
-    """Returns the first error in an engine's log, in short; later errors follow from it."""
+    """Returns the first error in an engine's log, shortened, because later errors follow from the first."""
     for line in log.splitlines():
         if found := _ERROR.search(line):
             return found["said"].strip()[:_LONGEST]

@@ -1,4 +1,4 @@
-"""The demo's flood on one engine: how much of a tenant's cached prompt is left, and the answers."""
+"""Runs the demo's flood on one engine, and records the answers with their cached tokens."""
 
 import base64
 import io
@@ -33,7 +33,7 @@ class Target(Protocol):
     def model(self) -> str: ...
 
     def headers_of(self, tenant: int) -> dict[str, str]:
-        """Returns the credentials of this tenant's requests; empty: it sends its own salt."""
+        """Returns the credentials of this tenant's requests; if empty, requests have the tenant's salt instead."""
         ...
 
 
@@ -43,7 +43,7 @@ class Question:
 
     words: str
     picture: bytes | None = None
-    """A PNG."""
+    """Picture of the question, as PNG."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Answer:
     tokens: tuple[int, ...]
     prompt_tokens: int
     cached_tokens: int
-    """The prompt tokens that were not computed again."""
+    """Number of prompt tokens that were cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +62,26 @@ class Story:
 
     first: Answer
     before: Answer
-    """The answer to acme's prompt, sent again."""
+    """Answer to acme's prompt when sent again."""
     across: Answer
-    """The answer to the same prompt, sent by burst."""
+    """Answer to the same prompt when sent by burst."""
     after: Answer
-    """The answer to acme's prompt, after burst's flood."""
+    """Answer to acme's prompt when sent after burst's flood."""
     flood: tuple[Answer, ...]
 
     @property
     def alone(self) -> tuple[Answer, ...]:
-        """The answers to questions that ran alone, with the same prompts cached on each engine."""
+        """Answers to questions that ran alone, with the same prompts cached on each engine."""
         return self.first, self.before, self.across
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """All of them, in the order of the questions."""
+        """All answers, in the order of the questions."""
         return (self.first, self.before, self.across, self.after, *self.flood)
 
     @property
     def flooded_tokens(self) -> int:
-        """The tokens of the flood's prompts."""
+        """Number of tokens in the flood's prompts."""
         return sum(answer.prompt_tokens for answer in self.flood)
 
 
@@ -89,13 +89,13 @@ def record(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[
     """Send the prompts, flood, and send them again.
 
     Args:
-        target: the engine; it has no other clients.
-        flood_tokens: the least total tokens of burst's prompts.
-        pictures: whether each prompt has one.
+        target: the engine, which must have no other clients.
+        flood_tokens: the minimum total tokens of burst's prompts.
+        pictures: whether each prompt has a picture.
         say: called with progress.
 
     Raises:
-        RuntimeError: the engine refuses a request, or fails at it.
+        RuntimeError: the engine refuses a request or answers with an error.
     """
     with httpx.Client(base_url=target.url, timeout=_TIMEOUT_SECONDS) as client:
         prompt = question("handbook", PROMPT_TOKENS, pictures=pictures)
@@ -112,14 +112,14 @@ def record(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[
 
 
 def question(seed: str, tokens: int, *, pictures: bool) -> Question:
-    """Words, and a picture if it is to have one; another seed differs in each from the beginning on."""
+    """Returns a question with random words and an optional picture; other seeds give no common prefix."""
     rng = random.Random(seed)
     words = " ".join(f"w{rng.randrange(_WORDS)}" for _ in range(tokens))
     return Question(words, picture(rng) if pictures else None)
 
 
 def picture(rng: random.Random) -> bytes:
-    """A PNG of random squares."""
+    """Returns a picture of random squares, as PNG."""
     from PIL import Image
 
     squares = Image.frombytes("RGB", (8, 8), rng.randbytes(8 * 8 * 3))
@@ -138,7 +138,7 @@ def _ask(client: httpx.Client, target: Target, tenant: int, asked: Question, ans
     headers = target.headers_of(tenant)
     body |= {
         "model": target.model, "max_tokens": answer_tokens, "temperature": 0,
-        # An end token by random weights means nothing, and answers of equal length compare better.
+        # Ignore end tokens, which are meaningless with random weights, so that answers have equal length.
         "ignore_eos": True, "return_token_ids": True,
     }  # fmt: skip
     if not headers:

@@ -1,1 +1,1 @@
-"""The cost of the KV-cache manager: queries, writes, memory, restarts; and a comparison of embedded stores."""
+"""Measures the cost of the KV-cache manager (queries, writes, memory, restarts), and compares embedded stores."""

@@ -1,7 +1,7 @@
-"""``python -m bench.kvcache_manager``: a manager as a process, over HTTP and gRPC; then its index with many blocks.
+"""``python -m bench.kvcache_manager``: measures a manager process over HTTP and gRPC, then its index with many blocks.
 
-The client is a process of its own and asks one thing after the other, so times are those that an engine would see.
-Times begin with a request as its fields and end with the answer's bytes (HTTP) or message (gRPC).
+The client is a separate process and sends one call after the other, so an engine would see the same times. Times
+include encoding the request, and end when the answer's bytes (HTTP) or message (gRPC) are available.
 """
 
 import argparse
@@ -127,7 +127,7 @@ async def _large(index: str, folder: Path, server: RedisServer, blocks: int) -> 
             keys.append(key)
             parent = key
         await backend.commit(Commit(changes))
-        # Let tasks other than writes run.
+        # Let other tasks run between writes.
         await asyncio.sleep(0)
         if begin % 200_000 == 0:
             say(NAME, f"{index}: {begin:,} blocks")
@@ -135,7 +135,7 @@ async def _large(index: str, folder: Path, server: RedisServer, blocks: int) -> 
     server.kill()
     began = time.perf_counter()
     if index == "Redis":
-        # It reads its append-only file.
+        # Redis reads its append-only file when it starts.
         server.start()
     backend = SqliteBackend(folder / "index.db") if index == "SQLite" else RedisBackend(server.url, "", 60.0)
     await backend.start(lambda *_: None)

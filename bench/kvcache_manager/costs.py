@@ -1,6 +1,6 @@
-"""The cost of calls on a manager's core and on Redis' core: processor time of real processes, unaffected by others.
+"""Measures the cost of calls as CPU time of real manager and Redis processes, so that other processes don't affect it.
 
-A call is assumed to have a fixed cost and a cost per block; both come from calls with few and with many blocks.
+A call is assumed to have a fixed cost and a cost per block. Both are derived from calls with few and with many blocks.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _MANY: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of one core."""
+    """CPU time of a call, in seconds: a fixed part, and a part per block."""
 
     call: float
     block: float
@@ -33,27 +33,27 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a manager over Redis."""
+    """The costs of calls to a manager with an index in Redis."""
 
     query: Cost
-    """A manager's for a query that its search cache answers."""
+    """Manager's cost of a query that its search cache answers."""
     missed: Cost
-    """... for one that it has to ask Redis."""
+    """Manager's cost of a query that needs Redis."""
     missed_redis: Cost
-    """Redis' for that."""
+    """Redis' cost of a query."""
     write: Cost
-    """A manager's for StartWriteCache and FinishWriteCache."""
+    """Manager's cost of StartWriteCache and FinishWriteCache together."""
     write_redis: Cost
-    """Redis' for both."""
+    """Redis' cost of StartWriteCache and FinishWriteCache together."""
     heard: Cost
-    """Another manager's, which hears of both."""
+    """Cost for another manager of the two notifications about a write."""
 
 
 async def measure(rounds: int) -> Costs:
-    """Measure with two managers and a Redis of its own.
+    """Measure the costs with two managers and a separate Redis.
 
     Args:
-        rounds: of each call.
+        rounds: the number of measurements of each call.
     """
     with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as server:
         (redis,) = server.pids
@@ -86,7 +86,7 @@ async def _write(ask: Any, blocks: int) -> None:
 
 
 async def _linear(rounds: int, call: Callable[[int], Awaitable[None]], *pids: int) -> tuple[Cost, ...]:
-    """Returns the cost of a call for each of two processes."""
+    """Returns the cost of a call for each of the given processes."""
     spent = []
     for blocks in (_FEW, _MANY):
         await call(blocks)
@@ -109,16 +109,16 @@ def _through(few: float, many: float) -> Cost:
 
 @contextlib.asynccontextmanager
 async def _of(pid: int) -> AsyncIterator[list[float]]:
-    """How many seconds of processor time a process spends meanwhile."""
+    """Append to the yielded list, when the block ends, the seconds of CPU time that a process used in the block."""
     spent: list[float] = []
     before = _processor_seconds(pid)
     yield spent
-    # What it does after its last answer.
+    # Include the work that the process does after its last answer.
     await asyncio.sleep(0.2)
     spent.append(_processor_seconds(pid) - before)
 
 
 def _processor_seconds(pid: int) -> float:
-    """Returns the processor seconds of all threads of a process."""
+    """Returns the CPU time of all threads of a process, in seconds."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

@@ -1,8 +1,9 @@
-"""``python -m bench.kvcache_manager.fleet``: a thousand engines, on paper and in virtual time.
+"""``python -m bench.kvcache_manager.fleet``: estimates the load of a thousand engines, then simulates it.
 
-Costs are measured first, of real managers over a real Redis. On paper they say what each core can do. Then engines hold
-conversations in virtual time: each turn asks for the prompt's blocks, and writes its new ones; managers' real indices,
-with their search caches and shard locks, answer over a Redis that costs what the real one does.
+First it measures the costs of real managers with a real Redis, from which it computes the load that each core can
+handle. Then engines hold conversations in virtual time: each turn queries the prompt's blocks and writes its new
+blocks. The managers' real indices, with their search caches and shard locks, answer from a simulated Redis with the
+measured costs.
 """
 
 import argparse
@@ -28,11 +29,11 @@ from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 
 NAME: Final = "fleet"
 _NEW: Final = 8
-"""Blocks of a turn."""
+"""Number of new blocks in a turn."""
 _LONGEST: Final = 32
-"""Blocks of a conversation."""
+"""Maximum number of blocks in a conversation."""
 _IDLE: Final = 20
-"""Conversations of each engine; a random one continues."""
+"""Number of conversations of each engine; each turn continues a random one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Fleet:
 
     engines: int
     turns: float
-    """The turns of each engine per second."""
+    """Number of turns of each engine per second."""
     managers: int
     shards: int
     round_trip: float
@@ -50,7 +51,7 @@ class Fleet:
 
 @dataclass(slots=True)
 class Seen:
-    """Seconds from the beginning to the end of each call, and calls that had not ended."""
+    """Durations of calls in seconds, and the number of calls that had not ended."""
 
     queries: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
@@ -65,14 +66,14 @@ class _Manager:
         self.index = MetaIndex(Store(server, self.core), spaces.codec, settings, clock)
 
     async def find(self, space: str, keys: list[bytes]) -> int:
-        """Returns how many of a prompt's blocks are stored."""
+        """Returns the number of a prompt's first blocks that are stored."""
         found = await self.index.get_prefix(space, keys)
-        # Of a prompt that goes on, the end is always asked of Redis.
+        # A prompt that continues a conversation has new blocks, which always need a query to Redis.
         await self.core.spend(self._costs.missed.of(len(keys)))
         return len(found)
 
     async def write(self, space: str, keys: list[bytes], first: int, size: int) -> None:
-        """Write a prompt's blocks from the first one on, in both phases."""
+        """Write a prompt's blocks from index `first` on, with both calls of a write."""
         location = CacheLocation("w", "S3", "s3", State.WRITING, 1e9, (LocationSpec("tp0", size),))
 
         def start(draft: Draft, _: Found) -> None:
@@ -96,7 +97,7 @@ class _Engine:
         self._conversations: list[list[bytes]] = [[] for _ in range(_IDLE)]
 
     async def turn(self, clock: Callable[[], float]) -> None:
-        """One conversation goes on, or another one begins in its place."""
+        """Run one turn of a random conversation, or begin a new conversation if it has the maximum length."""
         index = self._chance.randrange(_IDLE)
         known = self._conversations[index]
         if len(known) >= _LONGEST:
@@ -112,7 +113,7 @@ class _Engine:
 
 
 def simulate(fleet: Fleet, costs: Costs, block_bytes: int) -> tuple[Seen, list[float], float]:
-    """Returns what engines saw, how busy each manager's core was, and Redis', from 0 to 1."""
+    """Returns the calls' durations, and the utilization from 0 to 1 of each manager's core and of Redis' core."""
     loop = VirtualTime()
     chance = random.Random(1)
     server, seen = Server(costs, fleet.round_trip), Seen()
@@ -150,7 +151,7 @@ def simulate(fleet: Fleet, costs: Costs, block_bytes: int) -> tuple[Seen, list[f
 
 
 def main() -> None:
-    """Measure, reckon, simulate, and print tables."""
+    """Measure costs, compute estimates, simulate, and print tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.kvcache_manager.fleet", description=__doc__)
     add = parser.add_argument
     add("--rounds", type=int, default=300, help="of each call that is measured (default: %(default)s)")

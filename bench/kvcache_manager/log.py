@@ -1,7 +1,7 @@
-"""``python -m bench.kvcache_manager.log``: the size of SQLite's log next to the index's file, during steady writes.
+"""``python -m bench.kvcache_manager.log``: measures the size of SQLite's WAL during steady writes to the index.
 
-Each write changes 65 records with random keys in one commit, like a prompt of 64 blocks. It prints the number of
-writes, the size of the log's file, how often the log was restarted, the slowest write, and the longest time in which no
+Each write changes 65 records with random keys in one commit, like a prompt of 64 blocks. The output has the number of
+writes, the size of the WAL file, how often the WAL was restarted, the slowest write, and the longest time for which no
 other task could run.
 """
 
@@ -25,7 +25,7 @@ _TURN_SECONDS: Final = 0.001
 
 
 def main() -> None:
-    """Write at each rate, and print a line for it."""
+    """Write at each rate, and print a line of results for each."""
     parser = argparse.ArgumentParser(prog="python -m bench.kvcache_manager.log", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each rate (default: %(default)s)")
     parser.add_argument(
@@ -44,14 +44,14 @@ def main() -> None:
 
 
 class _Turns:
-    """The time between two turns of a task that does nothing else."""
+    """Measures how long a task that does nothing else waits for its next turn in the event loop."""
 
     def __init__(self) -> None:
         self.longest = 0.0
         self._task = asyncio.create_task(self._take())
 
     def end(self) -> None:
-        """Take no more."""
+        """Stop the measurement."""
         self._task.cancel()
 
     async def _take(self) -> None:
@@ -82,7 +82,7 @@ async def _write(path: Path, seconds: float, pause: float) -> None:
             say(NAME, f"{writes:,} writes, {largest / 1e6:,.0f} MB")
         await asyncio.sleep(pause)
     turns.end()
-    # A number in its head, https://sqlite.org/walformat.html.
+    # The WAL's header counts its checkpoints, https://sqlite.org/walformat.html.
     with log.open("rb") as file:
         begun = int.from_bytes(file.read(16)[12:])
     await backend.close()

@@ -1,8 +1,8 @@
-"""``python -m bench.kvcache_manager.policies``: what part of the prompts each eviction policy of a group finds.
+"""``python -m bench.kvcache_manager.policies``: measures the hit rate of each eviction policy of a group.
 
-Requests of the Mooncake trace come at the times of the trace to a manager over SQLite: the longest prefix is queried,
-and what is missing of the prompt is written. A pass of the reclaimer follows each second. The blocks
-themselves are not written, because the bench reads none.
+Requests of the Mooncake trace go, at the trace's times, to a manager with a SQLite index: the bench queries the longest
+prefix, and writes the missing blocks of the prompt. The reclaimer runs every second. The blocks' contents are not
+written, because the bench reads none.
 """
 
 import argparse
@@ -24,11 +24,11 @@ TRACE_REQUESTS: Final = 12_031
 WATERMARK: Final = 0.9
 _INSTANCE: Final = Instance("chat", "team", BLOCK_TOKENS, (Spec("chunk", 1),))
 _BEGAN: Final = 1_000_000_000.0
-"""Unix time of the first request."""
+"""Unix time of the trace's start."""
 
 
 def main() -> None:
-    """Print what each policy finds, by the number of blocks that the group may have."""
+    """Print the hit rate of each policy, by the group's limit in blocks."""
     parser = argparse.ArgumentParser(prog="python -m bench.kvcache_manager.policies", description=__doc__)
     parser.add_argument(
         "--blocks", type=int, nargs="+", default=SIZES, help="limits of the group (default: %(default)s)"
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 async def _hit_rate(policy: EvictionPolicy, blocks: int, requests: list[Request]) -> float:
-    """The part of all prompts' tokens that was found."""
+    """Returns the fraction of all prompt tokens that was found."""
     now = _BEGAN
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "disk"
@@ -73,7 +73,7 @@ async def _hit_rate(policy: EvictionPolicy, blocks: int, requests: list[Request]
 
 
 async def _serve(manager: CacheManager, keys: list[bytes]) -> int:
-    """Returns how many of a prompt's blocks were there, and writes the others."""
+    """Query a prompt's blocks and write the missing ones; returns how many were found."""
     match = await manager.reader.get_cache_location(_INSTANCE, keys, "prefix")
     if len(match.blocks) < len(keys):
         started = await manager.writer.start_write_cache(_INSTANCE, keys)

@@ -1,4 +1,4 @@
-"""Managers as processes, and their clients."""
+"""Runs managers as processes, and provides clients for them."""
 
 import contextlib
 import os
@@ -21,24 +21,24 @@ from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.grpc import SERVICE
 
 SIZE: Final = 4096
-"""Bytes of a block."""
+"""Size of a block, in bytes."""
 INSTANCE: Final = Instance("chat", "team", 64, (Spec("tp0", SIZE),))
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """A process."""
+    """A running manager process."""
 
     http: int
-    """A port."""
+    """HTTP port of the manager."""
     grpc: int
-    """A port."""
+    """gRPC port of the manager."""
     pid: int
 
 
 @contextlib.contextmanager
 def manager(index: str, *options: str) -> Iterator[Manager]:
-    """One over an index, which is a file or a Redis' URL, with further options."""
+    """Run a manager on an index, which is a file or the URL of a Redis, with additional options."""
     http_port, grpc_port = free_ports(2)
     command = [sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", index, "--log-level", "warning"]
     ports = ["--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
@@ -60,7 +60,7 @@ def _await_port(port: int) -> None:
 
 @contextlib.asynccontextmanager
 async def client(port: int) -> AsyncIterator[Any]:
-    """Makes calls over HTTP."""
+    """Yields a function that makes calls over HTTP."""
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
         async def ask(call: str, **fields: Any) -> Any:
@@ -75,7 +75,7 @@ async def client(port: int) -> AsyncIterator[Any]:
 
 @contextlib.asynccontextmanager
 async def grpc_client(port: int) -> AsyncIterator[Any]:
-    """Makes calls over gRPC."""
+    """Yields a function that makes calls over gRPC."""
     methods = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].methods_by_name
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
 
@@ -93,14 +93,14 @@ async def grpc_client(port: int) -> AsyncIterator[Any]:
 
 
 async def register(ask: Any, disk: Path) -> None:
-    """Have a storage, a group and an instance."""
+    """Register a storage, a group and an instance."""
     await ask("RegisterStorage", storage={"name": "disk", "type": "FileSystem", "options": {"root": str(disk)}})
     await ask("PutInstanceGroup", group={"name": "team", "storages": ["disk"], "total": {"limit": 2**50}})
     await ask("RegisterInstance", instance=INSTANCE)
 
 
 async def write(ask: Any, prompt: list[bytes], first: int) -> None:
-    """Write a prompt's blocks from the first one on."""
+    """Write a prompt's blocks from index `first` on."""
     started = await ask("StartWriteCache", instance_id="chat", block_keys=prompt, first_block=first)
     write_id = started["write_id"] if isinstance(started, dict) else started.write_id
     await ask("FinishWriteCache", instance_id="chat", write_id=write_id, block_keys=prompt[first:])

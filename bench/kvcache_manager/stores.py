@@ -1,6 +1,7 @@
-"""``python -m bench.kvcache_manager.stores``: SQLite in WAL mode compared with an LSM store, with the index's queries.
+"""``python -m bench.kvcache_manager.stores``: compares SQLite in WAL mode with an LSM store, with the index's queries.
 
-Records are as large as a block's; a read is of 1,000 random keys, a write changes 65 records at once.
+Records are as large as the index's record of a block. A read has 1,000 random keys, and a write changes 65 records at
+once.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from hack.progress import say
 
 NAME: Final = "stores"
 _VALUE: Final = 110
-"""Bytes of a record."""
+"""Size of a record, in bytes."""
 _ROUNDS: Final = 200
 
 
@@ -56,7 +57,7 @@ class Sqlite:
 
 
 class Rocks:
-    """RocksDB, by rocksdict."""
+    """RocksDB, through the package rocksdict."""
 
     name = "RocksDB"
 
@@ -82,7 +83,7 @@ class Rocks:
 
 
 def main() -> None:
-    """Measure both and print a table."""
+    """Measure both stores and print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.kvcache_manager.stores", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     options = parser.parse_args()

@@ -1,8 +1,9 @@
-"""``python -m bench.kvcache_manager.turns``: how long small calls wait while another pool sends the largest calls.
+"""``python -m bench.kvcache_manager.turns``: measures how long small calls wait while a pool sends the largest calls.
 
-A manager as a process over SQLite, and a client that is a process of its own. One pool starts writes of many blocks,
-finishes them and removes them, one call after the other without a pause. At the same time another pool queries one
-block, and ``/healthz`` is requested. The same is measured without the first pool, for comparison.
+The manager is a process with a SQLite index, and the client is a separate process. One pool starts writes of many
+blocks, finishes them and removes the blocks, one call after the other without a pause. At the same time another pool
+queries one block, and ``/healthz`` is requested. For comparison, the small calls are also measured without the first
+pool.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from tenantzone_manager.server.messages import MAX_KEYS
 
 NAME: Final = "turns"
 _PAUSE_SECONDS: Final = 0.01
-"""Between two small calls."""
+"""Pause between two small calls."""
 
 
 def main() -> None:
@@ -74,7 +75,7 @@ async def _round(small: Mapping[str, Callable[[], Awaitable[Any]]], load: str, s
 
 
 async def _times(work: Callable[[], Awaitable[Any]], seconds: float) -> list[float]:
-    """How long each call took, in milliseconds."""
+    """Repeat a call for some seconds; returns the duration of each, in milliseconds."""
     times = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A Redis in virtual time, with the costs of a real one: the data of managers' indices, and their notifications."""
+"""A simulated Redis in virtual time, with measured costs, that has the managers' indices and sends notifications."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from tenantzone_manager.index.backend import Address, Commit, Conflict, IndexBac
 
 
 class Server:
-    """One Redis for all managers.
+    """The simulated Redis of all managers.
 
     Args:
-        costs: of calls.
-        round_trip: seconds between a manager and it and back.
+        costs: the costs of calls.
+        round_trip: the round-trip time between a manager and Redis, in seconds.
     """
 
     def __init__(self, costs: Costs, round_trip: float) -> None:
@@ -28,11 +28,11 @@ class Server:
 
 
 class Store(IndexBackend):
-    """The store as seen by one manager.
+    """The index backend of one manager.
 
     Args:
-        server: that all of them share.
-        core: the manager's own.
+        server: the simulated Redis, which all managers use.
+        core: the simulated core of this manager.
     """
 
     is_shared = True
@@ -52,7 +52,7 @@ class Store(IndexBackend):
         return [self._server.records.get(Address(space, key)) for key in keys]
 
     async def commit(self, commit: Commit) -> None:
-        # Each of a write's two commits costs half of it, including the reads for it.
+        # Each of a write's two commits has half of the write's cost, which includes the cost of reads.
         costs, blocks = self._server.costs, len(commit.changes)
         await self._asked(max(0.0, costs.write_redis.of(blocks) / 2 - costs.missed_redis.of(blocks)))
         records = self._server.records

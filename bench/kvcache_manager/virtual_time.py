@@ -6,12 +6,12 @@ from typing import Any
 
 
 class _Hurry(selectors.DefaultSelector):
-    """Returns from waits at once; the loop's time is the sum of the waits."""
+    """A selector that never waits, but adds up the waits as virtual time."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Returns what is ready now; time passes as if the loop had waited for the rest."""
+        """Returns the events that are ready; if none is, advances the virtual time by the timeout."""
         ready = super().select(0)
         if not ready and timeout:
             self.now += timeout
@@ -26,19 +26,19 @@ class VirtualTime(asyncio.SelectorEventLoop):
         super().__init__(self._hurry)
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Returns the virtual time, in seconds."""
         return self._hurry.now
 
 
 class Core:
-    """A core that does one thing after the other, in the order in which they come."""
+    """A simulated CPU core that does one piece of work at a time, in FIFO order."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self.busy_seconds = 0.0
 
     async def spend(self, seconds: float) -> None:
-        """Wait for the core to be free, and then for its work."""
+        """Wait until the core is free, then use it for some seconds."""
         async with self._turn:
             self.busy_seconds += seconds
             await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
 """Checks the promise of a token-time target in virtual time, with vLLM's real scheduler and 1 or 2 steps in flight.
 
-Each load is a random one with a flood: see ``loads.py``. The promise is ``token_time_bound``, which this prints in
-addition to what was measured. The exit code is 1 if a load exceeds the bound, or if the bound exceeds what was
-measured by more than a quarter.
+Each load is random and has a flood; see ``loads.py``. The promise is ``token_time_bound``, which is printed next to the
+measured times. The exit code is 1 if a load exceeds the bound, or if the bound exceeds the measured time by more than a
+quarter.
 
     python -m bench.latency_targets
     python -m bench.latency_targets --long --loads 20
@@ -90,7 +90,7 @@ def _waiting(answers: list[Answer]) -> list[float]:
 
 
 def main() -> None:
-    """Runs all loads and prints a line for each."""
+    """Run all loads and print a line for each."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.latency_targets",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""Random loads: one zone with a token-time target, and a flood that keeps every step full."""
+"""Random loads of one zone with a token-time target, and a flood that fills every step."""
 
 import math
 import random
@@ -17,11 +17,11 @@ class Load:
 
     Attributes:
         shape: the requests of both tenants.
-        flood_at_once: requests that the flood keeps open.
+        flood_at_once: the number of requests that the flood keeps in flight.
         overlaps: whether the GPU computes prompts while the host launches kernels.
-        noise: standard deviation of a step's time, as a fraction of it.
-        stall_share: fraction of steps that take twice as long.
-        seed: draws prompts, arrival times and noise.
+        noise: the standard deviation of a step's time, as a fraction of the time.
+        stall_share: the fraction of steps that take twice as long.
+        seed: the seed of prompts, arrival times and noise.
     """
 
     shape: Shape
@@ -39,7 +39,7 @@ class Load:
         """Returns the promised 99th percentile of the seconds between two tokens of the zone.
 
         Args:
-            waiting: prompts of the zone that wait at the same time, at the 99th percentile.
+            waiting: the 99th percentile of the number of the zone's prompts that wait at the same time.
         """
         hardware = self.hardware()
         prefill = waiting * self.shape.own_tokens / hardware.prompt_tokens_per_second
@@ -47,13 +47,13 @@ class Load:
 
 
 def random_load(seed: int, seconds: float, *, long: bool = False, stall_share: float = 0.0) -> Load:
-    """Returns a load, the same one for the same seed.
+    """Returns a random load; equal seeds give equal loads.
 
     Args:
-        seed: of everything that is random in it.
-        seconds: for which the zone sends requests.
+        seed: the seed of all random choices.
+        seconds: the time during which the zone sends requests.
         long: whether the zone's waiting prompts are too long to fit into the target.
-        stall_share: fraction of steps that take twice as long, for a reason outside their load.
+        stall_share: the fraction of steps that take twice as long, for a reason outside of the load.
     """
     rng = random.Random(seed)
     answer = rng.choice((16, 32, 64, 128))
@@ -62,13 +62,13 @@ def random_load(seed: int, seconds: float, *, long: bool = False, stall_share: f
         prefix_tokens=0 if long else rng.choice((0, 128, 512, 1024)),
         own_tokens=round(own),
         answer_tokens=answer,
-        # Long prompts and short answers: prompts of the flood wait at every step.
+        # With long prompts and short answers, prompts of the flood are waiting in every step.
         flood_tokens=round(math.exp(rng.uniform(math.log(1000), math.log(3500)))),
         flood_answer_tokens=rng.choice((8, 16, 32)),
         rate=1.0,
         requests=1,
     )
-    # At most 8 requests of the zone generate at a time, and its prompts take a third of the GPU, or half of it.
+    # At most 8 requests of the zone generate at once, and its prompts take at most a third of the GPU (half if long).
     most = min(8.0 / (answer * TARGET_SECONDS), (12_000.0 if long else 8000.0) / shape.own_tokens)
     rate = (1.0 if long else rng.uniform(0.25, 1.0)) * most
     shape = replace(shape, rate=rate, requests=math.ceil(rate * seconds))

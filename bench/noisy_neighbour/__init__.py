@@ -1,1 +1,1 @@
-"""What a quiet tenant gets next to a noisy neighbour: stock vLLM, other solutions, and zones, in one run."""
+"""Measures a quiet tenant next to a noisy neighbour with stock vLLM, other solutions, and zones, in one run."""

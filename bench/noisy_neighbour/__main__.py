@@ -1,9 +1,9 @@
-"""What a quiet tenant gets next to a noisy neighbour, by each of several ways to serve both from one engine.
+"""Measures a quiet tenant's latency next to a noisy neighbour, for several ways to serve both from one engine.
 
-The quiet tenant's requests come at random times; all share a prefix. It is measured solo, then next to a neighbour with
-many concurrent long requests of distinct prompts, then the neighbour alone. All arms are measured in turn, in another
-order with each seed: stock vLLM; with salts and a bounded queue; by priority; with KVWarden in front; with zones. They
-have the same model, flags and cores.
+The quiet tenant's requests arrive at random times and share a prefix. The bench measures this tenant solo, then the
+neighbour alone, which sends many concurrent long requests with distinct prompts, then both together. It measures all
+arms in turn, in a different order for each seed: stock vLLM, salts and a bounded queue, priorities, KVWarden in front,
+and zones. All arms have the same model, flags and cores.
 
     python -m bench.noisy_neighbour --plot noisy-neighbour.svg
 """
@@ -33,12 +33,12 @@ from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.results import Results, ResultsError
 
 _WARM_ANSWERS = 2
-"""The flood's answers for each seat, before the flood counts as at its height."""
+"""Number of flood answers per seat after which the flood counts as being in steady state."""
 _WARM_REQUESTS = 2
-"""The quiet tenant's requests, before it is measured solo."""
+"""Number of requests of the quiet tenant before its solo measurement."""
 _LOOK_SECONDS = 0.2
 _IDLE_LOAD = 0.2
-"""The part of a core that an idle engine's processes use."""
+"""CPU load, in cores, up to which an engine counts as idle."""
 _LONGEST_WARMING_SECONDS = 60.0
 
 
@@ -112,7 +112,7 @@ def _options() -> argparse.Namespace:
 def _start(
     folder: Path, stack: ExitStack, arms: list[Arm], cores: list[int], options: argparse.Namespace
 ) -> tuple[Engines, dict[str, dict[str, Tenant]]]:
-    """Start what serves each arm; returns all engines, and the two tenants of each arm."""
+    """Start the engines and proxies of the arms; returns all engines, and the two tenants of each arm."""
     weights = options.model or folder / "model"
     if options.model is None:
         _say("making the model")
@@ -124,7 +124,7 @@ def _start(
         own = folder / str(number)
         own.mkdir()
         flags = ("--max-num-seqs", str(SEATS), *arm.flags, *options.flags)
-        # KVWarden is in front of the engine that is also measured directly.
+        # KVWarden uses the engine that is also measured without it.
         key = (arm.zones, flags)
         if key not in shared:
             shared[key] = Engine(
@@ -188,7 +188,7 @@ async def _one(
     async with _at_its_height(flood):
         await asyncio.sleep(needed_until - time.perf_counter())
         alone = await _rate(flood, asyncio.sleep(options.alone_seconds))
-        # A step that began while the quiet zone needed nothing is as long as the flood makes it.
+        # Warm up again, because the flood may fill a step that began while the quiet zone was idle.
         await ask_quietly(session, tenants[QUIET], warming, 0)
         refused = flood.refused
         flooded: list[Answer] = []
@@ -202,7 +202,7 @@ async def _one(
 
 
 async def _until_idle(engines: Engines) -> None:
-    """Wait until no engine has anything to do: all share cores, and what a flood leaves behind it is ended in steps."""
+    """Wait until all engines are idle, because they share cores and need some steps to abort a flood's requests."""
     for engine in engines:
         began = time.perf_counter()
         while await _load(engine) > _IDLE_LOAD:
@@ -211,7 +211,7 @@ async def _until_idle(engines: Engines) -> None:
 
 
 async def _load(engine: Engine) -> float:
-    """Cores that it uses."""
+    """Returns the CPU load of an engine, in cores."""
     used, began = engine.cpu_seconds(), time.perf_counter()
     await asyncio.sleep(_LOOK_SECONDS)
     return (engine.cpu_seconds() - used) / (time.perf_counter() - began)
@@ -219,7 +219,7 @@ async def _load(engine: Engine) -> float:
 
 @asynccontextmanager
 async def _at_its_height(flood: Flood) -> AsyncIterator[None]:
-    """Enter a flood, and wait until it is served as it will be."""
+    """Start a flood, and wait until it is in steady state; stop it when the block ends."""
     async with flood.entered():
         began = time.perf_counter()
         while flood.answers < _WARM_ANSWERS * SEATS and time.perf_counter() - began < _LONGEST_WARMING_SECONDS:
@@ -229,7 +229,7 @@ async def _at_its_height(flood: Flood) -> AsyncIterator[None]:
 
 
 async def _rate(flood: Flood, meanwhile: Awaitable[None]) -> float:
-    """The flood's tokens per second, for as long as something else takes."""
+    """Returns the flood's tokens per second while something else is awaited."""
     before, began = flood.tokens, time.perf_counter()
     await meanwhile
     return (flood.tokens - before) / (time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""The ways to serve two tenants from one engine that are compared."""
+"""The arms of the bench: the compared ways to serve two tenants from one engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from tenantzone_contract.zone_terms import Idle
 
 SEATS = 16
 QUEUED = 24
-"""Requests that may run or wait where stock vLLM bounds them; the bound is the same for all tenants."""
+"""Maximum number of running and waiting requests in the arm with a bounded queue, over all tenants."""
 
 QUIET, FLOOD = "quiet", "flood"
-"""The tenants, in the order in which engines give them keys."""
+"""Names of the tenants, in the order in which engines give them keys."""
 
 IDLE_SECONDS = 5.0
-"""After this time without requests the quiet tenant's zone needs nothing, and its target no longer counts."""
+"""Time without requests after which the quiet tenant's zone is idle, so that its target no longer counts."""
 
 _ZONES = (
     ZoneConfig(
@@ -33,18 +33,18 @@ _ZONES = (
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way."""
+    """One way to serve both tenants from one engine."""
 
     name: str
     zones: tuple[ZoneConfig, ...] | None = None
-    """None: stock vLLM."""
+    """Zones of the engine; None for stock vLLM."""
     flags: tuple[str, ...] = ()
-    """vLLM's flags, in addition to those of all arms."""
+    """vLLM flags in addition to the flags of all arms."""
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further fields of the bodies of requests, by tenant."""
+    """Additional body fields of requests, by tenant."""
     is_behind_kvwarden: bool = False
     target_seconds: float | None = None
-    """The target for the time between two of the quiet tenant's tokens."""
+    """Target for the time between two tokens of the quiet tenant."""
 
 
 ARMS = (
@@ -62,11 +62,11 @@ ARMS = (
     Arm("KVWarden", is_behind_kvwarden=True),
     Arm("zones", zones=_ZONES),
 )
-"""The first one is the reference."""
+"""All arms; the first one is the reference."""
 
 
 def with_target(seconds: float, *, first_token: bool = False) -> Arm:
-    """Returns an arm of zones whose quiet tenant has this target between tokens, or for the first token, too."""
+    """Returns an arm with zones whose quiet tenant has this target between tokens, and optionally for first tokens."""
     quiet, flood = _ZONES
     latency = {"token_time_seconds": seconds, "first_token_seconds": seconds if first_token else None}
     targeted = ZoneConfig.model_validate({**quiet.model_dump(), "latency": latency})

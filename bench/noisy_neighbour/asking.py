@@ -1,4 +1,4 @@
-"""The two tenants' requests: a quiet one's at random times, and a neighbour's that never end."""
+"""Sends the two tenants' requests: the quiet tenant's at random times, and the neighbour's without a pause."""
 
 import asyncio
 import itertools
@@ -13,16 +13,16 @@ from typing import Any
 import aiohttp
 
 _REFUSED_WAIT_SECONDS = 0.25
-"""After a refusal that does not say how long to wait."""
+"""Wait after a refusal without a Retry-After time."""
 _REFUSED = (429, 503)
 _DATA = b"data: "
 _WORDS = 4000
-"""The words of the model's vocabulary that prompts are made of; each is one token."""
+"""Number of words of the model's vocabulary that prompts use; each word is one token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """The address of a tenant's requests, and their common contents."""
+    """The URL, headers and body fields of a tenant's requests."""
 
     url: str
     headers: Mapping[str, str]
@@ -31,18 +31,18 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of both tenants' requests."""
+    """The sizes and rates of both tenants' requests."""
 
     prefix_tokens: int = 128
-    """The tokens that the quiet tenant's prompts share."""
+    """Number of tokens that all prompts of the quiet tenant begin with."""
     own_tokens: int = 64
     answer_tokens: int = 16
     flood_tokens: int = 1500
     flood_answer_tokens: int = 64
     rate: float = 2.0
-    """The quiet tenant's requests per second, at the times of a Poisson process."""
+    """Requests per second of the quiet tenant, which arrive as a Poisson process."""
     requests: int = 100
-    """The quiet tenant's requests in each phase."""
+    """Number of requests of the quiet tenant in each phase."""
 
 
 @dataclass(slots=True)
@@ -51,10 +51,10 @@ class Answer:
 
     sent_at: float
     tokens_at: list[float] = field(default_factory=list)
-    """The times of non-empty pieces: some servers send an empty one first."""
+    """Arrival times of non-empty pieces; some servers send an empty piece first."""
     status: int = 200
     refused: int = 0
-    """The number of refusals before it was admitted."""
+    """Number of refusals before the request was admitted."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -62,16 +62,16 @@ class Answer:
 
     @property
     def token_seconds(self) -> list[float]:
-        """The times between two tokens."""
+        """Returns the times between consecutive tokens."""
         return [after - before for before, after in itertools.pairwise(self.tokens_at)]
 
 
 class AskingError(Exception):
-    """The quiet tenant's request failed or ended early: the measurement is worthless."""
+    """The quiet tenant's request failed or ended early, so the measurement is invalid."""
 
 
 async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, seed: int) -> list[Answer]:
-    """Send the quiet tenant's requests, each at its time, and wait for all answers.
+    """Send the quiet tenant's requests at random times, and wait for all answers.
 
     Raises:
         AskingError: a request was not answered in full.
@@ -92,14 +92,14 @@ async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Sha
 
 
 class Flood:
-    """A neighbour's concurrent requests with distinct prompts, for as long as the flood is entered.
+    """Keeps a number of concurrent requests of the neighbour in flight, with distinct prompts, while it is entered.
 
     Args:
-        session: that sends them.
-        tenant: whose they are.
-        shape: of each.
+        session: the HTTP session that sends the requests.
+        tenant: the neighbour.
+        shape: the shape of the requests.
         at_once: the number of concurrent requests.
-        seed: of its prompts.
+        seed: the seed of the prompts.
     """
 
     def __init__(self, session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, at_once: int, seed: int) -> None:
@@ -113,21 +113,21 @@ class Flood:
         self._answers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.refused = 0
-        """The number of refused requests. Each is sent again."""
+        """Number of refusals; refused requests are sent again."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of prompts and answers that were computed so far: a prompt's count with the answer's first."""
+        """Number of prompt and answer tokens computed so far; a prompt counts when its answer's first token arrives."""
         return self._tokens + sum(map(self._computed, self._under_way))
 
     @property
     def answers(self) -> int:
-        """The number of complete answers."""
+        """Number of complete answers."""
         return self._answers
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Begin; abandon all running requests at the end."""
+        """Send requests until the block ends, then abandon all running requests."""
         self._tasks = [asyncio.create_task(self._keep_asking()) for _ in range(self._at_once)]
         try:
             yield
@@ -137,7 +137,7 @@ class Flood:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def check(self) -> None:
-        """Raise what went wrong in it, if anything did."""
+        """Raise the exception of a failed request, if there is one."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -161,7 +161,7 @@ class Flood:
 
 
 async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int) -> Answer:
-    """Ask until it is not refused for now: what the client waits for counts from the first time that it asks."""
+    """Send a request, again after each temporary refusal; the answer's times count from the first attempt."""
     answer = Answer(time.perf_counter())
     wait = await _send(session, tenant, prompt, tokens, answer)
     while answer.status in _REFUSED:
@@ -172,9 +172,9 @@ async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, toke
 
 
 async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int, answer: Answer) -> float:
-    """Note when tokens come; returns how many seconds to wait if the request is refused.
+    """Send a request and record when tokens arrive; returns the seconds to wait if the request was refused.
 
-    vLLM refuses streamed requests within the stream, after it has answered with 200.
+    vLLM refuses streamed requests within the stream, after it has sent status 200.
     """
     body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0, "stream": True}
     async with session.post(

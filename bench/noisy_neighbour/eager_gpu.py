@@ -1,4 +1,4 @@
-"""A GPU that runs an eager engine: a floor under each step, and a rate at which prompts are computed."""
+"""A model of a GPU with an eager engine: a minimum time for each step, and a rate for computing prompts."""
 
 import random
 from collections.abc import Iterable
@@ -11,18 +11,18 @@ _MODEL = MODELS["8b"]
 
 @dataclass(slots=True)
 class EagerGpu:
-    """Step times of an 8B model on an H100 without CUDA graphs, as `bench/gpu/results` has them.
+    """Step times of an 8B model on an H100 without CUDA graphs, as measured in `bench/gpu/results`.
 
-    A step that only generates takes as long as the host needs to launch its kernels. What a step computes of prompts
-    either comes on top of that time, or overlaps with it: which of the two applies depends on the engine's build.
+    A step that only generates takes as long as the host needs to launch its kernels. The time to compute prompts either
+    adds to that time or overlaps with it, depending on the engine's build.
 
     Args:
         rng: draws the noise of each step.
         overlaps: whether the GPU computes prompts while the host launches kernels.
-        launch_seconds: the floor under each step.
+        launch_seconds: the minimum time of a step.
         prompt_tokens_per_second: the rate at which prompts are computed.
-        noise: standard deviation of a step's time, as a fraction of it.
-        stall_share: fraction of steps that take twice as long.
+        noise: the standard deviation of a step's time, as a fraction of the time.
+        stall_share: the fraction of steps that take twice as long.
     """
 
     rng: random.Random
@@ -37,11 +37,11 @@ class EagerGpu:
     outside_seconds: float = field(default=0.0, init=False)
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns the number of blocks that fit in addition to the weights."""
+        """Returns the number of blocks that fit into memory next to the weights."""
         return _MODEL.blocks(block_tokens)
 
     def load_seconds(self, tokens: int) -> float:
-        """Returns the seconds that keys and values of ``tokens`` tokens take from the host's memory."""
+        """Returns the seconds to load the keys and values of ``tokens`` tokens from the host's memory."""
         return _MODEL.load_seconds(tokens)
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
@@ -65,7 +65,7 @@ class EagerGpu:
             else:
                 prompt += tokens
                 attention += tokens * (length - tokens / 2)
-        # Attention: 4 operations for each layer, unit of width and pair of tokens.
+        # Attention needs 4 operations for each layer, unit of width and pair of tokens.
         gpu = prompt / self.prompt_tokens_per_second
         gpu += 4 * _MODEL.layers * _MODEL.width * attention / (989e12 * 0.4)
         gpu += 0.007 if self.overlaps else 0.0

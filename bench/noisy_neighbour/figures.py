@@ -13,26 +13,26 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The quiet tenant's requests of one phase, alone or next to the flood."""
+    """Times of the quiet tenant's requests in one phase, alone or next to the flood."""
 
     first_token_seconds: tuple[float, ...]
     token_seconds: tuple[float, ...]
-    """The times between two tokens, of all answers."""
+    """Times between two tokens, over all answers."""
     refused: int = 0
-    """The number of refusals; refused requests are sent again."""
+    """Number of refusals; refused requests are sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """One arm, with one seed."""
+    """The measurements of one arm with one seed."""
 
     solo: Phase
     flooded: Phase
     flood_tokens_beside: float
-    """Tokens per second of the flood next to the quiet tenant."""
+    """Tokens per second of the flood while the quiet tenant sends requests, too."""
     flood_tokens_alone: float
     flood_refused: int
-    """Refused requests of the flood, next to the quiet tenant."""
+    """Number of refused flood requests while the quiet tenant sends requests, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ class Figure:
 
     mean: float
     margin: float
-    """The half-width of the confidence interval of the mean, by Student's t. 0 for a single seed."""
+    """Half-width of the mean's confidence interval, by Student's t; 0 for a single seed."""
 
     def __str__(self) -> str:
         return f"{self.mean:.3g} ± {self.margin:.2g}" if self.margin else f"{self.mean:.3g}"
 
 
 def figure(values: Sequence[float]) -> Figure:
-    """The mean of one value per seed.
+    """Returns the mean of one value per seed, with its confidence interval.
 
     Raises:
-        statistics.StatisticsError: there are none.
+        statistics.StatisticsError: there are no values.
     """
     if len(values) < 2:
         return Figure(statistics.fmean(values), 0.0)
@@ -80,11 +80,11 @@ COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
     "refused": lambda seed, _: float(seed.flooded.refused),
     "flood refused": lambda seed, _: float(seed.flood_refused),
 }
-"""Figures of one seed of an arm, and the same seed of the first arm."""
+"""Functions by column that compute a figure from one seed of an arm and the same seed of the first arm."""
 
 
 def table(arms: Mapping[str, Sequence[Seed]]) -> str:
-    """A row per arm in Markdown, each figure with its confidence interval; the first arm is the reference."""
+    """Returns a Markdown table with a row per arm and confidence intervals; the first arm is the reference."""
     reference = next(iter(arms.values()))
     rows = [f"| arm | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
     for name, seeds in arms.items():

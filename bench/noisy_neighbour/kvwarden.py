@@ -1,4 +1,4 @@
-"""KVWarden in front of an engine: a proxy that throttles tenants, as a package of Python's carries it."""
+"""Runs KVWarden, a proxy that throttles tenants, from its Python package in front of an engine."""
 
 import subprocess
 import time
@@ -21,19 +21,19 @@ _START_SECONDS = 60.0
 
 @contextmanager
 def in_front_of(engine_url: str, folder: Path, *, requests_per_minute: int) -> Iterator[str]:
-    """Start it, with its authors' settings for fairness between tenants; yields its URL.
+    """Start KVWarden with its authors' settings for fairness between tenants; yields its URL.
 
-    It offers a token bucket of requests per tenant, of one size for all, and deficit round robin among waiting ones.
-    The bucket is as small as its documentation says: one second's worth.
+    KVWarden has a token bucket of requests for each tenant, with the same size for all tenants, and deficit round-robin
+    among waiting requests. As its documentation recommends, the bucket holds the requests of one second.
 
     Args:
-        engine_url: of the engine.
-        folder: for its config and log.
-        requests_per_minute: that a tenant may send.
+        engine_url: the URL of the engine.
+        folder: the folder for its config and log.
+        requests_per_minute: the number of requests that a tenant may send per minute.
 
     Raises:
-        EngineError: it does not start.
-        CommandFailed: it can't be installed.
+        EngineError: KVWarden does not start.
+        CommandFailed: KVWarden can't be installed.
     """
     (port,) = free_ports(1)
     config = {
@@ -55,7 +55,7 @@ def in_front_of(engine_url: str, folder: Path, *, requests_per_minute: int) -> I
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # It attaches to the existing engine instead of starting one.
+            # The variable makes KVWarden use the existing engine instead of starting one.
             env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "KVWARDEN_DEV_SKIP_ENGINE_LAUNCH": "1"},
         )
     try:

@@ -1,4 +1,4 @@
-"""The distribution of the quiet tenant's times to first token, one colour per arm."""
+"""Plots the distribution of the quiet tenant's times to first token, with one colour per arm."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,12 +8,12 @@ from bench.noisy_neighbour.figures import Seed, figure
 
 
 def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
-    """Write the distributions of all seeds, solo as dots and with the flood as a line, in the format of the name."""
-    # Slow to import, and only wanted where something is drawn.
+    """Write the distributions over all seeds, dotted solo and solid with the flood; the suffix selects the format."""
+    # matplotlib is slow to import, so import it only to draw.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The same figures make the same file.
+    # A fixed salt makes the SVG reproducible.
     mpl.rcParams["svg.hashsalt"] = "noisy-neighbour"
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -31,14 +31,14 @@ def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
 
 
 def draw_frontier(arms: Mapping[str, Sequence[Seed]], targets: Mapping[str, float], path: Path) -> None:
-    """Write what each target costs and gives: the flood's throughput to the first arm's, and the quiet tenant's times.
+    """Plot the trade-off of targets: the flood's throughput relative to the first arm, and the quiet tenant's times.
 
     Args:
-        arms: the measurements; the first one is the reference.
-        targets: seconds, of the arms that have one.
-        path: of the picture, in the format of the name.
+        arms: the measurements; the first arm is the reference.
+        targets: the target in seconds of each arm that has a target.
+        path: the file to write; its suffix selects the format.
     """
-    # Slow to import, and only wanted where something is drawn.
+    # matplotlib is slow to import, so import it only to draw.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

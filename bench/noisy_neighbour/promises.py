@@ -6,11 +6,11 @@ from bench.end_to_end.results import percentile
 from bench.noisy_neighbour.figures import Phase, Seed, figure
 
 FIRST_TOKEN_RATIO = 6.0
-"""The bound relative to solo, if there is no target."""
+"""Bound of the p99 time to first token relative to solo, if there is no target."""
 STEP_SHARE = 0.25
-"""The part of a target by which a step may exceed it before a first token is late."""
+"""Fraction of a target by which a step may exceed the target before a first token counts as late."""
 TOKEN_RATIO = 1.15
-"""The bound of the time between two tokens, relative to the target."""
+"""Bound of the time between two tokens, relative to the target."""
 FLOOD_BESIDE = 0.90
 FLOOD_ALONE = 0.99
 
@@ -18,14 +18,15 @@ FLOOD_ALONE = 0.99
 def promises(
     arms: Mapping[str, Sequence[Seed]], steps_in_flight: int, targets: Mapping[str, float] | None = None
 ) -> Iterator[str]:
-    """A line per arm and promise: kept or not, and by how much.
+    """Yields a line per arm and promise, which says whether the promise is kept, and the margin.
 
-    Percentiles are of the requests of all seeds; throughput is the mean over seeds of the ratio to the first arm.
+    Percentiles are computed over the requests of all seeds; throughput is the mean over seeds of the ratio to the first
+    arm.
 
     Args:
-        arms: the measurements; the first one is the reference.
-        steps_in_flight: of the engine, d.
-        targets: seconds, of the arms that have one.
+        arms: the measurements; the first arm is the reference.
+        steps_in_flight: the number of steps that the engine has in flight, d in the formulas.
+        targets: the target in seconds of each arm that has a target.
     """
     reference = next(iter(arms.values()))
     for name, seeds in arms.items():
@@ -47,7 +48,7 @@ def promises(
 
 
 def first_token_bound(solo: float, target: float, steps_in_flight: int) -> float:
-    """The latest first token that is promised: all in seconds, for a target that is not below the solo step."""
+    """Returns the promised bound of the time to first token, in seconds, for a target not below the solo step time."""
     return solo + (steps_in_flight + STEP_SHARE) * target
 
 

@@ -10,18 +10,18 @@ from bench.noisy_neighbour.figures import Phase, Seed
 
 
 class ResultsError(Exception):
-    """The file is of another measurement; the message says what to do."""
+    """The file has results of a measurement with other settings; the message says what to do."""
 
 
 class Results:
-    """The seeds of each arm that were measured.
+    """The measured seeds of each arm.
 
     Args:
-        path: of the file, which may not exist yet; None: results are not stored.
-        settings: of the measurement; results with other settings are not mixed in.
+        path: the file, which may not exist yet; None for results that are not stored.
+        settings: the settings of the measurement, which must equal the settings in the file.
 
     Raises:
-        ResultsError: the file is of other settings.
+        ResultsError: the file has results with other settings.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -36,11 +36,11 @@ class Results:
                 self._arms[name] = {int(number): _seed(seed) for number, seed in seeds.items()}
 
     def has(self, arm: str, number: int) -> bool:
-        """Whether this seed of an arm was measured."""
+        """Returns whether this seed of an arm was measured."""
         return number in self._arms.get(arm, {})
 
     def add(self, arm: str, number: int, seed: Seed) -> None:
-        """Store a measurement; the file is replaced as a whole."""
+        """Store a measurement, replacing the whole file."""
         self._arms.setdefault(arm, {})[number] = seed
         if self._path is None:
             return

@@ -1,8 +1,8 @@
-"""The noisy neighbour in virtual time: vLLM's real scheduler, stock and with zones, on steps of a modelled H100.
+"""The noisy neighbour in virtual time: vLLM's real scheduler, stock and with zones, with step times of a modelled H100.
 
-The same two tenants as in the bench on real engines. The scheduler, its queue and its block pool are the real ones;
-the model's work is replaced by the time that it would take (``tenantzone_replay.hardware``), with one step in flight or
-two.
+The two tenants are the same as in the bench on real engines. The scheduler, its queue and its block pool are vLLM's,
+but steps only take the time that the model would need (``tenantzone_replay.hardware``), with one or two steps in
+flight.
 
     python -m bench.noisy_neighbour.virtual --plot noisy-neighbour-virtual.svg
 """
@@ -34,9 +34,9 @@ HARDWARE: Mapping[str, Hardware] = {
     "8b-eager-overlapped": EagerGpu(random.Random(0), overlaps=True, noise=0.0),
 }
 _WARM_ANSWERS = 2
-"""The flood's answers for each seat, before the flood counts as at its height."""
+"""Number of flood answers per seat after which the flood counts as being in steady state."""
 _WARM_REQUESTS = 2
-"""The quiet tenant's requests, before it is measured."""
+"""Number of requests of the quiet tenant before its measurement."""
 _PUBLISHED = """
 published by others, on other engines and loads (p99 TTFT with a flood to solo): KVWarden, A100, 8B: 1.14
 (53.9 ms solo, 61.5 with a flood; 1,585 unprotected); llm-d-batch-gateway #491, gpt-oss-120b: 3.4 (96.5, 329.7; 941)"""
@@ -73,7 +73,7 @@ def main() -> None:
 def measure(
     arm: Arm, hardware: Hardware, shape: Shape, *, steps_in_flight: int, seed: int, options: argparse.Namespace
 ) -> Seed:
-    """Solo, the flood alone, then both, by one arm with one seed."""
+    """Measure the quiet tenant solo, the flood alone, then both together, in one arm with one seed."""
     print(f"{hardware.title}, {steps_in_flight} in flight, seed {seed}: {arm.name}", file=sys.stderr, flush=True)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
@@ -89,7 +89,7 @@ def measure(
         began, before = clock.seconds, tenants.flood_tokens
         engine.run(lambda: clock.seconds >= began + options.alone_seconds)
         alone = (tenants.flood_tokens - before) / (clock.seconds - began)
-        # A step that began while the quiet zone needed nothing is as long as the flood makes it.
+        # Warm up again, because the flood may fill a step that began while the quiet zone was idle.
         tenants.ask_quietly(_WARM_REQUESTS)
         engine.run(lambda: tenants.is_quiet_done)
         tenants.answers = []
@@ -101,14 +101,14 @@ def measure(
 
 
 def make_driver(folder: Path, arm: Arm, hardware: Hardware, *, seats: int, budget: int) -> Driver:
-    """Returns the scheduler of an arm, with as many blocks as fit in addition to the model.
+    """Returns the scheduler of an arm, with as many blocks as fit into GPU memory next to the model.
 
     Args:
-        folder: for vLLM's config.
-        arm: stock or zones, and by which policy.
+        folder: the folder for vLLM's config.
+        arm: the arm, with its zones and scheduling policy.
         hardware: the model and its GPUs.
-        seats: requests that may run at a time.
-        budget: tokens of a step.
+        seats: the maximum number of running requests.
+        budget: the maximum number of tokens in a step.
     """
     config = vllm_config(folder, sequences=seats, max_batched_tokens=budget)
     if "priority" in arm.flags:

@@ -1,4 +1,4 @@
-"""The two tenants of the bench in virtual time: the same requests, sent to a scheduler."""
+"""The two tenants of the bench in virtual time, with the same requests, which go directly to a scheduler."""
 
 import random
 from collections import deque
@@ -11,25 +11,25 @@ from hack.harness.clock import Clock
 from hack.harness.scheduler import Driver
 
 _TOKENS = range(3, 128)
-"""The tokens that prompts are made of."""
+"""Token ids that prompts consist of."""
 
 
 class VirtualTenants:
-    """A quiet tenant and a flood, as an engine in virtual time asks for them.
+    """A quiet tenant and a flood, whose requests an engine in virtual time fetches.
 
     Args:
-        driver: that requests are sent by.
-        clock: of the engine.
-        arm: as what they are sent.
-        shape: of the requests.
-        seed: of prompts and times.
+        driver: the driver of the scheduler that gets the requests.
+        clock: the engine's clock.
+        arm: the arm, which determines the fields of requests.
+        shape: the shape of the requests.
+        seed: the seed of prompts and times.
     """
 
     def __init__(self, driver: Driver, clock: Clock, arm: Arm, shape: Shape, seed: int) -> None:
         self.answers: list[Answer] = []
         """The quiet tenant's answers, in the order of the requests."""
         self.flood_answers = 0
-        """The number of complete answers."""
+        """Number of the flood's complete answers."""
         self._driver = driver
         self._clock = clock
         self._arm = arm
@@ -39,24 +39,24 @@ class VirtualTenants:
         self._due: deque[float] = deque()
         self._quiet: dict[str, Answer] = {}
         self._flood: dict[str, int] = {}
-        """Tokens of the answers that are under way, by request."""
+        """Number of answer tokens of each running request of the flood, by request."""
         self._flood_tokens = 0
 
     @property
     def is_quiet_done(self) -> bool:
-        """Whether all answers that the quiet tenant was to ask for are complete."""
+        """Whether all requests of the quiet tenant have been sent and answered."""
         return not self._due and not self._quiet
 
     @property
     def flood_tokens(self) -> int:
-        """Tokens of the flood that were computed so far: a prompt's count with the answer's first."""
+        """Number of flood tokens computed so far; a prompt counts when its answer's first token arrives."""
         return self._flood_tokens + sum(map(self._computed, self._flood.values()))
 
     def ask_quietly(self, requests: int | None = None) -> None:
-        """Let the quiet tenant's requests come from now on, at the times of a Poisson process.
+        """Schedule the quiet tenant's requests as a Poisson process that starts now.
 
         Args:
-            requests: how many; None: as the shape says.
+            requests: the number of requests; if None, the shape's number.
         """
         at = self._clock.seconds
         for _ in range(self._shape.requests if requests is None else requests):
@@ -64,7 +64,7 @@ class VirtualTenants:
             self._due.append(at)
 
     def flood(self, at_once: int) -> None:
-        """Let the flood begin."""
+        """Start the flood, with a number of concurrent requests."""
         for _ in range(at_once):
             self._send_of_flood(self._clock.seconds)
 

@@ -1,1 +1,1 @@
-"""The operator with thousands of zones: a real API server, engines that speak the real report."""
+"""Measures the operator with thousands of zones, on a real API server and with engines that send real reports."""

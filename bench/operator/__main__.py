@@ -1,7 +1,7 @@
-"""Measures the operator with a real API server and engines that speak the real report, and compares with the budgets.
+"""Measures the operator with a real API server and engines that send real reports, and compares with the budgets.
 
-Exit code 1 if a budget is missed. Run it on a machine that does nothing else: etcd, the API server, the operator and
-the engines share its cores.
+The exit code is 1 if a budget is missed. Run it on an otherwise idle machine, because etcd, the API server, the
+operator and the engines share its cores.
 """
 
 import argparse
@@ -57,7 +57,7 @@ _ELECTED = ("--leader-elect-namespace", "tenantzone-system")
 
 
 def main() -> int:
-    """Measure the parts that were asked for; the exit code is 1 if a budget was missed."""
+    """Measure the parts that the user selected; returns the exit code, which is 1 if a budget was missed."""
     options = _parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     budgets = tomllib.loads(_BUDGETS.read_text())
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 async def _run(name: str, options: argparse.Namespace, budgets: Mapping[str, Any]) -> bool:
-    """Measure, and print each figure as soon as there is one. Returns whether a budget was missed."""
+    """Measure one part, and print each figure as soon as it is known; returns whether a budget was missed."""
     missed, flags = False, _ELECTED if name == "failover" else _ALONE
     with control_plane([_NAMESPACE]) as (plane, folder):
         kubeconfig = plane.user_kubeconfig(OPERATOR)

@@ -1,4 +1,4 @@
-"""The API server as the measurements use it: the operator's own way to call it, and watches."""
+"""The measurements' client of the API server: the operator's REST client, with watches."""
 
 import asyncio
 import json
@@ -14,10 +14,10 @@ _PAUSE_SECONDS = 0.2
 
 
 class Client(Rest):
-    """The operator's REST client, with a watch for measurements."""
+    """The operator's REST client, extended by a watch."""
 
     async def events(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        """Events of a kind from now on, beginning with what there is."""
+        """Yields the existing objects of a kind, then the events of a watch."""
         version = "0"
         while True:
             params = {"watch": "true", "resourceVersion": version}
@@ -31,7 +31,7 @@ class Client(Rest):
                 ) as response,
             ):
                 if response.status == 429:
-                    # The API server has just learned about the kind.
+                    # The API server answers 429 while it has only just learned of the kind.
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
                 response.raise_for_status()

@@ -1,6 +1,6 @@
-"""Engines without a model: they read the real config and speak the real report. One process stands in for all of them.
+"""Simulates engines without a model, all in one process: they read the real config and send real reports.
 
-As kubelet does, an engine reads its pool's ConfigMap when its pod's annotation changes.
+An engine reads its pool's ConfigMap when its pod's annotation changes, which is when kubelet would update the volume.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks
 
 BLOCKS = 100_000
 _TIME = 1.5e9
-"""Stands for the time in a report that is made once and sent many times."""
+"""Placeholder for the time in a report that is encoded once and sent many times."""
 
 
 class Engine:
-    """One pod's admin server."""
+    """A simulated engine: the admin server of one pod."""
 
     def __init__(self, namespace: str, name: str, pool: str, address: str) -> None:
         self.namespace, self.name, self.pool, self.address = namespace, name, pool, address
         self.lie: Lie | None = None
-        """A false report, sent in place of the real one."""
+        """False report that is sent in place of the real report; None for the real report."""
         self._before, self._after = b"", b""
         self.apply(None, ())
 
@@ -42,7 +42,7 @@ class Engine:
         *,
         demands_signature: bool | None = None,
     ) -> None:
-        """Report from now on that the config is in force, with its zones, and which newer one is refused."""
+        """Report from now on that the engine enforces the config and its zones, and which newer config it refuses."""
         status = ConfigStatus(
             applied_generation=config.generation if config is not None else None,
             applied_hash=config.hash if config is not None else None,
@@ -73,7 +73,7 @@ async def _tell(lie: Lie, report: bytes, request: web.Request) -> web.StreamResp
     await asyncio.sleep(answer.delay_seconds)
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.content_length = answer.length
-    # Who asks may have heard enough.
+    # The client may close the connection before it has read the whole answer.
     with contextlib.suppress(ConnectionError):
         await response.prepare(request)
         for piece in answer.pieces:
@@ -83,25 +83,25 @@ async def _tell(lie: Lie, report: bytes, request: web.Request) -> web.StreamResp
 
 
 class Fleet:
-    """All engines, their servers, and what kubelet does for them."""
+    """All engines with their servers; stands in for kubelet, too."""
 
     def __init__(self, client: Client, port: int) -> None:
         self._client = client
         self._port = port
         self.engines: dict[str, Engine] = {}
-        """The engines by their pods' names, which are unique."""
+        """Engines by pod name; the names are unique over all namespaces."""
         self._shown: dict[str, str] = {}
         self._read: dict[str, tuple[ConfigFiles, RuntimeConfig, tuple[ZoneReport, ...]]] = {}
-        """By pool: the files that were read last, and what came of it. Real engines do that each on its own machine."""
+        """Files last read and their parsed content, by pool, so that the engines of a pool parse them only once."""
         self._runners: dict[str, web.AppRunner] = {}
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, namespace: str | None) -> None:
-        """Look after the pods of a namespace from now on; None: of all."""
+        """Watch the pods of a namespace; None for all namespaces."""
         self._watching = asyncio.create_task(self._watch(namespace), name="fleet")
 
     async def add(self, namespace: str, pool: str, count: int) -> None:
-        """Engines of a pool, with their pods, ready at once."""
+        """Add engines to a pool, with pods that are ready at once."""
         for number in range(count):
             index = len(self.engines)
             engine = Engine(namespace, f"{pool}-engine-{number}", pool, f"127.1.{index // 250}.{index % 250 + 2}")
@@ -110,12 +110,12 @@ class Fleet:
             await self.bring_up(engine)
 
     async def bring_up(self, engine: Engine) -> None:
-        """It answers, and its pod is ready."""
+        """Start an engine's server, and mark its pod as ready."""
         await self._serve(engine)
         await self._set_ready(engine, True)
 
     async def take_down(self, engine: Engine) -> None:
-        """Its pod is not ready any more, and then it does not answer."""
+        """Mark an engine's pod as not ready, then stop the engine's server."""
         await self._set_ready(engine, False)
         await self._runners.pop(engine.name).cleanup()
 
@@ -131,13 +131,13 @@ class Fleet:
             await runner.cleanup()
 
     def answers_of(self, engine: Engine) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """Returns what answers requests for the engine's report."""
+        """Returns the HTTP handler of the engine's report."""
         return engine.answer
 
     async def _serve(self, engine: Engine) -> None:
         app = web.Application()
         app.router.add_get(REPORT_PATH, self.answers_of(engine))
-        # Who lies may hang, and ends with who asks.
+        # A handler that sends a lie may hang, so cancel it when its client disconnects.
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, engine.address, self._port).start()
@@ -163,7 +163,7 @@ class Fleet:
 
 
 def report_of(zone: ZoneConfig) -> ZoneReport:
-    """What an engine reports of a zone that holds nothing."""
+    """Returns an engine's report of a zone that holds no blocks."""
     return ZoneReport(
         name=zone.name,
         tenant=zone.tenant,
@@ -194,7 +194,7 @@ def _pod(engine: Engine) -> dict[str, Any]:
 
 
 def foreign_pod(name: str) -> dict[str, Any]:
-    """A pod that is no engine, with about 10 kB of what pods carry."""
+    """Returns a pod that is no engine, with about 10 kB of typical content."""
     variables = [{"name": f"SETTING_{number:03}", "value": 40 * "x"} for number in range(60)]
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What a user would see: each zone's conditions, and when they became true."""
+"""Records what a user would see: each zone's conditions, and when they became true."""
 
 import asyncio
 import time
@@ -11,18 +11,18 @@ from bench.operator.client import Client
 
 @dataclass(slots=True)
 class Seen:
-    """A zone, as its watch has shown it last."""
+    """The latest state of a zone in the watch."""
 
     generation: int
     accepted: int = 0
-    """The newest generation that has been Accepted, ..."""
+    """Latest generation for which the zone was Accepted."""
     programmed: int = 0
-    """... and Programmed, ..."""
+    """Latest generation for which the zone was Programmed."""
     accepted_at: float = 0.0
     programmed_at: float = 0.0
-    """... and when the watch reported it."""
+    """Time at which the watch reported that generation as Programmed, on the monotonic clock."""
     refused: int = 0
-    """How often it was shown that is not Accepted."""
+    """Number of watch events in which the zone was not Accepted."""
 
     @property
     def is_programmed(self) -> bool:
@@ -30,16 +30,16 @@ class Seen:
 
 
 class Observer:
-    """Watches all zones and ConfigMaps of a namespace, or of all; no two have the same name."""
+    """Watches the zones and ConfigMaps of one namespace or of all; names must be unique over all namespaces."""
 
     def __init__(self, client: Client, namespace: str | None) -> None:
         self._client = client
         self._where = "" if namespace is None else f"/namespaces/{namespace}"
         self.zones: dict[str, Seen] = {}
         self.on_config: Callable[[dict[str, Any]], None] = lambda _: None
-        """Called with each event of a ConfigMap."""
+        """Function that is called with each event of a ConfigMap."""
         self.configs: dict[str, int] = {}
-        """Versions of each ConfigMap that were seen, by its name."""
+        """Number of versions seen of each ConfigMap, by name."""
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -52,10 +52,10 @@ class Observer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> float:
-        """Wait for it, and return when it was seen to hold.
+        """Wait until a condition holds, and return the time at which it was seen to hold.
 
         Raises:
-            TimeoutError: it did not come true.
+            TimeoutError: the condition did not hold in time.
         """
         async with asyncio.timeout(seconds):
             while True:

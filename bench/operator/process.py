@@ -1,4 +1,4 @@
-"""The operator as a process, and what it costs."""
+"""Runs the operator as a process, and measures its memory and writes."""
 
 import asyncio
 import json
@@ -13,27 +13,28 @@ from hack.harness.killable import KillableServer
 from hack.ports import free_ports
 
 _NOT_IN_THE_IMAGE = "kubernetes_asyncio"
-"""The demo needs it, and kopf imports what it finds. The operator's image does not have it."""
+"""Package to hide from the operator: kopf imports it if it is installed, but the operator's image lacks it."""
 _ROOT = Path(__file__).parents[2]
 
 
 class OperatorProcess(KillableServer):
-    """The operator as a process of its own, which can be started, killed and measured. It ends with this process.
+    """The operator as a child process, which can be started, killed and measured. It ends with this process.
 
-    Its memory includes the official Kubernetes client, which reads the kubeconfig. In a pod the operator lacks it.
+    Its memory includes the official Kubernetes client, which reads the kubeconfig. In a pod the operator does not load
+    that client.
 
     Args:
-        kubeconfig: as whom.
-        folder: for its log.
-        profile: where to write cProfile's statistics at its end; None: nowhere.
-        flags: further ones.
+        kubeconfig: the kubeconfig, which determines the operator's user.
+        folder: the folder for the operator's log.
+        profile: the file for cProfile's statistics, written when the operator ends; None for no profile.
+        flags: additional flags of the operator.
     """
 
     def __init__(
         self, kubeconfig: Path, folder: Path, profile: Path | None = None, flags: Sequence[str] = ("--no-leader-elect",)
     ) -> None:
         (self.port,) = free_ports(1)
-        """Of its probes."""
+        """Port of the operator's probes."""
         hidden = folder / "hidden"
         hidden.mkdir(exist_ok=True, parents=True)
         (hidden / f"{_NOT_IN_THE_IMAGE}.py").write_text('raise ImportError("not in the operator\'s image")\n')
@@ -47,12 +48,12 @@ class OperatorProcess(KillableServer):
 
     @property
     def resident_mb(self) -> float:
-        """What it has in memory now."""
+        """Current resident memory, in MB."""
         return self._status("VmRSS")
 
     @property
     def peak_mb(self) -> float:
-        """The most that it has had in memory."""
+        """Peak resident memory, in MB."""
         return self._status("VmHWM")
 
     @property
@@ -61,7 +62,7 @@ class OperatorProcess(KillableServer):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def writes(self) -> int:
-        """How many writes it has made since its start, as soon as it answers."""
+        """Returns the number of writes since the operator's start; waits until the operator answers."""
         while True:
             try:
                 return int((await asyncio.to_thread(self.health))["writes"])
@@ -69,10 +70,10 @@ class OperatorProcess(KillableServer):
                 await asyncio.sleep(0.1)
 
     def health(self) -> dict[str, Any]:
-        """What it says of itself.
+        """Returns the operator's health report from ``/healthz``.
 
         Raises:
-            OSError: it does not answer, or is not well.
+            OSError: the operator does not answer, or is not healthy.
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=10) as answer:
             said: dict[str, Any] = json.load(answer)

@@ -1,4 +1,4 @@
-"""What is done to the operator, and what is measured meanwhile."""
+"""The scenarios: each puts some load on the operator, and returns figures."""
 
 import asyncio
 import re
@@ -24,21 +24,21 @@ _WRITES = re.compile(
 )
 
 RESERVED = 2
-"""Blocks that a zone reserves at first."""
+"""Number of blocks that a zone reserves at first."""
 
 Figures = dict[str, float]
 
 
 @dataclass(slots=True)
 class Bench:
-    """Everything that a measurement needs: an operator, and a namespace with nothing in it yet."""
+    """The environment of a measurement: an operator, and an empty namespace."""
 
     client: Client
     namespace: str
     port: int
     operator: OperatorProcess
     standby: OperatorProcess
-    """Not started yet."""
+    """Second operator, which is not started."""
     observer: Observer
     fleet: Fleet
 
@@ -52,7 +52,7 @@ class Bench:
         await self.client.call("POST", self._path("tenantzones"), body=_manifest("TenantZone", name, spec))
 
     async def change_zone(self, name: str, **spec: Any) -> int:
-        """Returns the new generation."""
+        """Change fields of a zone's spec; returns the new generation."""
         path = f"{self._path('tenantzones')}/{name}"
         content_type = "application/merge-patch+json"
         found = await self.client.call("PATCH", path, body={"spec": spec}, content_type=content_type)
@@ -62,7 +62,7 @@ class Bench:
         await self.client.call("DELETE", f"{self._path('tenantzones')}/{name}")
 
     async def settle(self) -> None:
-        """Until all zones are programmed and the operator has nothing to write any more."""
+        """Wait until all zones are Programmed and the operator has stopped writing."""
         zones = self.observer.zones
         await self.observer.until(lambda: all(seen.is_programmed for seen in zones.values()))
         before = -1
@@ -72,7 +72,7 @@ class Bench:
             await asyncio.sleep(3)
 
     async def writes_seen(self) -> int:
-        """Writes of anybody to what the operator writes, as the API server counts them."""
+        """Returns the API server's count of writes, by any client, to the kinds that the operator writes."""
         return sum(map(int, _WRITES.findall(await self.client.text("/metrics"))))
 
     def _path(self, plural: str) -> str:
@@ -80,7 +80,7 @@ class Bench:
 
 
 async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
-    """All zones of one pool in one moment."""
+    """Create all zones of one pool at once."""
     say(NAME, f"{zones:,} zones created at once, in one pool with {engines} engines")
     await bench.add_pool("pool", engines)
     names = [f"zone-{number:04}" for number in range(zones)]
@@ -100,7 +100,7 @@ async def created_at_once(bench: Bench, zones: int, engines: int) -> Figures:
 
 
 async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
-    """More zones in one pool than fit into a ConfigMap as plain text."""
+    """Create more zones in one pool than fit into a ConfigMap as plain text."""
     say(NAME, f"{zones:,} zones in one pool")
     await bench.add_pool("pool", 1)
     seen = bench.observer.zones
@@ -141,7 +141,7 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
 
 
 async def foreign_pods(bench: Bench, number: int) -> Figures:
-    """Pods of others, in a namespace of their own, as large as pods are in clusters that are lived in."""
+    """Create pods that are no engines in a separate namespace, as large as pods of production clusters are."""
     say(NAME, f"{number:,} pods that are no engines")
     await bench.client.call("POST", "/api/v1/namespaces", body={"metadata": {"name": "foreign"}})
     pods = [foreign_pod(f"pod-{index:05}") for index in range(number)]
@@ -150,7 +150,7 @@ async def foreign_pods(bench: Bench, number: int) -> Figures:
 
 
 async def latency(bench: Bench, samples: int) -> Figures:
-    """One change at a time in a pool that is at rest: from the request to Programmed, as a watch shows it."""
+    """Change one zone at a time in an idle pool; measure the time from the request until a watch shows Programmed."""
     await bench.settle()
     say(NAME, f"{samples} changes, one by one")
     seen = bench.observer.zones
@@ -175,7 +175,7 @@ async def latency(bench: Bench, samples: int) -> Figures:
 
 
 async def many_pools(bench: Bench, zones: int, pools: int) -> Figures:
-    """Many zones in many pools."""
+    """Create many zones in many pools."""
     say(NAME, f"{zones:,} zones in {pools} pools, one engine each")
     names = [f"pool-{number:02}" for number in range(pools)]
     for name in names:
@@ -199,7 +199,7 @@ async def many_pools(bench: Bench, zones: int, pools: int) -> Figures:
 
 
 async def restart(bench: Bench, pools: int) -> Figures:
-    """Killed, and a few things changed while it is away; it has to look at everything."""
+    """Kill the operator, change a few zones, and start the operator again, which then has to process all objects."""
     say(NAME, "killed and started again")
     bench.operator.kill()
     seen = bench.observer.zones
@@ -220,7 +220,7 @@ async def restart(bench: Bench, pools: int) -> Figures:
 
 
 async def failover(bench: Bench, times: int) -> Figures:
-    """The leader is killed, and a zone is changed in that moment: how long until the other operator has done it."""
+    """Kill the leader, change a zone at once, and measure the time until the standby has programmed the change."""
     await bench.add_pool("pool", 1)
     await bench.add_zone("acme", "pool")
     leader, standby, taken = bench.operator, bench.standby, []
@@ -240,9 +240,10 @@ async def failover(bench: Bench, times: int) -> Figures:
 
 
 async def edits_in_one_window(bench: Bench, pools: int, edits: int) -> Figures:
-    """Some edits of one pool at once, one pool after the other: they should make one config.
+    """Edit several zones of a pool at once, one pool after the other; the edits of a pool should make one config.
 
-    Edits that took longer than the operator waits for more are several changes, and don't count.
+    A pool does not count if its edits took longer than the operator's debounce time, because several configs are right
+    then.
     """
     await bench.settle()
     say(NAME, f"{edits} edits at once, in each of {pools} pools")
@@ -265,7 +266,7 @@ async def edits_in_one_window(bench: Bench, pools: int, edits: int) -> Figures:
 
 
 async def rest(bench: Bench, seconds: float) -> Figures:
-    """Nothing happens."""
+    """Change nothing for some time, and measure the operator's writes and CPU time."""
     await bench.settle()
     say(NAME, f"at rest for {seconds:.0f} s")
     before = await bench.writes_seen(), await bench.operator.writes(), bench.operator.cpu_seconds
@@ -278,7 +279,7 @@ async def rest(bench: Bench, seconds: float) -> Figures:
 
 
 async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Await all jobs, a bounded number of them at a time, and return what they return in their order."""
+    """Await all jobs, a limited number of them at a time, and return their results in the order of the jobs."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def run(job: Awaitable[Any]) -> Any:
@@ -289,7 +290,7 @@ async def at_once(jobs: Iterable[Awaitable[Any]]) -> list[Any]:
 
 
 def quantile(ordered: list[float], fraction: float) -> float:
-    """The number that stands at this fraction of the ordered numbers."""
+    """Returns the quantile of sorted numbers for a fraction from 0 to 1."""
     return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 

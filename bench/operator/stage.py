@@ -1,4 +1,4 @@
-"""What the measurements take place on: a control plane, the operator as a process, engines, and who watches."""
+"""The environment of the measurements: a control plane, the operator as a process, engines, and an observer."""
 
 import contextlib
 import sys
@@ -18,12 +18,12 @@ from tenantzone_operator.kube.connection import Connection
 
 _ROOT = Path(__file__).parents[2]
 OPERATOR = "system:serviceaccount:tenantzone-system:tenantzone-operator"
-"""As whom the operator calls the API server."""
+"""User name with which the operator calls the API server."""
 
 
 @contextmanager
 def control_plane(namespaces: Sequence[str]) -> Iterator[tuple[ControlPlane, Path]]:
-    """Our own, with the CRDs and the operator's rights, and empty namespaces; and a folder for what else there is."""
+    """Start a control plane with the CRDs, the operator's rights and empty namespaces; yields it, and a folder."""
     with tempfile.TemporaryDirectory(prefix="tenantzone-bench-") as name:
         folder = Path(name)
         with ControlPlane(folder / "plane") as plane:
@@ -47,15 +47,15 @@ async def bench_of(
     profile: Path | None = None,
     flags: Sequence[str] = ("--no-leader-elect",),
 ) -> AsyncIterator[Bench]:
-    """The operator runs, and what happens is watched; if something is raised, the operator's log is shown.
+    """Run the operator, an observer and engines until the block ends; an exception prints the operator's log.
 
     Args:
-        plane: with the CRDs.
-        folder: for the operator's log.
-        kubeconfig: where the operator finds the API server.
-        namespace: that is watched; None: all.
+        plane: a control plane with the CRDs.
+        folder: the folder for the operator's log.
+        kubeconfig: the operator's kubeconfig.
+        namespace: the namespace to watch; None for all.
         profile: see `OperatorProcess`.
-        flags: of the operator, and of the standby.
+        flags: the flags of the operator and of the standby.
     """
     (port,) = free_ports(1)
     async with Client(Connection(str(plane.kubeconfig)).for_kopf) as client:

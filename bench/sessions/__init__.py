@@ -1,1 +1,1 @@
-"""Prefill tokens that multi-turn sessions save: stock vLLM, stock offloading to CPU memory, and zones with tiers."""
+"""Measures prefill tokens saved in multi-turn sessions with stock vLLM, its CPU offloading, and zones with tiers."""

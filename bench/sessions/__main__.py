@@ -1,8 +1,8 @@
-"""Prefill tokens saved for multi-turn sessions of eight tenants that need four times the engine's pool of cache.
+"""Measures the prefill tokens saved in multi-turn sessions of eight tenants, whose cache is four times the pool.
 
-Each engine serves the same sessions twice: alone, and with a tenant that floods it. All have the same model, pool and
-cores; those with tiers have the same CPU memory, and zones a disk below it. Stock vLLM's offloading has no worker for
-CPUs: it runs with the zones' worker, under its own manager.
+Each engine serves the same sessions twice: alone, and together with a tenant that floods the engine. All engines have
+the same model, pool and cores. Engines with tiers have the same CPU memory, and the one with zones also has a disk
+tier. Stock vLLM's offloading has no worker for CPUs, so it uses the zones' worker with vLLM's own manager.
 
     python -m bench.sessions
 """
@@ -25,12 +25,12 @@ from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags, kv_transfe
 
 POOL_BLOCKS = 128
 BLOCK_BYTES = 4 * 2 * BLOCK_TOKENS * 256 * 4
-"""The bytes of a block of the model's four layers: keys and values of 256 numbers of four bytes for each token."""
+"""Size of a block, in bytes: four layers, with keys and values of 256 four-byte numbers for each token."""
 CPU_POOLS = 2
 DISK_POOLS = 8
-"""How often the pool fits into each tier."""
+"""Size of the disk tier, as a multiple of the pool's size."""
 PROTECTED = 0
-"""The tenant whose share of the tiers is reserved."""
+"""Number of the tenant that reserves a share of the tiers."""
 
 
 def main() -> None:
@@ -101,9 +101,9 @@ def _arms(folder: Path, shape: Shape) -> list[tuple[str, list[ZoneConfig] | None
 
 
 def _zones(shape: Shape) -> list[ZoneConfig]:
-    """Returns the zones of the tenants and of the flooding tenant. One tenant reserves a share of each tier."""
+    """Returns the zones of all tenants, including the flooding one; one tenant reserves a share of each tier."""
     shares = (TierShare(tier="cpu", reserved="20%"), TierShare(tier="disk", reserved="20%"))
-    # As bench.end_to_end names its plain ones, whose tenants' keys it makes.
+    # Use the tenant names of bench.end_to_end, which makes the keys.
     names = [f"tenant-{number}" for number in range(shape.tenants + 1)]
     return [
         ZoneConfig(name=name, tenant=name, generation=1, tiers=shares if number == PROTECTED else ())

@@ -1,4 +1,4 @@
-"""Sessions of tenants that go on turn by turn, and a tenant that floods the engine between them."""
+"""Runs sessions of tenants turn by turn, with a tenant that floods the engine between turns."""
 
 import random
 from collections import Counter
@@ -15,39 +15,39 @@ WORDS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The load. A word is a token."""
+    """The sizes of the load, in which each word is one token."""
 
     tenants: int = 8
     sessions: int = 2
-    """The sessions of each tenant."""
+    """Number of sessions of each tenant."""
     turns: int = 10
     words: int = 86
-    """Words that each turn adds, in addition to the answer."""
+    """Number of words that each turn adds to the prompt, in addition to the answer."""
     answer: int = 16
     at_once: int = 4
     flood_prompts: int = 8
-    """Between two turns of a session, ..."""
+    """Number of flood prompts between two turns of a session."""
     flood_words: int = 500
-    """Words of each prompt of the flood. All are unique."""
+    """Number of words in each prompt of the flood; all prompts are unique."""
 
 
 @dataclass(slots=True)
 class Saved:
-    """Prompt tokens by tenant, and how many of them were not computed."""
+    """Number of prompt tokens by tenant, and number of cached ones among them."""
 
     asked: Counter[int] = field(default_factory=Counter)
     cached: Counter[int] = field(default_factory=Counter)
 
     def share(self, *tenants: int) -> float:
-        """Returns the share for the prompt tokens of the given tenants, or of all."""
+        """Returns the fraction of prompt tokens that were cached, for the given tenants or for all."""
         chosen = tenants or tuple(self.asked)
         return sum(self.cached[each] for each in chosen) / sum(self.asked[each] for each in chosen)
 
 
 def run_sessions(engine: Engine, shape: Shape, seed: int, *, flooded: bool) -> Saved:
-    """Have all sessions take their turns, one turn of each after the other, and count cache hits.
+    """Run all sessions, one turn of each in rotation, and count cache hits.
 
-    The tenant after the last one floods.
+    The flooding tenant has the number after the last session's tenant.
     """
     chance = random.Random(seed)
     saved = Saved()
@@ -80,11 +80,11 @@ def _texts(chance: random.Random, count: int, words: int) -> Iterator[str]:
 
 
 def _ask(client: httpx.Client, engine: Engine, tenant: int, prompt: str, answer: int) -> tuple[str, int, int]:
-    """Returns the answer, the tokens of the prompt, and how many of them were cached."""
+    """Send a prompt; returns the answer, the number of prompt tokens, and how many of them were cached."""
     body = {"model": engine.model, "prompt": prompt, "max_tokens": answer, "temperature": 0, "ignore_eos": True}
     headers = engine.headers_of(tenant)
     if not headers:
-        # Stock vLLM distinguishes tenants only by the salt.
+        # On stock vLLM only the salt separates tenants.
         body["cache_salt"] = f"tenant-{tenant}"
     response = client.post("/v1/completions", json=body, headers=headers)
     response.raise_for_status()

@@ -1,6 +1,6 @@
-"""Stock vLLM's offloading on an engine without a GPU: its own spec and managers, with a worker that copies by the CPU.
+"""Stock vLLM's offloading on an engine without a GPU: vLLM's spec and managers, with a worker that copies on the CPU.
 
-vLLM's own worker needs a GPU. Nothing else is replaced, so the comparison is of the policies.
+vLLM's own worker needs a GPU. Nothing else is replaced, so the bench compares the offloading policies.
 """
 
 from vllm.v1.kv_offload.base import CanonicalKVCaches, OffloadingWorker
@@ -11,7 +11,7 @@ from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
 
 
 class CpuWorkerSpec(TieringOffloadingSpec):
-    """vLLM's tiering spec, but for the worker."""
+    """vLLM's tiering spec with the worker replaced."""
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
         region = SharedOffloadRegion(

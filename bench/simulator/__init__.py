@@ -1,1 +1,1 @@
-"""A simulator: the zone core and its arbiter under a simulated engine, in simulated time; equal for equal seeds."""
+"""Simulates the zone core and its arbiter in an engine in simulated time; equal seeds give equal runs."""

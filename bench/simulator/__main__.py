@@ -1,6 +1,6 @@
-"""The real zone core and its arbiter under a simulated engine, with the invariants checked in each step.
+"""Runs the real zone core and its arbiter in a simulated engine, and checks the invariants in each step.
 
-Stops with exit code 1 at the first promise that is broken, and says where. The same seed gives the same run.
+Prints the first violation of an invariant and stops with exit code 1. Equal seeds give equal runs.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PROGRESS_SECONDS = 2.0
 
 
 def main() -> int:
-    """Run the simulations that were asked for and print their summaries; returns the exit code."""
+    """Run the simulations that the user selected and print their summaries; returns the exit code."""
     options = _parse()
     runs: dict[str, Simulation] = {}
     for name, plan in _plans(options).items():
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _plans(options: argparse.Namespace) -> dict[str, Plan]:
-    """Returns the plans to run, by a name for the comparison."""
+    """Returns the plans to run, by the name in the comparison."""
     one = Plan(
         requests=options.requests,
         tenants=options.tenants,
@@ -104,7 +104,7 @@ def _run(simulation: Simulation) -> None:
 
 
 def _comparison(runs: Mapping[str, Simulation]) -> list[str]:
-    """Compares the same load and reservations on different terms; misses are relative to the first run."""
+    """Returns a table that compares runs of the same load and reservations; misses are relative to the first run."""
     totals = {name: simulation.summary.overall for name, simulation in runs.items()}
     missed = {name: total.prompt_tokens - total.hit_tokens for name, total in totals.items()}
     first = max(1, next(iter(missed.values())))

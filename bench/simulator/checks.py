@@ -1,11 +1,11 @@
 """Invariants that must hold whenever blocks are allocated and freed.
 
-They are computed from what zones hold and were promised, not from the core's own sums.
+They are computed from each zone's blocks and reservation, not from the core's own sums.
 
-I1 every block has one place and the counts add up; I2 a zone gets its reservation within one step; I3 no zone holds
-more than its limit; I4 a request's blocks are its own zone's; I5 a hit never crosses zones; I6 nothing in use is
-evicted; I7 no zone is cut below its reservation for another's surplus. Invariants of a whole engine after a step are in
-``inspection``.
+I1: every block is in exactly one state, and the counts add up. I2: a zone gets its reservation within one step. I3: no
+zone holds more blocks than its limit. I4: a request's blocks belong to its own zone. I5: a request never hits blocks of
+another zone. I6: no block in use is evicted. I7: no zone loses blocks of its reservation so that another zone can
+exceed its own. Invariants of a whole engine after a step are in ``inspection``.
 """
 
 from bench.simulator.fairness import Fairness
@@ -17,14 +17,14 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Violation(AssertionError):
-    """The core broke a promise."""
+    """The core violated an invariant."""
 
 
 class Checks:
-    """Watches one engine; its methods are called where something happens.
+    """Checks one engine; the simulation calls a method for each kind of event.
 
     Raises:
-        Violation: from each method; the simulation adds where and when.
+        Violation: each method raises it; the simulation adds the seed, step and time.
     """
 
     def __init__(self) -> None:
@@ -34,14 +34,14 @@ class Checks:
         self.fairness.learn(request.prompt_tokens, request.output_tokens)
 
     def hit(self, zone: Zone, hits: list[int], ledger: Ledger) -> None:
-        """I5."""
+        """Check I5: the hit blocks belong to the zone."""
         for block_id in hits:
             demand(ledger.owner[block_id] is zone, "I5", zone, f"hit block {block_id} of another zone")
 
     def room_made(self, beneficiary: Zone, count: int, evictions: Evictions, *, growing: bool) -> None:
-        """I7 and the order of eviction: blocks evicted for one zone were not promised to another.
+        """Check I7 and the order of eviction: blocks evicted for one zone were not reserved for another zone.
 
-        A request that grows may take what others merely cache above their reservations.
+        A request that grows may take blocks that other zones only cache above their reservations.
         """
         quota = beneficiary.spec.quota
         entitled = beneficiary.in_use + count <= quota.reserved
@@ -54,11 +54,11 @@ class Checks:
             demand(victim.held >= _kept(victim, beneficiary, entitled=entitled), "I7", victim, text)
 
     def enough(self, zone: Zone, count: int, free: int) -> None:
-        """Blocks that may be taken can be taken."""
+        """Check that blocks which a zone may take are available."""
         demand(free >= count, "I2", zone, f"may take {count} blocks, but only {free} could be made free")
 
     def taken(self, request: Request, count: int, free: int, ledger: Ledger, *, growing: bool) -> None:
-        """I3 and I7: blocks taken above a reservation leave obtainable what is promised to others."""
+        """Check I3 and I7: after blocks were taken above a reservation, other zones can still get theirs."""
         zone = request.zone
         quota = zone.spec.quota
         demand(zone.in_use <= max(quota.limit, request.peak), "I3", zone, f"took {count} blocks, beyond its limit")
@@ -82,24 +82,24 @@ class Checks:
         )
 
     def evicted(self, zone: Zone, block_ids: list[int], references: list[int]) -> None:
-        """I6."""
+        """Check I6: the evicted blocks were not in use."""
         for block_id in block_ids:
             demand(not references[block_id], "I6", zone, f"block {block_id} was evicted while in use")
 
     def given_up(self, evictions: Evictions) -> None:
-        """I7 for evictions in the background, and for surplus reclaim."""
+        """Check I7 for evictions in the background and for surplus reclaim."""
         for zone, block_ids in evictions:
             kept = zone.held >= zone.spec.quota.reserved or not zone.requests
             demand(kept or not block_ids, "I7", zone, f"active, and left with {zone.held} blocks")
 
     def preempted(self, zone: Zone, reason: str, beneficiary: Zone | None) -> None:
-        """I7 for running requests, which still hold their blocks."""
+        """Check I7 for preempted requests, which still hold their blocks."""
         if beneficiary is not zone:
             above = zone.in_use > zone.spec.quota.reserved
             demand(above, "I7", zone, f"was preempted within its reservation, reason {reason}")
 
     def failed(self, request: Request, count: int, error: str, ledger: Ledger, capacity: int) -> None:
-        """A request that is given up on could not have its blocks even without other zones."""
+        """Check that a failed request could not have got its blocks even without requests of other zones."""
         zone = request.zone
         kept = sum(_kept_while_quiet(other, zone) for other in ledger.zones.values() if other is not zone)
         quota = zone.spec.quota
@@ -108,17 +108,17 @@ class Checks:
 
 
 def demand(holds: bool, invariant: str, zone: Zone, text: str) -> None:
-    """State that something holds for a zone.
+    """Raise an error unless an invariant holds for a zone.
 
     Raises:
-        Violation: it does not.
+        Violation: the invariant does not hold.
     """
     if not holds:
         raise Violation(f"{invariant}: zone {zone.spec.tenant} {text}")
 
 
 def _kept(owner: Zone, beneficiary: Zone, *, entitled: bool) -> int:
-    """Blocks of its reservation that a zone keeps from another one now."""
+    """Returns the number of reserved blocks that a zone currently withholds from another zone."""
     quota = owner.spec.quota
     if owner.quiet and entitled:
         return quota.reserved - quota.lendable

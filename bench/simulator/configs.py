@@ -1,4 +1,4 @@
-"""Random zone configs that use every field of the contract, and hold on the engine that they are drawn for."""
+"""Random zone configs that use every field of the contract, and that fit on the engine for which they are drawn."""
 
 import random
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ _RELEASE = Release(share="25%", every_seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The fixed parts of a run: the class of each tenant. The config draws the rest."""
+    """The class of each tenant, which is fixed for a run; configs draw everything else."""
 
     class_of: dict[str, str]
 
     @property
     def sleepers(self) -> list[str]:
-        """The first few zones with a large reservation: they want all their loans back at once."""
+        """The first zones with a large reservation, which claim all their lent blocks back at once."""
         return [tenant for tenant, name in self.class_of.items() if name == "large reservation"][:3]
 
     @property
     def golden(self) -> tuple[str, ...]:
-        """Two undeclared tenants, whose level reserves something."""
+        """Two undeclared tenants of a level that reserves blocks."""
         return tuple(tenant for tenant, name in self.class_of.items() if name == "not declared")[:2]
 
     def declared(self) -> list[str]:
@@ -36,22 +36,22 @@ class Population:
 
 
 def draw_population(seed: int, tenants: list[str]) -> Population:
-    """A class for each tenant; large tenants are as likely to have no reservation as small ones."""
+    """Returns a random class for each tenant, independent of the tenant's size."""
     rng = random.Random(f"population {seed}")
     return Population({tenant: rng.choices(CLASSES, (2, 4, 6, 1))[0] for tenant in tenants})
 
 
 class ConfigDraw:
-    """Draws configs.
+    """Draws random configs.
 
     Args:
-        seed: equal seeds give equal configs, in order.
-        population: whose zones.
-        capacity: blocks of the engine.
-        largest_request: blocks; most configs leave this many unreserved, so that each request can be served eventually.
-            In some, none are left: then blocks that are never lent are out of reach.
-        lending: whether zones lend what they do not use.
-        eviction_policy: of all zones; None: each draws its own. Everything else is drawn alike.
+        seed: equal seeds give the same sequence of configs.
+        population: the tenants with their classes.
+        capacity: the number of blocks of the engine.
+        largest_request: a number of blocks. Most configs leave this many unreserved, so that each request can be served
+            eventually. Some leave none, so that requests may need blocks that are never lent.
+        lending: whether zones lend unused reservations.
+        eviction_policy: the policy of all zones; if None, each zone draws its own. Other fields are drawn the same way.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ConfigDraw:
         self._generation = 0
 
     def next(self, *, unknown_tenants: bool = True) -> RuntimeConfig:
-        """The next config; unknown tenants are registered, or refused."""
+        """Returns the next config, in which unknown tenants are registered or refused."""
         self._generation += 1
         rng = self._random
-        # A tenth of the zones is missing, so that zones leave and come back; not in the first config.
+        # Except in the first config, a tenth of the zones is missing, so that zones are removed and added again.
         declared = self._population.declared()
         if self._generation > 1:
             declared = [tenant for tenant in declared if rng.random() < 0.9]
@@ -94,7 +94,7 @@ class ConfigDraw:
         return make_config(self._generation, pool, zones)
 
     def overcommitted(self, config: RuntimeConfig) -> RuntimeConfig:
-        """The config with one more zone, which reserves all: this engine is too small for it."""
+        """Returns the config with a zone added that reserves the whole pool, so that the engine is too small."""
         self._generation += 1
         huge = ZoneConfig(name="huge", tenant="huge", generation=1, reserved="100%")
         return make_config(self._generation, config.pool, (*config.zones, huge))
@@ -115,7 +115,7 @@ class ConfigDraw:
         weights = {tenant: weight_of[self._population.class_of[tenant]] * rng.uniform(0.5, 1.5) for tenant in declared}
         sleepers = [tenant for tenant in self._population.sleepers if tenant in weights]
         for tenant in sleepers:
-            # Together as much as all others.
+            # Give sleepers together the same weight as all other zones.
             weights[tenant] = sum(weights[other] for other in declared if other not in sleepers) / len(sleepers)
         spared = rng.choice([0, self._largest_request, self._largest_request, self._largest_request])
         golden = self._golden_blocks * len(self._population.golden)

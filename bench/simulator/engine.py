@@ -1,10 +1,10 @@
-"""The simulated engine: what zones see of vLLM, and no model.
+"""The simulated engine, which has the parts of vLLM that zones use, but no model.
 
 It has a waiting queue per zone, a list of running requests, a budget of prompt tokens per step, chunked prefill, and
-decoding that takes one more block now and then. A prompt's blocks are all taken on admission; vLLM only asks whether
-they are there. The zone core's arbiter decides which requests are admitted, continue or are preempted; it asks this
-engine as it asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay
-cheap.
+decoding that takes an additional block from time to time. It takes all blocks of a prompt on admission, while vLLM only
+checks that they are available. The zone core's arbiter decides which requests are admitted, continue or are preempted,
+through the same interface as with vLLM's adapter. One step stands for ``tokens_per_step`` decoding steps, so that long
+histories are fast.
 """
 
 from collections.abc import Sequence
@@ -25,35 +25,35 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How fast the engine is, and how much it takes on at once. A step lasts as long as its two parts together."""
+    """Speed and limits of the engine. A step takes the time of its prompt part plus the time of its decoding part."""
 
     capacity: int = 4096
-    """Blocks."""
+    """Number of blocks."""
     headroom: int = 0
-    """Blocks that are to stay free or cached when a request is admitted while others run."""
+    """Number of blocks that must stay free or cached when a request is admitted while others run."""
     max_running: int = 128
     prompt_tokens_per_step: int = 65_536
     tokens_per_step: int = 32
-    """Generated for each running request in one simulated step; at most a block."""
+    """Number of tokens generated for each running request in a simulated step; at most a block."""
     prompt_tokens_per_second: float = 150_000.0
     seconds_per_token: float = 0.015
-    """Seconds of a decoding step, which gives each running request one token."""
+    """Time of a decoding step, which gives each running request one token."""
 
     def steps_for(self, request: Request) -> int:
-        """Returns the most steps that a request takes if it runs alone: it finds nothing in the cache."""
+        """Returns the maximum number of steps of a request that runs alone and has no cache hits."""
         prompt = -(-request.tokens // self.prompt_tokens_per_step)
         output = -(-(request.output_tokens - request.generated) // self.tokens_per_step)
-        # A step ends where a block does.
+        # A simulated step never generates beyond the end of a block.
         return prompt + output + request.peak
 
 
 class Engine(WithoutTiers):
-    """One engine, from its start to its end. To the arbiter it is ``zones.engine.Engine``: it decides nothing.
+    """One simulated engine, from start to restart, as the arbiter's ``zones.engine.Engine``, which decides nothing.
 
     Args:
-        model: its size and speed.
-        now: simulated seconds.
-        checks: what must hold.
+        model: the engine's size and speed.
+        now: the time of the start, in simulated seconds.
+        checks: the checks of invariants.
     """
 
     def __init__(self, model: Model, now: float, checks: Checks) -> None:
@@ -62,22 +62,22 @@ class Engine(WithoutTiers):
         self.running: list[Request] = []
         self.waiting = Waiting()
         self.finished: list[Request] = []
-        """The requests that finished in the last step."""
+        """Requests that finished in the last step."""
         self.failed: list[Request] = []
-        """The requests that failed in the last step: they waited for blocks that they could never have."""
+        """Requests that failed in the last step, because they could never have got the blocks that they waited for."""
         self.is_exhausted = False
-        """Whether the last step could have admitted more, had there been a request that gets its blocks."""
+        """Whether the last step had room for more requests, but no waiting request could get its blocks."""
         self._checks = checks
         self.pool = BlockPool(model.capacity, now, checks)
         self.tenancy = self.pool.tenancy
         self.ledger = self.pool.ledger
         self._arbiter = _WatchedArbiter(self, checks)
         self._unsatisfiable: set[Request] = set()
-        """Waiting requests that a config has made impossible."""
+        """Waiting requests that can't be served under the current config."""
         self._chunks: dict[Request, int] = {}
-        """Tokens of prompts that this step computes."""
+        """Number of prompt tokens that this step computes, by request."""
         self.passed_over: set[Request] = set()
-        """Running requests that lost their turn in the last step."""
+        """Running requests that were skipped in the last step."""
 
     @property
     def is_idle(self) -> bool:
@@ -90,15 +90,15 @@ class Engine(WithoutTiers):
         self.pool.return_evicted(self.tenancy.apply(config, self.now))
 
     def upkeep(self) -> None:
-        """Apply what time changes for zones and loans; called several times a second."""
+        """Apply time-dependent changes of zones and loans; called several times a second."""
         self.return_evicted(self.tenancy.upkeep(self.now, self.free_blocks))
 
     def submit(self, request: Request) -> RefusalReason | None:
-        """Take on a request. Returns why it is refused, if it is."""
+        """Queue a request, or refuse it; returns the reason of a refusal."""
         zone = self.tenancy.zone_for(request.tenant, self.now)
         if zone is None:
             return "unknown_tenant"
-        # What other zones never lend is out of reach, whatever the limit says.
+        # A zone can't get blocks that other zones never lend, even below its limit.
         blocks = min(zone.spec.quota.limit, self.ledger.totals.reachable(zone))
         room = blocks * BLOCK_TOKENS - request.prompt_tokens
         if room < 1:
@@ -115,13 +115,13 @@ class Engine(WithoutTiers):
 
     @property
     def waits_for_a_config(self) -> bool:
-        """Whether there is nothing to do but wait whether the next config helps what the last one made impossible."""
+        """Whether nothing runs, and all next requests of zones can't be served under the current config."""
         return not self.running and all(self.front(zone) in self._unsatisfiable for zone in self.waiting.zones())
 
     # Steps
 
     def schedule(self) -> None:
-        """The first half of a step: which requests are computed in it."""
+        """Run the first half of a step, which decides the requests to compute."""
         self.ledger.now = self.now
         self.finished, self.failed = [], []
         self.passed_over.clear()
@@ -135,10 +135,10 @@ class Engine(WithoutTiers):
         self._arbiter.end_step()
 
     def compute(self) -> float:
-        """The second half of a step: this step's parts of prompts, and a token for each decoding request.
+        """Run the second half of a step, which computes parts of prompts, and tokens of decoding requests.
 
         Returns:
-            The seconds that it took; 0: there was nothing to compute.
+            The seconds that the step took; 0 if there was nothing to compute.
         """
         for request in self.failed:
             self._end(request)
@@ -172,7 +172,7 @@ class Engine(WithoutTiers):
             self.passed_over.add(request)
 
     def _give_tokens(self, request: Request, budget: int) -> int:
-        """Decide how much of a running request is computed in this step; returns the tokens of its prompt."""
+        """Decide how much of a running request this step computes; returns the number of prompt tokens."""
         if not self.is_in_prompt(request):
             if not self._arbiter.tokens_for(request, 1):
                 self.passed_over.add(request)
@@ -182,7 +182,7 @@ class Engine(WithoutTiers):
         return chunk
 
     def _admit(self, budget: int) -> None:
-        """Take on waiting requests while there are tokens in the step, and seats."""
+        """Admit waiting requests while the step's token budget and seats last."""
         request = None
         while budget > 0 and (request := self._arbiter.next_front()) is not None:
             self.waiting.remove_front(request.zone)
@@ -204,7 +204,7 @@ class Engine(WithoutTiers):
         counters.prefix_hit_tokens += request.hit_tokens
 
     def _next_output(self, request: Request) -> int:
-        """Tokens that the request generates in this step; it begins a block with the first token in it."""
+        """Returns the number of tokens that the request generates in this step, at most up to the end of its block."""
         if request.computed < request.tokens:
             return 0
         left_in_block = BLOCK_TOKENS - request.tokens % BLOCK_TOKENS
@@ -220,7 +220,7 @@ class Engine(WithoutTiers):
         else:
             self._arbiter.waits_no_more(zone)
 
-    # What the arbiter asks
+    # The arbiter's interface
 
     def by_seniority(self) -> Sequence[Request]:
         return self.running
@@ -285,7 +285,7 @@ class Engine(WithoutTiers):
 
     @property
     def tokens_each(self) -> int:
-        """Generation takes nothing from the tokens of prompts here."""
+        """Returns 0, because generation does not use the budget of prompt tokens here."""
         return 0
 
     @property
@@ -302,7 +302,7 @@ class Engine(WithoutTiers):
         return request.tokens - request.computed
 
     def tokens_within(self, request: Request, blocks: int) -> int:
-        """A prompt has all its blocks from its admission on."""
+        """Returns all remaining tokens, because a prompt has all its blocks since its admission."""
         return self.tokens_left(request)
 
     def tokens_computed(self, request: Request) -> int:
@@ -334,11 +334,11 @@ class Engine(WithoutTiers):
 
 
 class _WatchedArbiter(Arbiter[Request]):
-    """The arbiter, with each preemption checked.
+    """The arbiter, extended by a check of each preemption.
 
     Args:
-        engine: whose requests.
-        checks: what must hold.
+        engine: the engine of the requests.
+        checks: the checks of invariants.
     """
 
     def __init__(self, engine: Engine, checks: Checks) -> None:

@@ -1,8 +1,8 @@
-"""Invariants of a whole engine after each step, and of its admission decisions.
+"""Checks invariants of a whole engine after each step, and of its admission decisions.
 
-The invariants are those of ``checks``, and two of waiting. Entitled: a zone that was denied blocks within its
-reservation has them in the next step. Backed off: a zone that is skipped because its next request was denied loses
-nothing by it. Each is checked without the core's memory of backed-off zones.
+The invariants are those of ``checks``, and two about waiting. Entitled: a zone that was denied blocks within its
+reservation gets them in the next step. Backed off: a zone that is skipped because its next request was denied could not
+have been served anyway. Both are checked without the core's record of backed-off zones.
 """
 
 from collections import Counter
@@ -15,32 +15,32 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Inspection:
-    """Checks an engine once within each step and once after it.
+    """Checks an engine once during each step and once after it.
 
     Args:
-        checks: where fairness is measured.
-        full_every: how many steps lie between two checks of everything.
+        checks: the checks whose fairness is measured.
+        full_every: the number of steps between two full checks.
 
     Raises:
-        Violation: from each method that looks; the simulation adds where and when.
+        Violation: each method that checks raises it; the simulation adds the seed, step and time.
     """
 
     def __init__(self, checks: Checks, full_every: int) -> None:
         self.steps = 0
         self.waits: Counter[WaitReason] = Counter()
-        """Steps in which a zone's next request waited for blocks, by reason."""
+        """Number of steps in which a zone's next request waited for blocks, by reason."""
         self.fairness = checks.fairness
         self._full_every = full_every
         self._owed: set[tuple[Request, int]] = set()
-        """Requests that were denied blocks within their zone's reservation, and how often each was preempted before."""
+        """Requests that were denied blocks within their zone's reservation, with the number of earlier preemptions."""
 
     def forget(self) -> None:
-        """The engine restarted."""
+        """Forget the state of the old engine after a restart."""
         self.fairness.forget()
         self._owed = set()
 
     def after_schedule(self, engine: Engine) -> None:
-        """The engine has decided whom it computes in this step."""
+        """Check the engine after it has decided the requests of this step."""
         self.steps += 1
         accounts = []
         for zone in engine.waiting.zones():
@@ -60,7 +60,7 @@ class Inspection:
                 )
 
     def after_step(self, engine: Engine) -> None:
-        """The cheap checks, and the whole books now and then."""
+        """Run the cheap checks, and in some steps the full check."""
         ledger, free = engine.ledger, len(engine.pool.free)
         held = 0
         for zone in ledger.zones.values():
@@ -78,7 +78,7 @@ class Inspection:
             self.full(engine)
 
     def full(self, engine: Engine) -> None:
-        """Everything, the slow way."""
+        """Check everything by counting all blocks, which is slow."""
         pool, ledger = engine.pool, engine.ledger
         try:
             ledger.check(len(pool.free), engine.model.capacity)
@@ -99,10 +99,10 @@ class Inspection:
             demand(all(not references[block_id] for block_id in zone.cached), "I6", zone, "caches a block in use")
 
     def _check_entitled(self, engine: Engine) -> None:
-        """I2: a zone that was denied blocks within its reservation has them one step later."""
+        """Check I2: a zone that was denied blocks within its reservation gets them one step later."""
         denied = [(request, engine.blocks_to_continue(request)) for request in engine.passed_over]
         if engine.is_exhausted:
-            # Else those that wait may wait for a seat, or for their turn.
+            # Otherwise waiting requests may wait for a seat or for their turn, not for blocks.
             fronts = [engine.front(zone) for zone in engine.waiting.zones() if zone.is_entitled_to(1)]
             denied += [(request, engine.blocks_to_admit(request)) for request in fronts]
         before, self._owed = self._owed, set()
@@ -114,7 +114,7 @@ class Inspection:
 
 
 def _is_admissible(engine: Engine, zone: Zone) -> bool:
-    """Whether a zone's next request could have its blocks now, if need be of what others merely cache."""
+    """Returns whether a zone's next request could get its blocks now, including blocks that other zones only cache."""
     request, totals, free = engine.front(zone), engine.ledger.totals, engine.free_blocks
     count = engine.blocks_to_admit(request)
     headroom = engine.headroom if engine.running else 0

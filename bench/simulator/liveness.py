@@ -1,13 +1,13 @@
-"""No starvation: how long an engine may go without progress, and how many steps it may take to finish.
+"""Checks that no request starves: limits the steps without progress, and the steps until all requests have ended.
 
-- At any time, while a request waits that can be served, or one runs, at most ``MAX_EMPTY_STEPS`` steps in a row compute
-  nothing. A step is empty if each running request was skipped in the step before: requests that can't continue are
-  preempted, and do not return in the same step. The next step admits a request, because when nothing runs, unused
-  reservations hold up no request that could ever have its blocks. The engine only waits for a loan's due blocks that
-  are merely cached, until the next upkeep.
-- Once no more requests come, the remaining ones end within twice the steps that they would take one after the other,
-  counting those in which something is computed. In each of them the work of some request is not lost; what is lost and
-  computed again may take half of the step's budget of prompt tokens from it.
+- While a request runs, or a request waits that can be served, at most ``MAX_EMPTY_STEPS`` consecutive steps compute
+  nothing. A step is empty if each running request was skipped in the previous step, because requests that can't
+  continue are preempted and do not return in the same step. The next step admits a request, because unused reservations
+  never block a servable request while nothing runs. The engine may only wait, until the next upkeep, for overdue blocks
+  of a loan that are still cached.
+- After the last request has been sent, the remaining requests end within twice the steps that they would take one after
+  the other, counting only steps that compute something. In each step some request makes progress that is not lost.
+  Recomputation of lost work may take half of the step's budget of prompt tokens from this request.
 """
 
 from bench.simulator.checks import Violation
@@ -17,24 +17,24 @@ MAX_EMPTY_STEPS = 3
 
 
 class Liveness:
-    """Follows one engine after the other."""
+    """Checks the liveness of one engine after the other."""
 
     def __init__(self) -> None:
         self.max_steps_to_end = 0
-        """Since the last request came; 0 until it has."""
+        """Maximum number of steps from the last request's arrival to the end; 0 before that arrival."""
         self._steps_to_end = 0
         self._empty_steps = 0
 
     def after_step(self, engine: Engine, elapsed: float, *, is_load_over: bool) -> None:
-        """A step was made.
+        """Check the engine after a step.
 
         Args:
-            engine: whose.
-            elapsed: simulated seconds; 0: nothing was computed.
-            is_load_over: whether no more requests come.
+            engine: the engine.
+            elapsed: the time of the step in simulated seconds; 0 if nothing was computed.
+            is_load_over: whether all requests have been sent.
 
         Raises:
-            Violation: a bound is passed.
+            Violation: a bound is exceeded.
         """
         self._empty_steps = 0 if elapsed or engine.waits_for_a_config else self._empty_steps + 1
         if self._empty_steps > MAX_EMPTY_STEPS:

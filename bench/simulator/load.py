@@ -1,4 +1,4 @@
-"""A generated load: many tenants with conversations and shared prompts, bursts, and sleepers."""
+"""A generated load of many tenants, with conversations, shared prompts, bursts, and sleepers."""
 
 import bisect
 import itertools
@@ -10,7 +10,7 @@ from bench.simulator.request import BLOCK_TOKENS, Request
 from tenantzone_replay.tenants import zipf_shares
 
 REQUESTS_PER_SECOND = 6.0
-"""The requests of all tenants, before scaling by the speed."""
+"""Rate of requests of all tenants, before scaling by the speed."""
 LONGEST_PROMPT = 60_000
 LONGEST_ANSWER = 2_000
 _BURST_CHANCE = 0.004
@@ -27,24 +27,24 @@ class Conversation:
 
 @dataclass(slots=True)
 class Tenant:
-    """One tenant's habits."""
+    """The state and habits of a tenant."""
 
     name: str
     shared: list[tuple[int, ...]]
-    """System prompts, in blocks."""
+    """System prompts, as ids of blocks."""
     quiet_until: float
     talks_until: float
     conversations: list[Conversation] = field(default_factory=list)
 
 
 class GeneratedLoad:
-    """Poisson arrivals; tenants by Zipf; prompt and answer lengths are lognormal.
+    """A load with Poisson arrivals, Zipf-distributed tenants, and lognormal lengths of prompts and answers.
 
     Args:
         seed: the same seed gives the same load.
-        tenants: the largest first.
-        sleepers: those of them that are quiet for long and then send many requests at once.
-        speed: how much denser it is.
+        tenants: the tenants, with the largest first.
+        sleepers: the tenants that are idle for long and then send many requests at once.
+        speed: the factor by which the rate of requests is increased.
     """
 
     def __init__(self, seed: int, tenants: list[str], sleepers: list[str], speed: float) -> None:
@@ -63,7 +63,7 @@ class GeneratedLoad:
             yield self._request(number, tenant, now)
 
     def _senders(self) -> Iterator[tuple[float, Tenant]]:
-        """Yields the senders and their times, without end."""
+        """Yields the time and the sender of each request, endlessly."""
         rng = self._random
         now = 0.0
         while True:
@@ -92,7 +92,7 @@ class GeneratedLoad:
         return tuple(itertools.islice(self._block_ids, count))
 
     def _pick(self, now: float) -> Tenant | None:
-        """A tenant that talks now; None if the one whose turn it was is quiet."""
+        """Draw a tenant; returns None if the drawn tenant is idle now."""
         rng = self._random
         index = min(bisect.bisect_right(self._ends, rng.random()), len(self._tenants) - 1)
         tenant = self._tenants[index]

@@ -1,6 +1,6 @@
 """The simulated engine's block pool: a free list, reference counts, and a prefix index for each zone.
 
-It does with the zone core what the vLLM adapter's block pool does, without vLLM.
+It uses the zone core in the same way as the vLLM adapter's block pool, but without vLLM.
 """
 
 from bench.simulator.checks import Checks
@@ -17,8 +17,8 @@ class BlockPool:
 
     Args:
         capacity: the number of blocks.
-        now: simulated seconds.
-        checks: called when blocks are allocated, evicted or shared.
+        now: the time, in simulated seconds.
+        checks: the checks to call when blocks are allocated, evicted or shared.
     """
 
     def __init__(self, capacity: int, now: float, checks: Checks) -> None:
@@ -32,7 +32,7 @@ class BlockPool:
         self._checks = checks
 
     def find_hits(self, request: Request) -> list[int]:
-        """The blocks in its zone's cache with which the request's tokens begin; its last token is never among them."""
+        """Returns the cached blocks of its zone with which the request begins, always excluding its last token."""
         index = self.index.get(request.zone)
         hits: list[int] = []
         if index:
@@ -44,12 +44,12 @@ class BlockPool:
         return hits
 
     def count_to_admit(self, request: Request) -> int:
-        """Blocks that the request puts to use when it is admitted: new ones, and cached ones that it hits."""
+        """Returns how many more blocks are in use after the request's admission: new ones, and unused cached ones."""
         in_use_already = sum(1 for block_id in self.find_hits(request) if self.references[block_id])
         return request.blocks_to_admit - in_use_already
 
     def admit(self, request: Request) -> None:
-        """Give a request the blocks that it is admitted with, from its zone's cache where they are in it."""
+        """Give a request its blocks for admission, from its zone's cache if possible."""
         hits = self.find_hits(request)
         self._checks.hit(request.zone, hits, self.ledger)
         cached = [block_id for block_id in hits if not self.references[block_id]]
@@ -62,7 +62,7 @@ class BlockPool:
         request.computed = len(hits) * BLOCK_TOKENS
 
     def take(self, request: Request, count: int, *, growing: bool = False) -> list[int]:
-        """New blocks for a request, which may take them; ``growing`` if it runs already."""
+        """Take new blocks for a request that may have them; ``growing`` if it is already running."""
         zone = request.zone
         evictions = make_room(self.ledger, zone, count, len(self.free))
         self._checks.room_made(zone, count, evictions, growing=growing)
@@ -77,24 +77,24 @@ class BlockPool:
         return taken
 
     def remember_computed(self, request: Request) -> None:
-        """Enter the blocks that are full now into its zone's prefix index."""
+        """Add a request's newly filled blocks to its zone's prefix index."""
         full = request.computed // BLOCK_TOKENS
         if request.hashed >= full:
             return
         index = self.index.setdefault(request.zone, {})
         for number in range(request.hashed, full):
             block_id, block_hash = request.blocks[number], request.block_hash(number)
-            # Of two requests that compute the same at the same time, one is remembered.
+            # If two requests compute the same block at the same time, keep the first.
             if block_hash not in index:
                 index[block_hash] = block_id
                 self.hashes[block_id] = block_hash
         request.hashed = full
         if request.zone.backoff_ticket:
-            # Its next request may find more in the cache now, and need fewer blocks.
+            # The zone's next request may have more hits now, and so need fewer blocks.
             self.ledger.totals.reconsider(request.zone)
 
     def release(self, request: Request) -> None:
-        """Let go of a request's blocks, its last one to be evicted first."""
+        """Release a request's blocks, so that its last block is evicted first."""
         zone = request.zone
         kept: list[int] = []
         dropped: list[int] = []
@@ -106,11 +106,11 @@ class BlockPool:
         request.blocks, request.hashed, request.computed = [], 0, 0
         self.ledger.release(zone, kept, dropped)
         self._forget(zone, dropped)
-        # Beyond its limit if that fell while the blocks were in use.
+        # The zone may exceed its limit if that was lowered while the blocks were in use.
         self.return_evicted([(zone, trim_to_limit(self.ledger, zone))])
 
     def return_evicted(self, evictions: Evictions) -> None:
-        """Evicted blocks are free, and out of their former owners' prefix indexes."""
+        """Free evicted blocks, and remove them from the prefix indexes of their former owners."""
         for zone, block_ids in evictions:
             if block_ids:
                 self._checks.evicted(zone, block_ids, self.references)
@@ -119,7 +119,7 @@ class BlockPool:
             self.discard_if_gone(zone)
 
     def discard_if_gone(self, zone: Zone) -> None:
-        """Forget a zone that left the config, with its last block and request."""
+        """Forget a zone that was removed from the config, once it has no blocks and requests."""
         discard_if_gone(self.ledger, zone)
         if self.ledger.zones.get(zone.spec.tenant) is not zone:
             self.index.pop(zone, None)

@@ -1,13 +1,13 @@
-"""One request to the simulated engine."""
+"""A request to the simulated engine."""
 
 from dataclasses import dataclass, field
 
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCK_TOKENS = 512
-"""Tokens in a block; the trace's."""
+"""Number of tokens in a block, as in the trace."""
 _MAX_BLOCKS = 1 << 20
-"""No request has more blocks; keeps the ids of generated blocks apart."""
+"""Upper bound of a request's blocks, which keeps the ids of generated blocks unique."""
 
 
 @dataclass(slots=True, eq=False)
@@ -15,39 +15,39 @@ class Request:
     """A client's request, and the engine's progress with it."""
 
     number: int
-    """The number in the order of arrival."""
+    """Number of the request in the order of arrival."""
     tenant: str
     arrival: float
-    """Simulated seconds."""
+    """Time of arrival, in simulated seconds."""
     prompt_tokens: int
     output_tokens: int
     prefix: tuple[int, ...]
-    """Ids of the blocks that the prompt fills; equal ids mean an equal prompt up to there."""
+    """Ids of the blocks that the prompt fills; equal ids mean equal prompts up to the end of the block."""
 
     zone: Zone = field(init=False)
-    """Since an engine took it on."""
+    """Zone of the request; set when an engine queues the request."""
     peak: int = 0
-    """Blocks that it uses at its longest; known since an engine took it on."""
+    """Number of blocks that the request needs at its end; set when an engine queues the request."""
     blocks: list[int] = field(default_factory=list)
     hashed: int = 0
-    """How many of the blocks are in the prefix index, from the first on."""
+    """Number of leading blocks that are in the prefix index."""
     computed: int = 0
-    """Tokens whose keys and values are in the blocks."""
+    """Number of tokens whose keys and values are in the blocks."""
     generated: int = 0
     hit_tokens: int = 0
-    """Found in the cache when it was admitted first."""
+    """Number of cached tokens at the first admission."""
     admitted: float | None = None
-    """When it was first admitted."""
+    """Time of the first admission, in simulated seconds."""
     preemptions: int = 0
 
     @property
     def tokens(self) -> int:
-        """The tokens of the prompt and of what was generated so far."""
+        """Number of tokens of the prompt and of the output so far."""
         return self.prompt_tokens + self.generated
 
     @property
     def blocks_to_admit(self) -> int:
-        """The blocks for its tokens and the next one: a request preempted for lack of a block returns with it."""
+        """Number of blocks for all tokens and the next one, so that a request preempted for a block returns with it."""
         return self.tokens // BLOCK_TOKENS + 1
 
     def blocks_for(self, tokens: int) -> int:
@@ -55,13 +55,13 @@ class Request:
         return -(-tokens // BLOCK_TOKENS)
 
     def block_hash(self, index: int) -> int:
-        """Returns the hash of one of its blocks; those of generated blocks are unique."""
+        """Returns the hash of one of the request's blocks; hashes of generated blocks are unique."""
         if index < len(self.prefix):
             return self.prefix[index]
         return -(self.number * _MAX_BLOCKS + index) - 1
 
     def forget_progress(self) -> None:
-        """The engine that worked on it is gone."""
+        """Reset the request's progress, because its engine has restarted."""
         self.blocks = []
         self.hashed = self.computed = self.generated = self.hit_tokens = 0
         self.admitted = None

@@ -1,4 +1,4 @@
-"""One run: a load, an engine, and what happens to it on the way."""
+"""A run: sends a load to an engine, with config changes and restarts in between."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _GENERATED_LONGEST_REQUEST = LONGEST_PROMPT + LONGEST_ANSWER
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parameters of a run. Two runs of one plan are equal."""
+    """The parameters of a run; equal plans give equal runs."""
 
     requests: int = 100_000
     tenants: int = 200
@@ -33,24 +33,24 @@ class Plan:
     trace: bool = False
     lending: bool = True
     eviction_policy: EvictionPolicy | None = None
-    """The policy of all zones; None: each draws its own."""
+    """Eviction policy of all zones; if None, each zone draws its own."""
     speed: float = 1.0
     model: Model = field(default_factory=Model)
     full_check_every: int = 500
-    """Steps between two checks of everything."""
+    """Number of steps between two full checks."""
 
     @property
     def largest_request(self) -> int:
-        """Blocks."""
+        """Size of the largest request, in blocks."""
         longest = _TRACE_LONGEST_REQUEST if self.trace else _GENERATED_LONGEST_REQUEST
         return -(-longest // BLOCK_TOKENS)
 
 
 class Simulation:
-    """One engine's history; it is replaced when it restarts.
+    """A run of a plan; each restart replaces the engine.
 
     Args:
-        plan: what to run.
+        plan: the parameters of the run.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -82,14 +82,14 @@ class Simulation:
 
     @property
     def digest(self) -> str:
-        """A digest of all events, in order."""
+        """Digest of all events, in order."""
         return self._digest.hexdigest()[:16]
 
     def run(self) -> Iterator[None]:
         """Run to the end; yields after each step, so that the caller can show progress.
 
         Raises:
-            Violation: with seed, step, time and the state of the zones.
+            Violation: an invariant does not hold; the message has seed, step, time and the state of the zones.
         """
         try:
             while self._next is not None or self._resubmitted or not self.engine.is_idle:
@@ -130,7 +130,7 @@ class Simulation:
         return GeneratedLoad(plan.seed, tenants, sleepers, plan.speed).requests(plan.requests)
 
     def _schedule(self) -> dict[int, str]:
-        """Returns the requests that come right after certain events."""
+        """Returns the name of the event that precedes a request, by the request's number."""
         names = ["reload", "overcommitted", "reload", "reject", "reload", "restart", "reload", "reload"]
         every = self.plan.requests / (len(names) + 1)
         return {int(every * (index + 1)): name for index, name in enumerate(names)}
@@ -169,9 +169,9 @@ class Simulation:
         self.summary.happened(event)
 
     def _apply_overcommitted(self, config: RuntimeConfig) -> None:
-        """Check I8, with a config that the engine is too small for, and apply the config before again.
+        """Check I8 with a config for which the engine is too small, then apply the previous config again.
 
-        What fits is in force, first come first: each reservation whole or not at all.
+        The engine must enforce the reservations that fit, in the config's order, each fully or not at all.
         """
         self.engine.apply(config)
         held = zip(config.zones, grants(config.zones, self.plan.model.capacity), strict=True)
@@ -182,7 +182,7 @@ class Simulation:
         self.engine.apply(self._config)
 
     def _restart(self) -> None:
-        """A new engine; clients send again what the old one had not answered."""
+        """Replace the engine by a new one; clients send unanswered requests again."""
         old = self.engine
         self.summary.note_events(old)
         self.inspection.forget()

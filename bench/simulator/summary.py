@@ -1,4 +1,4 @@
-"""The summary of a run: counts that do not depend on the machine."""
+"""The summary of a run, with counts that do not depend on the machine."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -68,11 +68,11 @@ class Summary:
 
     @property
     def waits(self) -> Counter[WaitReason]:
-        """Steps in which a zone's next request waited for blocks, by reason."""
+        """Number of steps in which a zone's next request waited for blocks, by reason."""
         return self._inspection.waits
 
     def finished(self, request: Request, now: float) -> None:
-        """A request has all its tokens."""
+        """Count a request that has generated all its tokens."""
         assert request.admitted is not None
         totals = self.classes[self._class_of[request.tenant]]
         totals.requests += 1
@@ -88,7 +88,7 @@ class Summary:
         self.events[event] += 1
 
     def note_events(self, engine: Engine) -> None:
-        """Collect what the core noted."""
+        """Count the events that the core has recorded."""
         for event in engine.ledger.trail.collect():
             if isinstance(event, Evicted):
                 self.evictions[event.reason] += event.blocks
@@ -101,10 +101,10 @@ class Summary:
                 self.repaid_overdue += event.blocks
 
     def check_that_all_ended(self, submitted: int) -> None:
-        """No request is lost.
+        """Check that no request is lost.
 
         Raises:
-            Violation: one neither ended nor was refused.
+            Violation: a request neither ended nor was refused.
         """
         if self.ended + self.refusals.total() != submitted:
             raise Violation(
@@ -112,7 +112,7 @@ class Summary:
             )
 
     def lines(self) -> list[str]:
-        """Returns the summary as lines for people."""
+        """Returns the summary as readable lines."""
         fairness = self._inspection.fairness
         loans = f"{self.loans:,} of {self.lent_blocks:,} blocks, {self.repaid_overdue:,} repaid overdue"
         gap, zones = fairness.largest_gap, fairness.max_competing

@@ -12,7 +12,7 @@ from tenantzone_replay.tenants import ByConversation, zipf_shares
 TRACE = Path(__file__).parent.parent / "traces" / "mooncake_conversation.jsonl.gz"
 
 _COPY_IDS = 1_000_000
-"""More than the trace's block ids."""
+"""Offset between the block ids of two copies of the trace; larger than any id in the trace."""
 
 
 @cache
@@ -21,12 +21,12 @@ def _requests() -> list[Asked]:
 
 
 def replay(count: int, tenants: list[str], speed: float) -> Iterator[Request]:
-    """The first ``count`` requests of as many copies of the trace as it takes, one after the other.
+    """Yields the first ``count`` requests of the trace, which is repeated as often as necessary.
 
     Args:
-        count: requests.
-        tenants: the largest first.
-        speed: how much faster than it was recorded.
+        count: the number of requests.
+        tenants: the tenants, with the largest first.
+        speed: the factor by which requests arrive faster than they were recorded.
     """
     requests, by_conversation = _requests(), ByConversation(tenants, zipf_shares(len(tenants)))
     duration = requests[-1].arrival + 1

@@ -1,4 +1,4 @@
-"""Waiting requests by zone. Whose turn it is, the arbiter says."""
+"""The queues of waiting requests, one per zone; the arbiter selects the next zone."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Waiting:
-    """First come, first served inside a zone."""
+    """Waiting requests by zone, in FIFO order within each zone."""
 
     def __init__(self) -> None:
         self._queues: dict[Zone, deque[Request]] = {}
@@ -32,7 +32,7 @@ class Waiting:
         return iter(self._queues)
 
     def front(self, zone: Zone) -> Request:
-        """The next request of a zone that has one."""
+        """Returns the next request of a zone that has waiting requests."""
         return self._queues[zone][0]
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
@@ -40,15 +40,15 @@ class Waiting:
         return list(islice(self._queues[zone], count))
 
     def add(self, request: Request) -> None:
-        """A new request: after its zone's others."""
+        """Add a new request at the end of its zone's queue."""
         self._queues.setdefault(request.zone, deque()).append(request)
 
     def put_back(self, request: Request) -> None:
-        """A preempted request: before its zone's others."""
+        """Add a preempted request at the front of its zone's queue."""
         self._queues.setdefault(request.zone, deque()).appendleft(request)
 
     def remove_front(self, zone: Zone) -> None:
-        """The zone's next request waits no more."""
+        """Remove the next request of a zone."""
         queue = self._queues[zone]
         queue.popleft()
         if not queue:

@@ -1,1 +1,1 @@
-"""The zone core for days in virtual time: its memory must depend on the present, and not on the past."""
+"""Runs the zone core for days in virtual time, to check that its memory does not grow with its history."""

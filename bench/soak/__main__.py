@@ -1,7 +1,7 @@
-"""The zone core for days in virtual time: its memory must depend on the present, and not on the past.
+"""Runs the zone core for days in virtual time, to check that its memory does not grow with its history.
 
-All stored objects are counted: for each attribute that holds objects, their number. Half a day fills the bounded
-tables. From then on nothing may grow: exit code 1 means that something did.
+The soak counts the objects in each attribute of the core. The bounded tables are full after half a day, and from then
+on no count may grow. The exit code is 1 if a count has grown.
 """
 
 import argparse
@@ -18,7 +18,7 @@ PROGRESS_SECONDS: Final = 2.0
 
 
 def main() -> int:
-    """Simulate days and print what the core keeps; the exit code is 1 if something has grown."""
+    """Simulate days and print the counts of objects; returns the exit code, which is 1 if a count has grown."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

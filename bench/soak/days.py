@@ -1,8 +1,8 @@
-"""What happens to an engine's zones from day to day.
+"""Simulates days of an engine's zones.
 
-Tenants come active and go quiet with the hour of the day, borrow, wait, give up, are refused, preempted, evicted and
-reloaded; zones are declared and removed, tenants without a zone come once and never again. The trail and the usage are
-collected as for a journal.
+The number of active tenants depends on the hour of the day. Their requests borrow, wait, time out, and are refused and
+preempted, and their caches are evicted. Zones are added, changed and removed, and tenants without a zone send requests
+once and never again. The trail and the usage are collected as for a journal.
 """
 
 import itertools
@@ -25,38 +25,38 @@ DAY_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 30.0
 RELOADS_A_DAY: Final = 48
 LOOKS_A_DAY: Final = 24
-"""Checks of all state per day, in its second half: in the first half caches and tables fill up."""
+"""Number of counts per day, in its second half, because caches and tables fill up in the first half."""
 BLOCKS_PER_ZONE: Final = 60
 RESERVED: Final = 50
 WAITS: Final = (0.0, 0.01, 0.1, 1.0, 10.0)
-"""Seconds: few different ones, so that histograms are full early."""
+"""Seconds that requests may wait; few different values, so that histograms are full early."""
 
 
 class Days:
-    """One engine's days.
+    """Simulated days of one engine.
 
     Args:
-        zones: how many are declared at a time.
-        seed: the same one gives the same days.
-        day_seconds: how long a day is.
+        zones: the number of zones declared at a time.
+        seed: the same seed gives the same days.
+        day_seconds: the length of a day, in seconds.
     """
 
     def __init__(self, zones: int, seed: int = 1, day_seconds: float = DAY_SECONDS) -> None:
         self.engine = Engine(zones * BLOCKS_PER_ZONE, seats=max(8, zones // 5))
         self.engine.ledger.overflow.max_apart = 5
         self.events: Counter[str] = Counter()
-        """Events, by kind."""
+        """Number of events by kind."""
         self.averages = Averages()
         self._day_seconds = day_seconds
         self._random = random.Random(seed)
         self._numbers = itertools.count(1)
-        """Numbers for generations, and for names that were never used."""
+        """Counter for generations and for new names."""
         self._zones = [self._draw(index, self._new_name("tenant")) for index in range(zones)]
         self._usage: Iterator[Iterator[Event]] = iter(())
         self._reloaded = -day_seconds
 
     def live_a_day(self) -> Iterator[float]:
-        """Yields the time after each turn."""
+        """Simulate one day; yields the time after each turn."""
         self.averages.begin_day()
         turns = int(self._day_seconds / TURN_SECONDS)
         for turn in range(turns):
@@ -81,7 +81,7 @@ class Days:
         self._collect()
 
     def _arrivals(self) -> int:
-        """More by day than by night: 6 % of the tenants in a turn at noon."""
+        """Returns the number of requests in this turn: more by day than by night, and 6 % of the tenants at noon."""
         daylight = 1 - sin(2 * pi * (self.engine.now / self._day_seconds + 0.25))
         return max(1, int(len(self._zones) * 0.03 * daylight))
 
@@ -93,7 +93,7 @@ class Days:
         self.engine.submit(tenant, count, peak, patience=patience, seconds=TURN_SECONDS * draw.randint(1, 8))
 
     def _reload(self) -> None:
-        """One zone in twenty is replaced by another tenant's, and one in ten is changed."""
+        """Apply a config in which one zone in twenty is replaced by a new tenant's, and one in ten is changed."""
         self._reloaded = self.engine.now
         for index in self._some(0.05):
             self._zones[index] = self._draw(index, self._new_name("tenant"))
@@ -117,7 +117,7 @@ class Days:
         return f"{kind}-{next(self._numbers)}"
 
     def _draw(self, index: int, tenant: str) -> ZoneConfig:
-        """A zone. What it is by its place among the others stays, so that each day has as many of a kind."""
+        """Draw a zone; some fields depend only on its index, so that the mix of kinds is the same each day."""
         draw = self._random
         return ZoneConfig(
             name=tenant,
@@ -125,7 +125,7 @@ class Days:
             generation=next(self._numbers),
             reserved=RESERVED,
             weight=draw.randint(1, 4),
-            # Often new values: not only the few that are used everywhere.
+            # Draw from a wide range, so that values are often new.
             priority=0 if index % 4 else draw.randint(-(2**31), 2**31 - 1),
             idle=Idle(after_seconds=60, evict_after_seconds=[None, 3_600, 30 * DAY_SECONDS][index % 3]),
             lending=Lending(
@@ -137,7 +137,7 @@ class Days:
         )
 
     def _collect(self) -> None:
-        """Collect events as auditing does, a part in each turn; turns are slower here."""
+        """Collect events as auditing does, a part of them in each turn; turns are slower here."""
         self.events.update(event.kind for event in self.engine.ledger.trail.take().events())
         events = next(self._usage, None)
         if events is None:

@@ -1,6 +1,6 @@
-"""An engine without a model, for the arbiter: requests that want blocks, and end when their time is over.
+"""An engine without a model, for the arbiter, with requests that need blocks and end after some time.
 
-It decides nothing. What the arbiter asks of it is in ``tenantzone_runtime.zones.engine``.
+It leaves all decisions to the arbiter, whose interface is in ``tenantzone_runtime.zones.engine``.
 """
 
 import itertools
@@ -21,25 +21,25 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Wants ``count`` blocks to begin with, and ``peak`` in the end."""
+    """A request that needs ``count`` blocks at its start, and ``peak`` blocks at its end."""
 
     zone: Zone
     count: int
     peak: int
     gives_up: float
-    """When it is aborted, if it still waits."""
+    """Time at which the request is aborted if it is still waiting."""
     seconds: float
-    """How long it runs."""
+    """Time for which the request runs, in seconds."""
     ends: float = 0.0
     blocks: list[int] = field(default_factory=list)
 
 
 class Engine(WithoutTiers):
-    """One engine.
+    """An engine without a model.
 
     Args:
-        capacity: blocks.
-        seats: requests that run at a time.
+        capacity: the number of blocks.
+        seats: the maximum number of running requests.
     """
 
     def __init__(self, capacity: int, seats: int) -> None:
@@ -57,7 +57,7 @@ class Engine(WithoutTiers):
         self.return_evicted(self.tenancy.apply(config, self.now))
 
     def submit(self, tenant: str, count: int, peak: int, *, patience: float, seconds: float) -> None:
-        """A request comes."""
+        """Queue a request, or refuse it."""
         zone = self.tenancy.zone_for(tenant, self.now)
         if zone is None:
             self.tenancy.refused(tenant, "unknown_tenant")
@@ -68,7 +68,7 @@ class Engine(WithoutTiers):
             self._wait(Request(zone, count, peak, self.now + patience, seconds), first=False)
 
     def step(self) -> None:
-        """Make one step, and first end everything that is due."""
+        """End all requests that are due, then run one step."""
         for request in [each for each in self.running if each.ends <= self.now]:
             self.running.remove(request)
             self._release(request)
@@ -99,7 +99,7 @@ class Engine(WithoutTiers):
         request.blocks += blocks
 
     def _release(self, request: Request) -> None:
-        """All but its last block stay cached."""
+        """Release a request's blocks; all except the last stay cached."""
         zone, blocks, request.blocks = request.zone, request.blocks, []
         kept = [] if zone.leaving else blocks[:-1]
         dropped = blocks[len(kept) :]
@@ -129,7 +129,7 @@ class Engine(WithoutTiers):
             del self._waiting[request.zone]
             self.arbiter.waits_no_more(request.zone)
 
-    # What the arbiter asks
+    # The arbiter's interface
 
     headroom = 0
     is_open = True
@@ -204,7 +204,7 @@ class Engine(WithoutTiers):
         self._wait(work, first=True)
 
     def warn(self, work: Request, warning: str) -> None:
-        """Do nothing: the client gives up without a warning."""
+        """Do nothing, because clients here give up without a warning."""
 
     def fail(self, work: Request, error: str) -> None:
         self._wait_no_more(work)

@@ -1,4 +1,4 @@
-"""How much the zone core keeps: of each attribute that holds things, how many there are."""
+"""Counts the objects that the zone core keeps, by the attribute that contains them."""
 
 import itertools
 from collections import Counter, deque
@@ -8,18 +8,18 @@ from statistics import fmean
 from typing import Any, Final
 
 MAX_GROWTH: Final = 1.5
-"""How much more there may be on the last day than on the first: chance makes no two days alike."""
+"""Maximum ratio of counts on the last day to the first day, which allows for random variation."""
 FEW: Final = 64
-"""A number of entries that is not worth reporting."""
+"""Growth in entries that is too small to report."""
 
 _PLAIN: Final = {int, float, str, bool, type(None)}
 """Types that hold no references."""
 
 
 def entries(*roots: object) -> Counter[str]:
-    """What there is, by class and attribute, added up over all objects of the class.
+    """Returns the number of entries by class and attribute, added up over all objects of the class.
 
-    It looks into whatever is of the runtime, and into all that these hold.
+    Follows all objects of the runtime's classes, and the collections that they contain.
     """
     counted: Counter[str] = Counter()
     seen: set[int] = set()
@@ -33,7 +33,7 @@ def entries(*roots: object) -> Counter[str]:
             counted[name] += len(thing)
             left += ((name, each) for pair in thing.items() for each in pair if type(each) not in _PLAIN)
         elif isinstance(thing, (list, tuple, deque, Set)):
-            # Tuples are what other things are made of.
+            # Don't count tuples, because they are records rather than collections.
             counted[name] += len(thing) if not isinstance(thing, tuple) else 0
             left += ((name, each) for each in thing if type(each) not in _PLAIN)
         elif type(thing).__module__.startswith("tenantzone_runtime."):
@@ -52,7 +52,7 @@ def _attributes(thing: object) -> Iterator[tuple[str, Any]]:
 
 
 class Averages:
-    """How much there was of each thing, averaged over the looks of the first day and over those of the newest."""
+    """Average counts of entries by name, on the first day and on the latest day."""
 
     def __init__(self) -> None:
         self._days: list[list[Counter[str]]] = []
@@ -65,14 +65,14 @@ class Averages:
         self._days[-1].append(entries(*roots))
 
     def by_name(self) -> dict[str, tuple[float, float]]:
-        """On the first day, and on the newest one."""
+        """Returns the averages on the first day and on the latest day, by name."""
         days = (self._days[0], self._days[-1])
         names = sorted(set().union(*itertools.chain.from_iterable(days)))
         first, newest = ({name: fmean(look[name] for look in day) for name in names} for day in days)
         return {name: (first[name], newest[name]) for name in names}
 
     def grown(self) -> dict[str, tuple[float, float]]:
-        """Returns what has grown by more than chance explains."""
+        """Returns the averages that have grown by more than random variation explains."""
         return {
             name: (first, newest)
             for name, (first, newest) in self.by_name().items()

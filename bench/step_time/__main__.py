@@ -1,4 +1,4 @@
-"""``python -m bench.step_time``: what zones cost in a scheduling step."""
+"""``python -m bench.step_time``: measures the cost of zones in a scheduling step."""
 
 import argparse
 import json
@@ -15,9 +15,9 @@ from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 WINDOW_TARGET = 1.10
-"""The target for models with a window or several groups of KV caches."""
+"""Maximum ratio to stock for models with a sliding window or several KV-cache groups."""
 WINDOW = 128
-"""The window in tokens, as in gpt-oss."""
+"""Size of the sliding window in tokens, as in gpt-oss."""
 
 
 def main() -> None:

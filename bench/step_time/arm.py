@@ -1,4 +1,4 @@
-"""One scheduler under a load, and what its steps take."""
+"""A scheduler under a load, with the times of its steps."""
 
 import time
 from collections import Counter
@@ -16,17 +16,17 @@ REPORT_SECONDS = 1.0
 
 _AT_ONCE = 256
 _FILLING_SEEDS = 10_000_000
-"""Prompts from here on are asked for once."""
+"""First seed of prompts that are sent only once, to fill the pool."""
 
 
 class Arm:
-    """One scheduler under the same load as the others.
+    """A scheduler under the same load as the other arms.
 
     Args:
-        driver: of the scheduler.
-        load: that it serves.
-        zones: the number of declared zones, for as many groups of tenants; 0: none.
-        terms: of each zone, in addition to its reservation.
+        driver: the driver of the scheduler.
+        load: the load.
+        zones: the number of declared zones, among which the tenants are divided; 0 for no zones.
+        terms: fields of each zone, in addition to its reservation.
     """
 
     def __init__(self, driver: Driver, load: Load, zones: int, **terms: Any) -> None:
@@ -37,7 +37,7 @@ class Arm:
         self._load = load
         self._sent = 0
         self._tenant_of: dict[str, int] = {}
-        """The tenant by request, for requests that have not ended."""
+        """Tenant of each request that has not ended, by request id."""
         self._kept_house = self._reported = time.perf_counter()
         if zones:
             names = [f"tenant-{number}" for number in range(zones)]
@@ -47,11 +47,11 @@ class Arm:
 
     @property
     def outstanding(self) -> Counter[int]:
-        """How many requests each tenant has that were sent and not yet followed by another."""
+        """Returns the number of requests of each tenant that have not yet been followed by another request."""
         return Counter(self._tenant_of.values())
 
     def start(self) -> None:
-        """Fill the pool with prompts that are not repeated and then with prefixes, and send the first requests."""
+        """Fill the pool with unique prompts, then with the tenants' prefixes, and send the first requests."""
         load = self._load
         blocks = load.prefix + load.own
         filling = (prompt(blocks, seed=_FILLING_SEEDS + number) for number in range(load.capacity // blocks))
@@ -61,7 +61,7 @@ class Arm:
             self._send_next(number % load.tenants)
 
     def step(self) -> None:
-        """Let a request follow each that has ended, then time one step."""
+        """Send a request for each one that has ended, then time one step."""
         finished = self._driver.finished
         self.record.ended += len(finished)
         while finished:
@@ -77,7 +77,7 @@ class Arm:
             self.record.outside += time.thread_time() - ended
 
     def forget(self) -> None:
-        """Let the record begin now."""
+        """Discard the measurements so far."""
         self.record = Record(self.zones)
 
     def _run(self, prompts: list[tuple[int, list[int]]]) -> None:
@@ -95,7 +95,7 @@ class Arm:
         self._sent += 1
 
     def _send(self, tenant: int, tokens: list[int], answer: int) -> None:
-        # Where no zones keep tenants' caches apart, a salt does.
+        # Without zones, a salt separates the tenants' caches.
         salt: dict[str, Any] = {} if self.zones else {"client_salt": f"tenant-{tenant}"}
         zone = f"tenant-{tenant % self.zones}" if self.zones else None
         request = self._driver.send(zone, tokens, max_tokens=answer, **salt)

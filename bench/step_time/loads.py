@@ -1,7 +1,7 @@
-"""What the schedulers are asked to do.
+"""The loads of the schedulers.
 
-All prompts of a tenant begin in the same way, so that a part of each may be found in its cache. Answers differ in
-length, so that requests end in different steps. Whenever one ends, another one is sent.
+All prompts of a tenant have a common prefix, which may be cached. Answers differ in length, so that requests end in
+different steps. Whenever a request ends, another one is sent.
 """
 
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from hack.harness.scheduler import prompt
 _TENANTS = 1000
 _FEW_TENANTS = 8
 _ANSWER_TOKENS = 100
-"""On average; from half of that to half as much again."""
+"""Mean length of answers in tokens; lengths are from 50 % to 150 % of the mean."""
 _OWN_SEEDS = 1_000_000
-"""Prompts from here on begin as no tenant's prefix does."""
+"""First seed of the unique parts of prompts, which differ from all prefixes of tenants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load; amounts are blocks unless stated otherwise.
+    """A load.
 
     Args:
-        title: the situation that it brings about.
-        capacity: of the pool.
-        seats: requests that may run at a time.
-        stock_seats: the same of stock vLLM.
-        prefix: shared by all prompts of a tenant.
-        own: the unique rest of a prompt.
-        requests: the number at any time, tenant after tenant.
+        title: a description of the situation that the load causes.
+        capacity: the number of blocks in the pool.
+        seats: the maximum number of running requests with zones.
+        stock_seats: the maximum number of running requests on stock vLLM.
+        prefix: the number of blocks that all prompts of a tenant begin with.
+        own: the number of blocks after the prefix, which are unique to each prompt.
+        requests: the number of unfinished requests at any time, assigned to tenants in rotation.
         zones: the number of declared zones in each arm other than stock.
-        reserved: for each zone.
-        tenants: that send.
-        targets: the most that the ratio to stock should be, by the arm's number of zones.
-        step_tokens: the largest number of tokens that a step computes.
+        reserved: the number of blocks that each zone reserves.
+        tenants: the number of tenants that send requests.
+        targets: the maximum ratio to stock, by the arm's number of zones.
+        step_tokens: the maximum number of tokens that a step computes.
     """
 
     title: str
@@ -50,7 +50,7 @@ class Load:
     step_tokens: int = 256 * BLOCK_TOKENS
 
     def follower(self, tenant: int) -> int:
-        """Returns the tenant that sends after a tenant's request has ended: itself, if all always have requests."""
+        """Returns the tenant that sends the next request after one has ended: the same, if all always have requests."""
         return (tenant + self.requests) % self.tenants
 
     def prefix_tokens(self, tenant: int) -> list[int]:
@@ -58,11 +58,11 @@ class Load:
         return prompt(self.prefix, seed=tenant, extra=0)
 
     def prompt_tokens(self, tenant: int, number: int) -> list[int]:
-        """A prompt of a tenant; there is no other one of that number."""
+        """Returns a tenant's prompt, whose unique part is determined by the number."""
         return self.prefix_tokens(tenant) + prompt(self.own, seed=_OWN_SEEDS + number)
 
     def answer_tokens(self, number: int) -> int:
-        """How long the answer to that prompt is."""
+        """Returns the length of the answer to the prompt with this number."""
         return _ANSWER_TOKENS // 2 + number * 37 % _ANSWER_TOKENS
 
 

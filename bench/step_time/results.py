@@ -1,4 +1,4 @@
-"""The results of the arms, and how they are printed: against stock, and against targets."""
+"""The results of the arms, and their output as ratios to stock with targets."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ class Record:
     """The measurements of one arm.
 
     Args:
-        zones: the number of its zones.
-        times: processor seconds of each step.
-        running: requests that ran after each step.
-        waiting: requests that waited after each step.
-        ended: requests that have ended.
-        outside: processor seconds outside the steps.
+        zones: the number of zones of the arm.
+        times: the CPU time of each step, in seconds.
+        running: the number of running requests after each step.
+        waiting: the number of waiting requests after each step.
+        ended: the number of requests that have ended.
+        outside: the CPU time outside of steps, in seconds.
     """
 
     zones: int
@@ -28,13 +28,13 @@ class Record:
 
 
 def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], seconds: float) -> Iterator[str]:
-    """Yields lines for people.
+    """Yields the results as readable lines.
 
     Args:
-        stock: vLLM's own scheduler.
-        arms: ours.
-        targets: the most that the ratio to stock should be, by the arm's number of zones.
-        seconds: how long all of it took.
+        stock: the record of vLLM's own scheduler.
+        arms: the records of the schedulers with zones.
+        targets: the maximum ratio to stock, by the arm's number of zones.
+        seconds: the total time of the measurement.
     """
     yield (
         f"{'':<12}{'running':>8}{'waiting':>8}{'ended':>7}{'step, median':>14}{'p99':>10}"
@@ -57,11 +57,11 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
 
 
 def rows(stock: Record, arms: Sequence[Record]) -> list[dict[str, float | int | str]]:
-    """A row for stock and for each arm with zones enabled; times are processor seconds of a scheduler step.
+    """Returns a row for stock and for each arm with zones; times are CPU seconds of a scheduler step.
 
     Args:
-        stock: vLLM's own scheduler.
-        arms: ours.
+        stock: the record of vLLM's own scheduler.
+        arms: the records of the schedulers with zones.
     """
     return [
         {

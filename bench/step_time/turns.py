@@ -1,4 +1,4 @@
-"""Lets arms take turns, step by step, so that other load of the machine affects all alike."""
+"""Runs arms alternately, step by step, so that other load on the machine affects all arms alike."""
 
 import gc
 import sys
@@ -9,11 +9,11 @@ from bench.step_time.arm import Arm
 
 
 def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
-    """Start the arms and let each make ``warm_up`` and ``steps`` steps; returns the total seconds of the timed ones."""
+    """Start the arms and run ``warm_up`` plus ``steps`` steps of each; returns the total seconds of the timed steps."""
     for number, arm in enumerate(arms, start=1):
         _say(f"starting {number} of {len(arms)}: {arm.zones} zones")
         arm.start()
-    # What stays for good must not be walked by the collector again and again, in whichever arm it falls.
+    # Freeze permanent objects, so that garbage collections do not traverse them during the steps of some arm.
     gc.collect()
     gc.freeze()
     began = time.perf_counter()
@@ -24,7 +24,7 @@ def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
             began = time.perf_counter()
             for arm in arms:
                 arm.forget()
-        # The order turns, so that none is always the one after another.
+        # Rotate the order, so that an arm does not always follow the same other arm.
         turn = number % len(arms)
         for arm in [*arms[turn:], *arms[:turn]]:
             arm.step()

@@ -1,4 +1,4 @@
-"""The demo: one real engine with zones, one stock engine, a real control plane, and a story of real requests.
+"""The demo: a real engine with zones, a stock engine, a real control plane, and a script of real requests.
 
 Nothing here is part of the product.
 """

@@ -16,7 +16,7 @@ from hack.demo.story import run_story
 def main() -> int:
     """Run, bring up or take down the demo, and return the exit code."""
     arguments = _parse()
-    # Commands that the demo shows are typed at the repository's root.
+    # The commands that the demo shows are relative to the repository's root.
     os.chdir(REPOSITORY)
     signal.signal(signal.SIGTERM, _end)
     model = MODELS[arguments.model]
@@ -67,7 +67,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _end(*_: object) -> None:
-    """Leave by the same way as on Ctrl-C, so that everything is ended."""
+    """Exit in the same way as on Ctrl-C, so that all processes are stopped."""
     raise SystemExit(143)
 
 

@@ -1,4 +1,4 @@
-"""Questions to an engine through the OpenAI client, as any application would ask them."""
+"""Sends requests to an engine through the OpenAI client, as any application would do."""
 
 import random
 import time
@@ -21,9 +21,9 @@ class Answer:
 
     prompt_tokens: int
     cached_tokens: int
-    """Prompt tokens that were not computed again."""
+    """Number of prompt tokens that were cached."""
     first_token_seconds: float
-    """Until the first token that carries text."""
+    """Time until the first token with text, in seconds."""
 
     @property
     def prompt_blocks(self) -> int:
@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant as one engine knows it: by its API key where there are zones, else by the salt that it sends."""
+    """A tenant of one engine, identified by its API key on an engine with zones, and by its salt on stock vLLM."""
 
     name: str
     client: OpenAI
@@ -40,10 +40,10 @@ class Tenant:
     cache_salt: str | None = None
 
     def ask(self, prompt: str, answer_tokens: int = 8) -> Answer:
-        """Ask and read the whole answer.
+        """Send a prompt and read the whole answer.
 
         Raises:
-            openai.APIError: the engine refused.
+            openai.APIError: the engine refused the request.
         """
         began = time.perf_counter()
         first_token = usage = None
@@ -54,7 +54,7 @@ class Tenant:
             temperature=0,
             stream=True,
             stream_options={"include_usage": True},
-            # The tiny model's nonsense may end at once; an answer of a known length compares better.
+            # Ignore end tokens, which the tiny model may generate at once, so that answers have equal length.
             extra_body={"ignore_eos": True, **({"cache_salt": self.cache_salt} if self.cache_salt else {})},
         )
         for chunk in stream:
@@ -67,12 +67,12 @@ class Tenant:
 
 
 def tenant_with_key(name: str, key: str, engine: Engine, model: Model) -> Tenant:
-    """A tenant of an engine with zones, known by its API key."""
+    """Returns a tenant of an engine with zones, identified by its API key."""
     return Tenant(name, _client(engine, key), model)
 
 
 def tenant_with_salt(name: str, engine: Engine, model: Model) -> Tenant:
-    """A tenant of stock vLLM, which has none: each sends a salt of its own, which keeps its prefixes apart."""
+    """Returns a tenant of stock vLLM, which separates the prefixes of tenants only by the salts in requests."""
     return Tenant(name, _client(engine, "none"), model, cache_salt=name)
 
 
@@ -81,7 +81,7 @@ def _client(engine: Engine, key: str) -> OpenAI:
 
 
 def make_prompt(model: Model, blocks: int, seed: str) -> str:
-    """Returns a text of about ``blocks`` blocks; texts for different seeds differ from the first word on."""
+    """Returns a text of about ``blocks`` blocks; texts for different seeds have no common prefix."""
     length = int(blocks * BLOCK_TOKENS * model.characters_per_token)
     choose = random.Random(seed).choice
     vocabulary = _PROSE.split()

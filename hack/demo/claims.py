@@ -1,4 +1,4 @@
-"""The claims that the demo makes, whether each held, and the exit code that follows from them."""
+"""The demo's claims, their outcomes, and the resulting exit code."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Claims:
-    """Collects claims as the story goes."""
+    """Collects claims during the demo."""
 
     made: list[Claim] = field(default_factory=list)
 
@@ -32,7 +32,7 @@ class Claims:
 
     @property
     def exit_code(self) -> int:
-        """0 only if claims were made and each of them held."""
+        """Exit code, which is 0 only if claims were made and all of them held."""
         return 0 if self.made and all(claim.held for claim in self.made) else 1
 
     def summarize(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 REPORT_EVERY_SECONDS = 5.0
-"""How often a wait says that it goes on where the output is not a terminal."""
+"""Interval of progress messages during a wait if the output is not a terminal."""
 
 
 def _styled(code: str, text: str) -> str:
@@ -29,7 +29,7 @@ def command(text: str) -> None:
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Columns as wide as they need to be."""
+    """Print a table whose columns are as wide as their longest cells."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     for row in [header, *rows]:
         line = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -38,7 +38,7 @@ def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 @contextmanager
 def took(what: str) -> Iterator[None]:
-    """Say what begins, and how long it took."""
+    """Print a message when the block starts, and its duration when it ends."""
     say(f"{what} …")
     began = time.monotonic()
     yield
@@ -46,16 +46,16 @@ def took(what: str) -> Iterator[None]:
 
 
 def wait_until(ready: Callable[[], bool], describe: Callable[[], str], *, timeout: float, poll: float = 0.5) -> None:
-    """Wait for a condition and show the progress meanwhile.
+    """Wait for a condition, and show the progress.
 
     Args:
-        ready: called every ``poll`` seconds; an exception from it ends the wait.
-        describe: returns the present state of what is waited for.
-        timeout: in seconds.
-        poll: seconds from one look to the next.
+        ready: the condition, called every ``poll`` seconds; an exception from it ends the wait.
+        describe: returns the current state as text.
+        timeout: the maximum wait, in seconds.
+        poll: the interval between two calls, in seconds.
 
     Raises:
-        TimeoutError: with the description.
+        TimeoutError: the condition did not hold in time; the message has the description.
     """
     began = reported = time.monotonic()
     terminal = sys.stdout.isatty()

@@ -1,6 +1,6 @@
-"""Turns a quantized GGUF file into a float32 model folder that vLLM's CPU engine loads.
+"""Converts a quantized GGUF file to a float32 model folder that vLLM's CPU engine can load.
 
-Run as a process of its own, because the packages that read GGUF lie in the cache folder and not in the environment:
+It runs as a separate process, because the packages that read GGUF are in the cache folder and not in the environment:
 ``python -m hack.demo.convert_gguf FILE FOLDER``.
 """
 
@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 def convert(file: Path, folder: Path) -> None:
     """Convert a GGUF file into a model folder with float32 weights and the tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-    # The weights are plain floats from here on; what still calls them quantized would be written out with them.
+    # The weights are plain floats now, so remove the quantization settings, which would be saved with the model.
     model.hf_quantizer = None
     del model.config.quantization_config
     model.save_pretrained(folder)

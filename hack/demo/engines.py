@@ -12,7 +12,7 @@ API_PORT = 8000
 
 BLOCKS = 256
 BLOCK_TOKENS = 32
-"""With 256 blocks a pool of 8,192 tokens: small enough to turn over in seconds."""
+"""Tokens in a block; 256 blocks make a pool of 8,192 tokens, which is small enough to fill in seconds."""
 
 _SHARED_FLAGS = (
     "--num-gpu-blocks-override", str(BLOCKS),
@@ -20,7 +20,7 @@ _SHARED_FLAGS = (
     "--max-model-len", "4096",
     "--dtype", "float32",
     "--enforce-eager",
-    # The count of cached tokens in each answer is how the story sees the cache.
+    # The demo measures the cache by the number of cached tokens in each answer.
     "--enable-prompt-tokens-details",
 )  # fmt: skip
 
@@ -42,13 +42,13 @@ class Engine:
 
 
 def reach_directly(engine: Engine) -> None:
-    """Keep this process, and those that it starts, from asking a proxy that the environment names for an engine."""
+    """Bypass the environment's proxies for requests to an engine from this process and its children."""
     for name in ("NO_PROXY", "no_proxy"):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), engine.ip)))
 
 
 def cores_for(index: int, engines: int) -> str:
-    """Returns an engine's own share of the cores, in vLLM's format; by default all engines bind to the same cores."""
+    """Returns separate cores for an engine, in vLLM's format, because by default all engines use the same cores."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // engines)
     first = index * share % len(cores)
@@ -66,13 +66,13 @@ class Tiers:
 
     @property
     def flags(self) -> list[str]:
-        """The engine's flags."""
+        """Returns the engine's flags for the tiers."""
         sizes = {"--cpu-tier": f"{self.cpu}B", "--disk-tier": str(self.folder), "--disk-tier-size": f"{self.disk}B"}
         return [part for flag in sizes.items() for part in flag]
 
 
 def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, admin_port: int) -> list[str]:
-    """The command line of an engine with zones, whose volumes are in a folder."""
+    """Returns the command line of an engine with zones, whose volumes are in a folder."""
     return [
         str(RUNTIME), "serve", str(model.folder), *_serving_flags(engine, model),
         "--zones-config", str(volumes / CONFIG_VOLUME),
@@ -86,7 +86,7 @@ def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, adm
 
 
 def stock_command(engine: Engine, model: Model) -> list[str]:
-    """The command line of a stock vLLM engine with the same model and blocks."""
+    """Returns the command line of a stock vLLM engine with the same model and blocks."""
     return [
         PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model.folder),
         *_serving_flags(engine, model),
@@ -98,11 +98,11 @@ def _serving_flags(engine: Engine, model: Model) -> tuple[str, ...]:
 
 
 def engine_environment(cores: str, **variables: str) -> dict[str, str]:
-    """The environment of an engine that runs on these cores."""
+    """Returns the environment of an engine that runs on these cores."""
     return demo_environment(
         VLLM_CPU_KVCACHE_SPACE="1",
         VLLM_CPU_OMP_THREADS_BIND=cores,
-        # For the processes next to the worker; the worker's own count follows from its cores.
+        # This applies to processes other than the worker, whose number of threads follows from its cores.
         OMP_NUM_THREADS="1",
         VLLM_NO_USAGE_STATS="1",
         **variables,

@@ -1,4 +1,4 @@
-"""Errors of a story whose message says what went wrong; a traceback would only hide it."""
+"""Errors of the demo that are shown without a traceback, because their messages describe the problem."""
 
 from openai import OpenAIError
 

@@ -1,4 +1,4 @@
-"""Tenants that ask one long question after the other, none of them twice, until the pool was turned over."""
+"""Tenants that send unique long prompts one after the other, until these have filled the pool."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from hack.demo.engines import BLOCKS
 
 PROMPT_BLOCKS = 32
 CONCURRENT = 4
-"""Half of the pool in use at a time: enough pressure, and no request has to wait for long."""
+"""Number of concurrent requests per flood; they use half of the pool, so that no request waits for long."""
 
 _TIMEOUT_SECONDS = 900.0
 
 
 @dataclass(slots=True)
 class Flood:
-    """One tenant's flood, as far as it is."""
+    """One tenant's flood, with its progress."""
 
     tenant: Tenant
     turnovers_wanted: float
@@ -29,11 +29,11 @@ class Flood:
 
     @property
     def turnovers(self) -> float:
-        """How often the prompts would have filled the whole pool."""
+        """Number of times that the prompts so far would fill the whole pool."""
         return self.blocks / BLOCKS
 
     def run(self, stop: Event) -> None:
-        """Ask until there is enough. Several threads may run the same flood.
+        """Send prompts until they have filled the pool often enough. Several threads may run the same flood.
 
         Raises:
             openai.OpenAIError: the engine refused a request.
@@ -65,7 +65,7 @@ def flood(tenants: list[Tenant], turnovers: float) -> list[Flood]:
                 timeout=_TIMEOUT_SECONDS,
             )
         finally:
-            # If the wait was interrupted: no more requests than those under way.
+            # If the wait was interrupted, send no further requests.
             stop.set()
     for one in running:
         one.result()

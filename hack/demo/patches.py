@@ -1,4 +1,4 @@
-"""How long a change takes: from ``kubectl patch`` to the engine's own report, and to the resource's status."""
+"""Measures the time of a change from ``kubectl patch`` to the engine's report, and to the resource's status."""
 
 import json
 import threading
@@ -22,17 +22,17 @@ _PROGRAMMED = '.status.conditions[?(@.type=="Programmed")]'
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Seconds since just before ``kubectl patch`` was started."""
+    """The times of one patch, in seconds since just before ``kubectl patch`` was started."""
 
     acknowledged: float
-    """The engine's report names the new generation as enforced."""
+    """Time until the engine's report has the new generation as enforced."""
     programmed: float
-    """The zone's Programmed condition is True for that generation."""
+    """Time until the zone's Programmed condition is True for the new generation."""
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """When each generation was first seen."""
+    """The time at which each generation was first seen."""
 
     times: dict[int, float] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class Arrivals:
 
 
 def measure_patches(stack: Stack) -> list[Patch]:
-    """Patch one after the other, each when the last one has arrived everywhere.
+    """Apply patches one after the other, each after the previous patch has arrived everywhere.
 
     Raises:
         TimeoutError: a patch did not arrive.
@@ -51,7 +51,7 @@ def measure_patches(stack: Stack) -> list[Patch]:
 
 
 def _measure(stack: Stack, number: int, acknowledged: Arrivals, programmed: Arrivals) -> Patch:
-    # Each patch differs from the one before; the last one leaves burst with a reservation.
+    # Each patch has a different value, and the last patch leaves burst with a reservation.
     change = {"spec": {"reserved": f"{number + 1}%"}}
     began = time.perf_counter()
     generation = int(
@@ -76,7 +76,7 @@ def _measure(stack: Stack, number: int, acknowledged: Arrivals, programmed: Arri
 
 @contextmanager
 def _acknowledgements(stack: Stack) -> Iterator[Arrivals]:
-    """Reads the engine's report over and over in a thread."""
+    """Poll the engine's report in a thread until the block ends."""
     arrivals = Arrivals()
     stop = threading.Event()
 
@@ -99,7 +99,7 @@ def _acknowledgements(stack: Stack) -> Iterator[Arrivals]:
 
 @contextmanager
 def _programmed(stack: Stack) -> Iterator[Arrivals]:
-    """Reads what ``kubectl get --watch`` prints, in a thread."""
+    """Read the output of ``kubectl get --watch`` in a thread until the block ends."""
     arrivals = Arrivals()
     columns = f"jsonpath={{{_PROGRAMMED}.status}} {{{_PROGRAMMED}.observedGeneration}}{{'\\n'}}"
     with watching(stack.cluster, "get", "tenantzone", ZONE, "--watch", f"--output={columns}") as lines:

@@ -1,6 +1,7 @@
-"""``up`` leaves everything running for playing, ``down`` ends it.
+"""``up`` starts the demo in the background for experiments, and ``down`` stops it.
 
-One process of ours, the keeper, holds all the others, which end with it; so ``down`` has one process to end.
+One process, the keeper, is the parent of all other processes, which end with it. So ``down`` only has to stop the
+keeper.
 """
 
 import json
@@ -28,14 +29,14 @@ _END_SECONDS = 90.0
 
 
 class KeeperError(Exception):
-    """The keeper did not do what it was asked to do."""
+    """The keeper is already running, or it exited before the demo was up."""
 
 
 def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
-    """Start everything in the background, and say what to try.
+    """Start everything in the background, and print suggestions for experiments.
 
     Raises:
-        KeeperError: it runs already, or did not come up.
+        KeeperError: the keeper is already running, or it did not start everything.
     """
     if keeper_of(FOLDER) is not None:
         raise KeeperError("it is up already; make down ends it")
@@ -62,16 +63,16 @@ def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> Non
 
 
 def down() -> None:
-    """End what ``up`` has started, and remove its folder: logs, keys, volumes and the control plane's data.
+    """Stop all processes of ``up``, and remove its folder with logs, keys, volumes and the control plane's data.
 
     Raises:
-        TimeoutError: it does not end.
+        TimeoutError: a process does not end in time.
     """
     pid = keeper_of(FOLDER)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: keeper_of(FOLDER) is None, lambda: "everything to end", timeout=_END_SECONDS, poll=0.1)
-    # An up that failed, or a keeper that was killed, leaves the folder behind, too.
+    # Also remove the folder after a failed start or a killed keeper.
     wait_until(_remove_if_unused, lambda: f"the last process that uses {FOLDER} to end", timeout=_END_SECONDS, poll=0.1)
     say("Nothing is up." if pid is None else "What up had started has ended.")
 
@@ -88,12 +89,12 @@ def _remove_if_unused() -> bool:
 
 
 def keep(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
-    """Be the keeper: run everything until SIGTERM."""
+    """Run everything until SIGTERM, as the keeper."""
     record_keeper(FOLDER)
     with running(model, FOLDER, kubeconfig=kubeconfig, compare=False, with_tiers=with_tiers) as stack:
         _EXPORTS.touch(mode=0o600)
         _EXPORTS.write_text(exports(stack))
-        # The guide comes last: it shows `up` that everything runs.
+        # Write the guide last, because `up` waits for it.
         _GUIDE.write_text(guide(stack))
         signal.pause()
 
@@ -102,7 +103,7 @@ def _follow(keeper: subprocess.Popen[bytes]) -> None:
     """Print the keeper's log until everything runs.
 
     Raises:
-        KeeperError: it has ended.
+        KeeperError: the keeper has exited.
     """
     with _LOG.open() as log:
         while not _GUIDE.exists():
@@ -116,10 +117,10 @@ def _follow(keeper: subprocess.Popen[bytes]) -> None:
 
 
 def exports(stack: Stack) -> str:
-    """Variables for a shell that plays with it."""
+    """Returns environment variables for the user's shell, as export commands."""
     variables = {
         "KUBECONFIG": str(stack.cluster.kubeconfig),
-        # The plugin is in our Python's folder, which must not replace the user's own Python.
+        # The plugin is in the virtual environment; append its folder, so that the user's own Python comes first.
         "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH:{Path(PYTHON).parent}",
         "OPENAI_BASE_URL": stack.zone.base_url,
         "ENGINE_ADMIN": stack.admin_url,
@@ -130,7 +131,7 @@ def exports(stack: Stack) -> str:
 
 
 def guide(stack: Stack) -> str:
-    """Returns instructions for things to try."""
+    """Returns suggestions for experiments."""
     question = f'{{"model": "{stack.model.name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return f"""
 Everything runs: control plane, operator, engine. To look at it, open http://localhost:{stack.console_port}
@@ -157,7 +158,7 @@ Logs are in {FOLDER / "log"}. make down ends it.
 
 
 def _of_tiers(stack: Stack) -> str:
-    """Returns instructions for tiers, if there are any."""
+    """Returns suggestions for tiers; empty without tiers."""
     if stack.tiers is None:
         return ""
     tiers = {

@@ -1,4 +1,4 @@
-"""The demo's processes: started with a log each, watched while they are needed, ended together."""
+"""The demo's processes, which have a log each, are checked while they are needed, and are stopped together."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,18 +9,18 @@ from hack.controlplane.server import Server
 
 
 class ProcessDiedError(Exception):
-    """A process ended although it is needed; the message has the end of its log."""
+    """A process exited while it was needed; the message has the end of its log."""
 
 
 class Processes:
-    """Processes that end together, at the end of a ``with`` block or when this process dies in whatever way."""
+    """Processes that end together, at the end of a ``with`` block or when this process ends for any reason."""
 
     def __init__(self, logs: Path, lock: int) -> None:
         """Begin without any process.
 
         Args:
-            logs: the folder for ``NAME.log`` of each.
-            lock: a file descriptor that each keeps open until it has ended.
+            logs: the folder for the log of each process, ``NAME.log``.
+            lock: a file descriptor that each process keeps open until it ends.
         """
         self._logs = logs
         self._lock = lock
@@ -33,10 +33,10 @@ class Processes:
         self._running[name] = Server(command, log=log, keep_open=self._lock, env=env)
 
     def check(self) -> None:
-        """Check that all processes still run.
+        """Check that all processes are still running.
 
         Raises:
-            ProcessDiedError: one of them has ended.
+            ProcessDiedError: a process has exited.
         """
         for name, process in self._running.items():
             if not process.is_running:

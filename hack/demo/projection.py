@@ -16,7 +16,7 @@ DATA = "..data"
 
 
 def project(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Make the folder show exactly these files; False: it already did."""
+    """Make the folder contain exactly these files; returns False if it already did."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / DATA
     if data.exists() and _content(data) == dict(files):
@@ -42,7 +42,7 @@ def _content(data: Path) -> dict[str, bytes]:
 
 
 def _point(link: Path, target: str) -> None:
-    """Set a symlink in one step, whether or not it was there."""
+    """Create or replace a symlink atomically."""
     fresh = link.with_name("..new_link")
     fresh.symlink_to(target)
     fresh.rename(link)

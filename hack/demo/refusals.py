@@ -1,4 +1,4 @@
-"""Refused zones: one that does not fit into its pool, and one that contradicts itself."""
+"""Shows two refused zones: one that does not fit into its pool, and one with contradictory fields."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def refuse_overcommit(stack: Stack, claims: Claims) -> None:
 
 
 def refuse_invalid(stack: Stack, claims: Claims) -> None:
-    """A zone that no pool could hold does not even get into the API."""
+    """Show that the API server rejects a zone with contradictory fields."""
     say("")
     _quote(_INVALID)
     answer = show(stack.cluster, "apply", "-f", str(_INVALID), check=False)
@@ -48,7 +48,7 @@ def _quote(manifest: Path) -> None:
 
 
 def _accepted(stack: Stack, zone: str) -> str:
-    """Status and reason of the zone's Accepted condition."""
+    """Returns status and reason of the zone's Accepted condition."""
     condition = '.status.conditions[?(@.type=="Accepted")]'
     output = f"--output=jsonpath={{{condition}.status}} {{{condition}.reason}}"
     return stack.cluster.kubectl("get", "tenantzone", zone, output).stdout

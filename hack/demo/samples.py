@@ -21,7 +21,7 @@ SALT_VOLUME = "salt"
 ADMIN_VOLUME = "admin"
 
 _NO_SCHEDULER = "none-this-engine-is-a-local-process"
-"""A scheduler that does not exist: on a real cluster no node may pick the pod up."""
+"""Name of a scheduler that does not exist, so that a real cluster never runs the pod on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Samples:
 
     pool: str
     labels: dict[str, str]
-    """An engine pod with these belongs to the pool."""
+    """Labels with which an engine pod belongs to the pool."""
     admin_port: int
     tenants: tuple[str, ...]
 
@@ -61,7 +61,7 @@ def read_samples(folder: Path = REPOSITORY / SAMPLES) -> Samples:
 
 
 def engine_pod(name: str, pool: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """An engine as a pod: the control plane sees one, although a local process stands behind it."""
+    """Returns a pod for the control plane that stands for an engine, which is a local process."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -75,7 +75,7 @@ def engine_pod(name: str, pool: str, labels: Mapping[str, str]) -> dict[str, Any
                     "image": "tenantzone-engine",
                     "command": ["tenantzone-runtime", "serve"],
                     "volumeMounts": [
-                        # A folder and never a subPath: kubelet does not update those.
+                        # Mount the folder and not a subPath, because kubelet does not update subPath mounts.
                         {"name": CONFIG_VOLUME, "mountPath": "/etc/tenantzone/config", "readOnly": True},
                         {"name": SALT_VOLUME, "mountPath": "/etc/tenantzone/salt", "readOnly": True},
                         {"name": ADMIN_VOLUME, "mountPath": "/etc/tenantzone/admin", "readOnly": True},

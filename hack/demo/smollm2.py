@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct: a real chat model, small enough for two cores, that a Python package carries."""
+"""SmolLM2-135M-Instruct: a real chat model from a Python package, small enough for two cores."""
 
 import sys
 from pathlib import Path
@@ -37,7 +37,7 @@ def make(folder: Path) -> None:
         _NAME,
         [PYTHON, "-m", "hack.demo.convert_gguf", packages / _FILE, folder],
         status=written,
-        # Progress bars rewrite one line over and over; the amount written says enough.
+        # Don't print progress bars, because the amount of written data is shown instead.
         worth_saying=lambda line: False,
         env=environment,
     )

@@ -1,4 +1,4 @@
-"""Everything that runs during the demo, started in the order that wastes the least time and ended together."""
+"""All processes of the demo, which start in the order that takes the least time, and end together."""
 
 import fcntl
 import json
@@ -51,13 +51,13 @@ class Stack:
     zone: Engine
     stock: Engine | None
     keys: dict[str, str]
-    """A tenant's API key, in clear, by tenant."""
+    """API keys in plain text, by tenant."""
     admin_token: str
-    """Opens the engine's admin port."""
+    """Bearer token for the engine's admin port."""
     console_port: int
-    """The port of the operator's page, on localhost."""
+    """Port of the operator's console, on localhost."""
     tiers: Tiers | None = None
-    """The tiers of the engine with zones; None: it has none."""
+    """Tiers of the engine with zones; None if it has no tiers."""
 
     @property
     def cluster(self) -> Cluster:
@@ -68,7 +68,7 @@ class Stack:
         return f"http://{self.zone.ip}:{self.samples.admin_port}"
 
     def admin(self) -> httpx.Client:
-        """A client of the engine's admin port."""
+        """Returns a client of the engine's admin port."""
         return httpx.Client(
             base_url=self.admin_url, headers={"Authorization": f"Bearer {self.admin_token}"}, timeout=60
         )

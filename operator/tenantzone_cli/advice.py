@@ -1,4 +1,4 @@
-"""Advice for each reason of a condition; the condition's own message describes the problem."""
+"""Advice by condition reason: says how to fix a problem, while the condition's message describes it."""
 
 from tenantzone_cli.resources import Condition, Zone
 
@@ -120,27 +120,27 @@ _OF_STORAGES = {
     "PoolsUnresolved": "Create what the message names, or take it out of the group.",
     "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
 }
-"""The advice for conditions of KVStorages and KVCacheGroups."""
+"""Advice for conditions of KVStorages and KVCacheGroups, by reason."""
 
 _NOTHING_TO_DO = frozenset(
     {"Accepted", "AcceptedProvisionally", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
     | {"Registered", "Healthy", "Resolved", "Ready", "Disabled", "NoPools"}
 )
-"""Reasons without advice. NotAccepted only means that another condition says why."""
+"""Reasons that need no advice. NotAccepted needs none because another condition has the cause."""
 
 
 def advice(condition: Condition, zone: Zone) -> str | None:
-    """Returns a sentence on what to do about a condition; None if nothing, or if the reason is unknown here."""
+    """Returns advice on how to fix a condition; None if there is nothing to do, or if the reason is unknown."""
     text = _REASONS.get(condition.reason)
     return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
 
 
 def storage_advice(reason: str, kind: str, name: str) -> str | None:
-    """Returns a sentence on what to do about a KVStorage or KVCacheGroup; None if the reason is unknown here.
+    """Returns advice on how to fix a condition of a KVStorage or KVCacheGroup; None if the reason is unknown.
 
     Args:
-        reason: the reason of a condition that does not hold.
-        kind: the kind as kubectl knows it.
+        reason: the reason of a condition whose status is not True.
+        kind: the kind as a kubectl argument.
         name: the object's name.
     """
     text = _OF_STORAGES.get(reason)
@@ -148,5 +148,5 @@ def storage_advice(reason: str, kind: str, name: str) -> str | None:
 
 
 def is_known(reason: str) -> bool:
-    """Returns whether this version knows a condition's reason, with or without advice."""
+    """Returns whether this version of the plugin knows a condition's reason, with or without advice."""
     return reason in _REASONS or reason in _OF_STORAGES or reason in _NOTHING_TO_DO

@@ -1,4 +1,4 @@
-"""The command line of the plugin; flags that kubectl also has mean the same."""
+"""The plugin's command line; flags that kubectl also has mean the same as in kubectl."""
 
 import argparse
 import re
@@ -11,12 +11,12 @@ from tenantzone_contract.quantity import parse_bytes
 
 
 def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the plugin's arguments; exits the process with a usage message if they are invalid."""
+    """Parse the plugin's arguments; exit the process with a usage message if they are invalid."""
     return _parser().parse_args(arguments)
 
 
 def kubectl_flags(arguments: argparse.Namespace) -> list[str]:
-    """Returns the flags for kubectl that name the cluster and the user."""
+    """Returns the kubectl flags that select the cluster and the user."""
     return list(_flags(arguments))
 
 
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     _migrate(commands.add_parser("migrate", parents=[common], help="have another engine find what one has cached"))
-    # Only listed here: the replay parses its own arguments, also those of advise for a trace.
+    # Listed for --help only: the replay parses its own arguments, and also those of advise when it reads a trace.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
     advise = commands.add_parser(
         "advise",

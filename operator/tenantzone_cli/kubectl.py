@@ -1,8 +1,9 @@
 """Connects to the cluster that kubectl would use, through kubectl itself.
 
-A plugin always runs with kubectl, and kubectl knows every way to find a cluster and to log in to it: contexts,
-credential plugins, proxies, impersonation. So the plugin runs ``kubectl proxy`` until it ends. The proxy serves on a
-Unix socket in a folder of the user: on a port, everybody on the machine could use the user's rights.
+kubectl is always installed where a plugin runs, and it supports every way to find a cluster and to log in to it:
+contexts, credential plugins, proxies, impersonation. So the plugin keeps ``kubectl proxy`` running until it exits. The
+proxy listens on a Unix socket in a folder that only the user can open, because everybody on the machine could use the
+user's rights through a TCP port.
 """
 
 import subprocess
@@ -18,29 +19,29 @@ _PROGRAM = "kubectl"
 
 
 class KubectlError(Exception):
-    """The program kubectl can't be run, or has ended after printing its error."""
+    """kubectl can't be run, or it has exited after printing its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """The user's own kubectl, with the flags that name the cluster.
+    """The user's kubectl, with the flags that select the cluster.
 
     Args:
-        flags: the cluster and the user, as kubectl's flags.
+        flags: the kubectl flags that select the cluster and the user.
     """
 
     flags: Sequence[str] = ()
 
     @contextmanager
     def connected(self) -> Iterator[Api]:
-        """Run ``kubectl proxy`` until the block ends; yields the API server as kubectl reaches it.
+        """Run ``kubectl proxy`` until the block ends; yields a client of the API server behind the proxy.
 
         Raises:
             KubectlError: kubectl can't be run.
         """
         with tempfile.TemporaryDirectory(prefix="tenantzone-") as folder:
             socket = Path(folder) / "api"
-            # Servers behind a path, as some vendors have them, need the last flag.
+            # API servers whose URL has a path, as at some vendors, need the last flag.
             command = self._command("proxy", f"--unix-socket={socket}", "--append-server-path")
             with _started(command) as proxy:
                 assert proxy.stdout is not None
@@ -56,7 +57,7 @@ class Kubectl:
         """
         command = self._command("config", "view", "--minify", "--output=jsonpath={..namespace}")
         try:
-            # Hide its errors: the proxy that starts at the same time prints them, too.
+            # Hide the errors of this command, because the proxy that starts at the same time prints the same ones.
             shown = subprocess.run(command, capture_output=True, text=True, check=True)
         except OSError as error:
             raise KubectlError(f"{_PROGRAM}: {error.strerror}") from None
@@ -70,7 +71,7 @@ class Kubectl:
 
 @contextmanager
 def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends; its standard error, and a credential plugin's questions, go to the user."""
+    """Run a command until the block ends; the user sees its standard error, and the prompts of a credential plugin."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``advise --watch``: the advice for pools from their engines' reports, and its results."""
+"""``advise --watch``: shows the advice derived from reports of the pools' engines, and the results of following it."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _HEADERS = ("POOL", "MODE", "STATE", "ZONE", "FIELD", "SPEC", "VALUE", "SINCE", 
 
 
 class NoPoolError(Exception):
-    """There is no such pool."""
+    """The named pool does not exist."""
 
 
 def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
@@ -21,12 +21,12 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
     Args:
         api: the cluster's API server.
         namespace: the pools' namespace; None for all.
-        name: the name of the only pool; None for all pools.
+        name: the name of the pool to return; None for all pools.
 
     Raises:
         ApiError: the user may not read pools.
         Unreachable: the API server does not answer.
-        NoPoolError: there is no pool of this name.
+        NoPoolError: no pool has this name.
     """
     pools = sorted((read_pool(body) for body in api.list(within(API, namespace, POOLS))), key=lambda pool: pool.key)
     named = [pool for pool in pools if name in (None, pool.name)]
@@ -36,14 +36,14 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
 
 
 def advice_table(pools: Sequence[Pool], now: float) -> list[str]:
-    """Returns the advice for each pool as a table's lines; ``now`` is a Unix time."""
+    """Returns the advice for each pool as the lines of a table; ``now`` is a Unix time."""
     if not pools:
         return ["there is no ZonePool"]
     return list(render(_HEADERS, [row for pool in pools for row in _rows(pool, now)]))
 
 
 def advice_document(pools: Sequence[Pool], *, indent: int | None) -> str:
-    """The same for programs."""
+    """Returns the advice for each pool as JSON, for ``-o json``."""
     rows = [
         {
             "namespace": pool.namespace,

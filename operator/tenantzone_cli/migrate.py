@@ -1,8 +1,9 @@
 """``migrate ZONE --from POD --to POD``: makes one engine's cache of a zone available to another engine.
 
-The source engine writes what shared storages lack, at a bounded rate; the target loads what the zone used last into its
-CPU memory, within the zone's share. The command drives both through their admin ports, which needs the rights to
-``get`` and ``create`` ``pods/proxy``. If the command ends, so does the work.
+The source engine writes the zone's chunks that shared storages lack, at a limited rate. The target engine loads the
+zone's most recently used chunks into its CPU memory, within the zone's share. The command controls both engines through
+their admin ports, for which the user needs the rights to ``get`` and ``create`` ``pods/proxy``. When the command ends,
+both engines stop the migration.
 """
 
 import time
@@ -35,23 +36,23 @@ Show = Callable[[str], object]
 
 
 class MigrateError(Exception):
-    """The zone can't be moved, or not in time; the message says why."""
+    """The zone can't be moved, or the move took too long; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Whether it pays to move what shared storages lack."""
+    """An estimate of whether moving the chunks that shared storages lack is faster than computing them again."""
 
     chunks: int
     bytes: int
     tokens: int
     moving_seconds: float
     computing_seconds: float | None
-    """The time to compute the prompts again; None if the engine has not computed enough to know its speed."""
+    """Time to compute the prompts again; None if the engine has not computed enough prompts to measure its speed."""
 
     @property
     def pays(self) -> bool:
-        """Whether moving takes no longer than computing again; True if that is unknown."""
+        """Whether moving takes no longer than computing again; True if the time to compute is unknown."""
         return self.computing_seconds is None or self.moving_seconds <= self.computing_seconds
 
     def words(self) -> str:
@@ -71,9 +72,10 @@ class Estimate:
 
 
 def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
-    """Returns an estimate from an engine's look at storages.
+    """Returns an estimate from the source engine's report on the chunks that storages lack.
 
-    It compares the bytes at the given rate to the tokens at the engine's prompt speed.
+    The estimate compares the time to move their bytes at the given rate with the time to compute their tokens at the
+    engine's prompt speed.
     """
     size, tokens = report.left * report.chunk_bytes, report.left * report.chunk_tokens
     speed = report.prompt_tokens_per_second
@@ -89,36 +91,36 @@ class Move:
     target: Engine
     bytes_per_second: float
     deadline: float
-    """The deadline by the monotonic clock."""
+    """Deadline on the monotonic clock, in seconds."""
     show: Show
     """Called with the progress as text, if the move takes long."""
 
     def refuse_leaving_target(self) -> None:
-        """Refuse a target that is ending: the chunks it loads would be lost.
+        """Refuse a target that is shutting down, because the chunks that it loads would be lost.
 
         Raises:
-            MigrateError: the target was deleted.
+            MigrateError: the target's pod is being deleted.
         """
         if self.target.pod.is_leaving:
             name = self.target.pod.name
             raise MigrateError(f"engine {name} is being deleted: what it is brought goes with it; name another one")
 
     def look(self) -> Estimate:
-        """Make the source check which of its cached chunks storages have."""
+        """Have the source check which of its cached chunks are in shared storages."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)
 
     def hand_down(self) -> MigrationReport:
-        """Make the source write to storages what they lack."""
+        """Have the source write the chunks that shared storages lack."""
         return self._run(self.source, "hand-down")
 
     def warm_up(self) -> MigrationReport:
-        """Make the target load what the zone used last on the source."""
+        """Have the target load the chunks that the zone used most recently on the source."""
         query = {TENANT_PARAMETER: self.tenant, PROMPTS_PARAMETER: "true"}
         prompts = _exchange(self.source, "GET", query).prompts
         return self._run(self.target, "warm-up", prompts)
 
     def stop(self) -> None:
-        """Stop the work in both engines; in an engine that can't be reached, it ends on its own."""
+        """Stop the migration in both engines; an engine that can't be reached stops on its own."""
         order = MigrationOrder(order="stop", tenant=self.tenant)
         for engine in (self.source, self.target):
             with suppress(ApiError, Unreachable, MigrateError):
@@ -155,15 +157,15 @@ def open_move(
         namespace: the zone's namespace.
         name: the zone's name.
         source: the pod that has the zone's cache.
-        target: the pod that should get it.
-        rate: the limit in bytes per second.
-        timeout: the limit for the whole move, in seconds.
+        target: the pod that should get the cache.
+        rate: the maximum rate, in bytes per second.
+        timeout: the maximum duration of the whole move, in seconds.
         show: called with the progress as text.
 
     Raises:
         ApiError: there is no such zone or pool, or the user may not read it.
         Unreachable: the API server does not answer.
-        MigrateError: a pod is not one of the pool's engines, or not ready; or both are the same.
+        MigrateError: a pod is not an engine of the pool or is not ready, or both names are the same.
     """
     if source == target:
         raise MigrateError(f"--from and --to name the same pod, {source}")
@@ -176,7 +178,7 @@ def open_move(
 
 
 def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
-    """Yields the results as a table's lines."""
+    """Yields the results as the lines of a table."""
     rows = [
         [
             report.pod,

@@ -1,4 +1,4 @@
-"""The names that the plugin uses in the API."""
+"""Names of flags, API resources and Kubernetes objects that the plugin uses."""
 
 CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
 """Flags that are passed on to kubectl."""
@@ -17,10 +17,10 @@ STORAGES = "kvstorages"
 GROUPS = "kvcachegroups"
 
 OPERATOR = "tenantzone-operator"
-"""The operator's Deployment, service account, Lease and field manager."""
+"""Name of the operator's Deployment, service account, Lease and field manager."""
 OPERATOR_NAMESPACE = "tenantzone-system"
 MANAGER = "tenantzone-manager"
-"""The KV-cache manager's StatefulSet and Service, in the operator's namespace."""
+"""Name of the KV-cache manager's StatefulSet and Service, which are in the operator's namespace."""
 OPERATOR_SELECTOR = f"app.kubernetes.io/name={OPERATOR}"
 
 

@@ -1,6 +1,6 @@
-"""``replay`` and ``advise``: what zones would do for recorded traffic, by the runtime's replay if it is installed.
+"""``replay`` and ``advise``: predict the effect of zones on recorded traffic with the replay, if that is installed.
 
-The replay drives vLLM's scheduler, so it is a program of its own that is not imported here.
+The replay drives vLLM's scheduler, so it is a separate program that the plugin runs but does not import.
 """
 
 import importlib.util
@@ -12,11 +12,11 @@ from typing import Final
 from tenantzone_cli.names import CONNECTION
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
-"""The replay's command for each command of the plugin."""
+"""Subcommand of the replay by command of the plugin."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )
-"""The flags of ``advise`` that ask a cluster instead of a trace."""
+"""Flags with which ``advise`` reads a cluster instead of a trace."""
 
 
 class PlanningError(Exception):
@@ -24,10 +24,10 @@ class PlanningError(Exception):
 
 
 def is_planned(arguments: Sequence[str]) -> bool:
-    """Returns whether the command line is for the replay."""
+    """Returns whether the replay handles the command line."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    # For example --namespace=team and -nteam.
+    # A flag's value may be attached, as in --namespace=team and -nteam.
     flags = {argument.partition("=")[0] if argument.startswith("--") else argument[:2] for argument in arguments}
     return arguments[0] != "advise" or not _LIVE & flags
 
@@ -48,5 +48,5 @@ def plan(command: str, arguments: Sequence[str]) -> int:
                 f"{command!r} needs {package}, which is not installed with this plugin: "
                 "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where an engine is installed"
             )
-    # -P: never import a module from the current folder.
+    # -P prevents imports of modules from the current folder.
     return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

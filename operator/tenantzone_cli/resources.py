@@ -1,4 +1,4 @@
-"""TenantZones, ZonePools and pods as the plugin shows them; a status may be absent, or of another version."""
+"""TenantZones, ZonePools and pods as the plugin reads them; a status may be missing, or written by another version."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tenantzone_cli.api import Body
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 Share = int | str
-"""A number of blocks, or a percentage."""
+"""A share of a pool: a number of blocks, or a percentage such as ``25%``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class Condition:
     reason: str
     message: str
     since: float | None
-    """The Unix time of the last transition."""
+    """Unix time of the last transition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object of one of our kinds: what all have in common."""
+    """An object of any kind in Tenantzone's API group, with the fields that all kinds have."""
 
     namespace: str
     name: str
     generation: int
     created: float | None
-    """The Unix time of its creation."""
+    """Unix time of the object's creation."""
     spec: Body
     status: Body
     annotations: Body
@@ -43,12 +43,12 @@ class Thing:
 
     @property
     def age_order(self) -> tuple[float, str]:
-        """A sort key that puts the oldest object first, and orders by name within one second."""
+        """Sort key that puts the oldest object first; objects created within the same second are sorted by name."""
         return self.created or 0.0, self.name
 
     @property
     def observed_generation(self) -> int | None:
-        """The newest generation that the operator has looked at; None if it has looked at none yet."""
+        """Latest generation that the operator has processed; None if it has not processed the object yet."""
         return self.status.get("observedGeneration")
 
     @property
@@ -74,7 +74,7 @@ class Thing:
 
     @property
     def ready(self) -> str:
-        """The Ready condition's status; empty if there is none."""
+        """Status of the Ready condition; empty if the object has no such condition."""
         found = self.condition("Ready")
         return found.status if found is not None else ""
 
@@ -106,12 +106,12 @@ class Zone(Thing):
 
     @property
     def tiers(self) -> Sequence[Body]:
-        """The spec's shares of tiers."""
+        """The entries of ``spec.tiers``, one for each tier that the zone has a share of."""
         return self.spec.get("tiers") or []
 
     @property
     def engines(self) -> Sequence[Body]:
-        """The rows of the status, one for each engine."""
+        """The entries of ``status.engines``, one for each engine."""
         return self.status.get("engines") or []
 
 
@@ -125,7 +125,7 @@ class Pool(Thing):
 
     @property
     def selector(self) -> str:
-        """The selector of the pool's engine pods, as an API query."""
+        """Label selector of the pool's engine pods, as a query string of the API."""
         return label_selector(self.spec.get("selector", {}))
 
     @property
@@ -135,22 +135,22 @@ class Pool(Thing):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """An engine's pod, or the operator's."""
+    """A pod of an engine or of the operator."""
 
     namespace: str
     name: str
     ready: bool
     trouble: str
-    """Why the pod is not ready, if its status says so."""
+    """Reason why the pod is not ready; empty if it is ready."""
     annotations: Mapping[str, str]
     ip: str = ""
-    """The pod's address; empty if it has none yet."""
+    """The pod's IP address; empty if none is assigned yet."""
     is_leaving: bool = False
-    """Whether the pod was deleted and is ending."""
+    """Whether the pod is being deleted."""
 
     @property
     def is_local_process(self) -> bool:
-        """Whether the address is a loopback address: the pod is a process on this machine, not a container."""
+        """Whether the pod is a process on this machine rather than a container, so that its address is loopback."""
         try:
             return ip_address(self.ip).is_loopback
         except ValueError:
@@ -168,12 +168,12 @@ def read_pool(body: Body) -> Pool:
 
 
 def read_thing(body: Body) -> Thing:
-    """Read an object of another kind of ours from its JSON in the API; the namespace is empty if it has none."""
+    """Read an object of any Tenantzone kind from its JSON in the API; a cluster-scoped one has an empty namespace."""
     return Thing(*_common(body))
 
 
 def read_pod(body: Body) -> Pod:
-    """Read a pod from its JSON in the API, with the reason why it is not ready in words."""
+    """Read a pod from its JSON in the API; ``trouble`` is a readable reason if the pod is not ready."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
     ready = conditions.get("Ready", {}).get("status") == "True"

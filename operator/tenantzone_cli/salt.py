@@ -1,4 +1,4 @@
-"""``salt TENANT``: prints the cache salt that a gateway adds to a tenant's requests; needs the pool's key."""
+"""``salt TENANT``: prints the cache salt that a gateway adds to a tenant's requests, computed with the pool's key."""
 
 import base64
 import binascii
@@ -10,11 +10,11 @@ from tenantzone_contract.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key
 
 
 class SaltError(Exception):
-    """There is no usable salt key; the message says why."""
+    """No usable salt key was found; the message gives the reason."""
 
 
 def key_of_file(path: Path) -> bytes:
-    """Returns the key in a file, read as an engine reads it.
+    """Returns the key in a file, with the parser that engines use.
 
     Raises:
         SaltError: the file can't be read, or contains no key.
@@ -28,17 +28,17 @@ def key_of_file(path: Path) -> bytes:
 
 
 def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
-    """Returns the key of a pool, from its Secret, with the user's own rights.
+    """Returns the salt key of a pool from its Secret, which it reads with the user's rights.
 
     Args:
         api: the cluster's API server.
         namespace: the pool's namespace.
-        pool: the pool's name; None for the only one in its namespace.
+        pool: the pool's name; None if the namespace has exactly one pool.
 
     Raises:
-        ApiError: there is no such Secret, or the user may not read it.
+        ApiError: the Secret does not exist, or the user may not read it.
         Unreachable: the API server does not answer.
-        SaltError: the Secret holds no key; or there are several pools, or none.
+        SaltError: the Secret contains no valid key, or ``pool`` is None and the namespace does not have exactly one.
     """
     name = salt_secret_name(pool or _only_pool(api, namespace))
     data = api.get(f"{within('/api/v1', namespace, 'secrets')}/{name}").get("data") or {}

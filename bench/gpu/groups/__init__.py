@@ -14,4 +14,4 @@ GROUPS: tuple[Group, ...] = (
     steps.GROUP,
     smollm2.GROUP,
 )
-"""The groups in the order in which ``--phases all`` runs them; the first one is the default."""
+"""Groups in the order in which ``--phases all`` runs them; the first one is the default."""

@@ -1,4 +1,4 @@
-"""Two tenants with a LoRA adapter each: time to the first token, and tokens per second."""
+"""Measures two tenants with a LoRA adapter each: time to first token, and tokens per second."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from bench.gpu.shapes import Shape
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
-    # Only the zone that measures loads from the tier stores anything there.
+    # Only the zone of the equality phase's tier case stores anything in the tier.
     return EngineSpec("stock", None), EngineSpec("zones", tenants.zones(), flags=("--cpu-tier", shape.cpu_tier))
 
 

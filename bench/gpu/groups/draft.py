@@ -1,6 +1,7 @@
 """Speculative decoding with a draft model: equal answers, accepted drafts, and tokens per second.
 
-The model drafts for itself, because a model with random weights predicts no other one. So nearly all drafts are right.
+The model is its own draft model, because a model with random weights can't predict another model. So nearly all drafts
+are accepted.
 """
 
 import json
@@ -19,7 +20,7 @@ from bench.gpu.shapes import Shape
 from bench.kinds.models import full_attention
 
 _DRAFTED_TOKENS: Final = 4
-"""The tokens drafted in each step."""
+"""Number of tokens drafted in each step."""
 _AT_ONCE: Final = 32
 
 
@@ -62,7 +63,7 @@ async def _run(context: Context) -> Mapping[str, Any]:
 
 
 async def _drafts(engine: Engine) -> tuple[float, float]:
-    """Tokens that the engine has drafted so far, and drafted tokens that the model accepted."""
+    """Returns the numbers of drafted and of accepted tokens since the engine started."""
     shown = await vllm_metrics(engine)
     names = ("vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total")
     drafted, accepted = (total(shown, name) for name in names)

@@ -1,4 +1,4 @@
-"""CUDA graphs and torch.compile: whether engines start with them, equal answers, and tokens per second."""
+"""Measures CUDA graphs and torch.compile: whether engines start with them, equal answers, and tokens per second."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from bench.gpu.loads import ACME, TENANTS, caller, generated_per_second, prompts
 from bench.gpu.shapes import Shape
 
 _START_SECONDS: Final = 240.0
-"""Short enough that all ways end within the phase's limit, even if none of them starts."""
+"""Time limit for a start, short enough that all ways fit into the phase's limit even if no engine starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Way:
     """A way to run without eager mode.
 
     Attributes:
-        name: for the table.
-        compilation: vLLM's ``--compilation-config``; None: vLLM's default.
-        last_resort: whether to try it only where no other way starts.
+        name: the name in the table.
+        compilation: the value of vLLM's ``--compilation-config``; None for vLLM's default.
+        last_resort: whether to try this way only if engines start in no other way.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Way:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags of vLLM."""
+        """Returns the vLLM flags for this way."""
         return () if self.compilation is None else ("--compilation-config", json.dumps(self.compilation))
 
 
@@ -48,7 +48,7 @@ _ON_CPUS: Final = (Way("torch.compile"),)
 
 
 def _no_engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
-    """None: the phase starts a pair of engines for each way."""
+    """Returns no engines, because the phase starts a pair of engines for each way."""
     return ()
 
 
@@ -80,8 +80,8 @@ async def _run(context: Context) -> Mapping[str, Any]:
 
 
 def _own_cache(context: Context, way: Way, engine: str) -> Mapping[str, str]:
-    """The environment with a cache of compiled code that no other engine shares, so that each start compiles all."""
-    # The C++ compiler is called without quotes around this path.
+    """Returns an environment with a separate cache of compiled code, so that each start compiles everything."""
+    # The path must not contain spaces, because vLLM calls the C++ compiler without quotes around it.
     return {"VLLM_CACHE_ROOT": str(context.folder / "caches" / way.name.replace(" ", "-") / engine)}
 
 
@@ -92,7 +92,7 @@ async def _measure(
     rows: list[Mapping[str, Any]],
     starts: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Measure both engines once for each seed; adds to the rows, and keeps them with the starts."""
+    """Measure both engines once per seed; add the results to the rows, and keep them together with the starts."""
     load = context.shape.load
     for seed in context.seeds:
         asked = prompts(load.equal_prompt, f"graphs {seed}", load.equal_answers)

@@ -1,4 +1,4 @@
-"""A model with sliding-window layers and full-attention layers, as Gemma 3: equal answers, and hits after a flood."""
+"""Measures a model with sliding-window and full-attention layers, like Gemma 3: equal answers, hits after a flood."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from bench.gpu.shapes import Shape
 from bench.kinds.models import gemma3
 
 _LAYER_GROUPS: Final = 6
-"""Each takes blocks of its own for a token."""
+"""Number of layer groups; each group needs its own blocks for the same tokens."""
 _FLOODED_POOLS: Final = 3
 
 

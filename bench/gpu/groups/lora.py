@@ -13,10 +13,10 @@ def make_adapter(folder: Path, model: Mapping[str, Any], *, seed: int) -> None:
 
     Args:
         folder: a new folder for the adapter.
-        model: the content of the model's ``config.json``, of a Llama.
-        seed: of the random weights. They are large enough to change the model's answers.
+        model: the content of a Llama's ``config.json``.
+        seed: the seed of the random weights, which are large enough to change the model's answers.
     """
-    # Slow to import, and only this function needs them.
+    # These packages are slow to import, and only this function needs them.
     import torch
     from safetensors.torch import save_file
 

@@ -1,4 +1,4 @@
-"""The cost of zeroing blocks that change owners (``scrub: OnTransfer``), under a load in which they always do."""
+"""Measures the cost of zeroing blocks that change owners (``scrub: OnTransfer``), in a load where every block does."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ _STOCK: Final = "stock"
 
 
 def _zones(how: str) -> tuple[ZoneConfig, ...]:
-    """Both tenants' zones without reservations, so that each takes the blocks that the other one leaves."""
+    """Returns zones without reservations, so that each tenant takes blocks that the other tenant has freed."""
     return tuple(
         ZoneConfig.model_validate({"name": tenant, "tenant": tenant, "generation": 1, "scrub": how})
         for tenant in TENANTS
@@ -51,7 +51,7 @@ async def _run(context: Context) -> Mapping[str, Any]:
 
 
 async def _scrubbed(engine: Engine) -> int:
-    """Blocks that the engine has zeroed so far; 0 on stock vLLM."""
+    """Returns the number of blocks that the engine has zeroed so far; 0 on stock vLLM."""
     return int(total(await engine.metrics(), "tenantzone_zone_scrubbed_blocks_total")) if engine.has_zones else 0
 
 

@@ -1,4 +1,4 @@
-"""Small models with random weights for groups that need a model of their own kind, on GPUs and on CPUs."""
+"""Small models with random weights, for groups that need a special architecture, on GPUs and on CPUs."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,12 +12,12 @@ _ON_A_GPU: Final[Mapping[str, Any]] = MappingProxyType(
         "intermediate_size": 2816,
         "num_attention_heads": 8,
         "num_key_value_heads": 4,
-        # All attention kernels for GPUs support heads of this size.
+        # All GPU attention kernels support this head size.
         "head_dim": 128,
     }
 )
 
 
 def sizes(shape: Shape) -> dict[str, Any]:
-    """The fields of the models' config that depend on the machine: small for CPUs, larger for GPUs."""
+    """Returns the config fields whose values depend on the machine: small for CPUs, larger for GPUs."""
     return {"max_position_embeddings": shape.longest, **(_ON_A_GPU if shape.on_gpu else {})}

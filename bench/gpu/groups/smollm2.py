@@ -1,4 +1,4 @@
-"""SmolLM2 with real weights, as the demo makes it: equal answers, and the time to the first token cold and cached."""
+"""Measures SmolLM2 with real weights, as in the demo: equal answers, and the time to first token, cold and cached."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

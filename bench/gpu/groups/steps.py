@@ -1,4 +1,4 @@
-"""How long steps take on both engines, how well zones predict them, and how much of a step the scheduler takes."""
+"""Measures step times of both engines, the error of the zones' predictions, and the scheduler's share of a step."""
 
 import asyncio
 import json
@@ -20,11 +20,11 @@ from bench.gpu.shapes import Shape
 from tenantzone_contract.zone_terms import Latency
 
 _PREDICTIONS: Final = ("predicted_steps", "step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
-"""Counters of a zones engine, all of the steps that it predicted."""
+"""Names of a zones engine's counters, which count only steps whose time was predicted."""
 
 
 class StepTimeError(Exception):
-    """The measurement of the schedulers ended with an error; the message has its last line of output."""
+    """The process that times the schedulers failed; the message has its last line of output."""
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
@@ -60,10 +60,10 @@ async def _run(context: Context) -> Mapping[str, Any]:
 
 
 async def _scheduler(context: Context) -> Mapping[str, Any]:
-    """Time the schedulers' part of a step without a model, in a process of its own.
+    """Time the scheduler's part of a step without a model, in a separate process.
 
     Raises:
-        StepTimeError: the process ended with an error.
+        StepTimeError: the process failed.
     """
     file = context.folder / "step_time.json"
     steps = context.shape.load.scheduler_steps
@@ -90,7 +90,7 @@ async def _scheduler(context: Context) -> Mapping[str, Any]:
 
 
 async def _mixed_load(context: Context, engine: Engine, seed: int) -> Loaded:
-    """Have acme ask at random times while burst floods the engine."""
+    """Send acme's requests at random times while burst floods the engine."""
     load = context.shape.load
     end = load.warm_seconds + load.window_seconds
     arrivals = poisson(load.tenant_rate, load.warm_seconds, end, f"steps {seed}")
@@ -100,7 +100,7 @@ async def _mixed_load(context: Context, engine: Engine, seed: int) -> Loaded:
         (caller(engine, ACME),),
         distinct(load.prefix + load.own, f"steps acme {seed}"),
         load.answer,
-        # One request at least: a short window may have none.
+        # Send at least one request, because a short window may have no random arrival.
         arrivals=arrivals or (load.warm_seconds,),
     )
     burst = Stream(
@@ -116,18 +116,18 @@ async def _mixed_load(context: Context, engine: Engine, seed: int) -> Loaded:
 
 
 async def _steps(engine: Engine) -> float:
-    """Steps that the engine has made so far."""
+    """Returns the number of steps that the engine has run so far."""
     return total(await vllm_metrics(engine), "vllm:iteration_tokens_total_count")
 
 
 async def _predicted(engine: Engine) -> list[float]:
-    """The counters of `_PREDICTIONS`; zeros on stock vLLM."""
+    """Returns the values of the counters in `_PREDICTIONS`; zeros on stock vLLM."""
     shown = await engine.metrics() if engine.has_zones else ""
     return [total(shown, f"tenantzone_engine_{name}_total") for name in _PREDICTIONS]
 
 
 def _prediction_columns(steps: float, actual: float, predicted: float, error: float) -> dict[str, float | None]:
-    """Columns of a row: what predictions were for, and their mean absolute error as a share of the steps' time."""
+    """Returns columns for a row: the mean step time and prediction, and the absolute error relative to the time."""
     return {
         "predicted steps": int(steps) if steps else None,
         "mean predicted step, s": actual / steps if steps else None,

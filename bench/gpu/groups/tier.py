@@ -1,4 +1,4 @@
-"""The memory tier: time to the first token by cache, speed of copies in both directions, and the cost of stores."""
+"""Measures the memory tier: time to first token by cache, copy rates in both directions, and the cost of stores."""
 
 import asyncio
 import contextlib
@@ -19,25 +19,25 @@ _MIB: Final = float(1 << 20)
 _GIB: Final = float(1 << 30)
 _POLL_SECONDS: Final = 0.05
 _STORE_SECONDS: Final = 10.0
-"""The time for stores to end after the answers."""
+"""Maximum time for stores to complete after the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """Bytes that the engine has copied in one direction so far, and the seconds that the copies took."""
+    """The bytes that the engine has copied in one direction so far, and the seconds that the copies took."""
 
     bytes: float
     seconds: float
 
     @classmethod
     async def of(cls, engine: Engine, direction: str) -> "_Copies":
-        """Read the counters of one direction, ``load`` or ``store``, which only a tier's engine has."""
+        """Read the counters of one direction, ``load`` or ``store``, which only engines with a tier have."""
         shown = await vllm_metrics(engine)
         name = f"vllm:kv_offload_{direction}"
         return cls(total(shown, f"{name}_bytes_total"), total(shown, f"{name}_time_total"))
 
     def columns_since(self, before: "_Copies", direction: str) -> dict[str, float | None]:
-        """The copies since an earlier reading, as columns of a row."""
+        """Returns the copies since an earlier reading, as columns of a row."""
         moved, seconds = self.bytes - before.bytes, self.seconds - before.seconds
         rate = moved / _GIB / seconds if seconds else None
         return {f"{direction}, MiB": moved / _MIB, f"{direction}, GiB/s": rate}
@@ -54,7 +54,7 @@ async def _first_tokens(context: Context) -> Mapping[str, Any]:
 
 
 async def _first_tokens_of(context: Context, seed: int) -> list[Mapping[str, Any]]:
-    """Ask the same prompts while nothing of them is cached, while the blocks have them, and while the tier has them."""
+    """Send the same prompts three times: while nothing is cached, while they are in blocks, and while in the tier."""
     load = context.shape.load
     stock, engine = context.engines["stock"], context.engines["zones"]
     asked = prompts(load.equal_prompt, f"tier {seed}", load.equal_answers)
@@ -79,7 +79,7 @@ async def _first_tokens_of(context: Context, seed: int) -> list[Mapping[str, Any
             "first token, s": first_token(each),
             "cached": cached_share(each),
             "answers": len(each),
-            # A prompt from the tier is computed as one from the blocks is: its last tokens only.
+            # With a prompt in the tier, as with one in blocks, the engine computes only its last tokens.
             "same as stock": same(each, answers["stock", "cold" if cache == "cold" else "in blocks"]),
             **(loads if cache == "in tier" else {}),
         }
@@ -112,7 +112,7 @@ async def _flood(context: Context) -> Mapping[str, Any]:
 
 
 async def _decided_chunks(engine: Engine) -> int:
-    """Chunks of acme that the tier has stored or refused so far."""
+    """Returns the number of acme's chunks that the tier has stored or refused so far."""
     shown = await engine.metrics()
     labels = {"tenant": ACME, "tier": "cpu"}
     stored = total(shown, "tenantzone_zone_tier_stored_bytes_total", **labels)
@@ -121,7 +121,7 @@ async def _decided_chunks(engine: Engine) -> int:
 
 
 async def _wait_stored(engine: Engine, chunks: int) -> None:
-    """Wait until the tier has stored or refused this number of acme's chunks; chunks that it lacks are not cached."""
+    """Wait until the tier has stored or refused this many of acme's chunks, or until the time is up."""
 
     async def is_decided() -> bool:
         return await _decided_chunks(engine) >= chunks
@@ -132,7 +132,7 @@ async def _wait_stored(engine: Engine, chunks: int) -> None:
 
 
 async def _drop_blocks(engine: Engine) -> None:
-    """Have acme's cache leave the blocks, by a limit of one block, but not the tier."""
+    """Evict acme's cache from blocks, but not from the tier, by limiting its zone to one block."""
 
     async def has_left() -> bool:
         return not any(zone.tenant == ACME and zone.cached > 1 for zone in (await engine.report()).zones)

@@ -1,4 +1,4 @@
-"""Greedy answers of zones against those of stock: cold, cached, after a preemption, and after a tier load."""
+"""Compares greedy answers of zones and stock: cold, cached, after a preemption, and after a tier load."""
 
 import asyncio
 import math
@@ -17,12 +17,12 @@ from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ZoneReport
 
 _TOP: Final = 20
-"""The likeliest tokens that are compared at each place."""
+"""Number of likeliest tokens that are compared at each position."""
 _MEASURED, _CLAIMING, _TIERED, _BATCH = "measured", "claiming", "tiered", "batch"
 _CLAIM: Final = 0.95
-"""The share of the pool that one zone reserves and claims, so that requests of another zone are preempted."""
+"""Fraction of the pool that one zone reserves and claims, so that requests of another zone are preempted."""
 _ATTEMPTS: Final = 5
-"""On a busy machine requests can end before the claim arrives."""
+"""Maximum number of attempts, because on a busy machine requests can end before the claim arrives."""
 _STORE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.1
 
@@ -54,14 +54,14 @@ async def run(context: Context) -> Mapping[str, Any]:
 
 
 def compared(case: Any, ours: Sequence[Answer], stock: Sequence[Answer], note: str, *, happened: bool) -> EqualRow:
-    """Compare answers with those of stock.
+    """Compare answers with stock's answers to the same prompts.
 
     Args:
         case: the name of the row.
-        ours: answers of the zones engine.
-        stock: answers of stock, one request at a time.
-        note: evidence that the case happened, or did not.
-        happened: whether it did.
+        ours: the answers of the zones engine.
+        stock: the answers of stock, which got one request at a time.
+        note: the evidence for `happened`.
+        happened: whether the case happened.
     """
     pairs = list(zip(ours, stock, strict=True))
     return {
@@ -80,7 +80,7 @@ def compared(case: Any, ours: Sequence[Answer], stock: Sequence[Answer], note: s
 
 
 def difference(one: Answer, other: Answer) -> float:
-    """The largest difference of two answers' log probabilities, up to and including the first place that differs."""
+    """Returns the largest difference of log probabilities, up to and including the first position that differs."""
     largest = 0.0
     for place, (ours, theirs) in enumerate(zip(one.top_logprobs, other.top_logprobs, strict=True)):
         largest = max([largest, *(abs(ours[token] - theirs[token]) for token in ours.keys() & theirs.keys())])
@@ -90,18 +90,18 @@ def difference(one: Answer, other: Answer) -> float:
 
 
 def _cached(answers: Sequence[Answer]) -> list[int]:
-    """The prompt tokens that each answer's engine found cached."""
+    """Returns the number of cached prompt tokens of each answer."""
     return [answer.cached_tokens for answer in answers]
 
 
 def _found(ours: Sequence[Answer], stock: Sequence[Answer]) -> str:
-    """How much of the prompts both engines found cached."""
+    """Returns a sentence on how many prompt tokens each engine found cached."""
     asked = sum(answer.prompt_tokens for answer in ours)
     return f"of {asked:,} prompt tokens, zones found {sum(_cached(ours)):,} and stock {sum(_cached(stock)):,} cached"
 
 
 def _prompts(shape: Shape, count: int, tokens: int, seed: str) -> list[list[int]]:
-    """Prompts that differ in their first half only: an answer that ignores the cache would be the same for all."""
+    """Returns prompts that differ only in their first half, so that answers which ignore the cache would be equal."""
     first = Prompts(shape.vocabulary, 0, tokens // 2, seed)
     second = Prompts(shape.vocabulary, 0, tokens - tokens // 2, f"{seed}/second half").prompt(0)
     return [[*first.prompt(number), *second] for number in range(count)]
@@ -110,17 +110,17 @@ def _prompts(shape: Shape, count: int, tokens: int, seed: str) -> list[list[int]
 def _zones(shape: Shape) -> tuple[ZoneConfig, ...]:
     load = shape.load
     one = math.ceil((load.equal_prompt + load.equal_answer) / shape.block_tokens) + 1
-    # Of the same priority, so that the claiming zone lends its reservation to the others while it is quiet.
+    # The zones have the same priority, so that the claiming zone lends its reservation while it has no requests.
     return (
         ZoneConfig(name=_MEASURED, tenant=_MEASURED, generation=1, offload="Never"),
         ZoneConfig(name=_CLAIMING, tenant=_CLAIMING, generation=1, reserved=f"{_CLAIM:.0%}", offload="Never"),
-        # With room for one prompt only, each prompt evicts the one before it.
+        # The zone has room for one prompt only, so each prompt evicts the previous one.
         ZoneConfig(name=_TIERED, tenant=_TIERED, generation=1, limit=one, offload="Prompt"),
     )
 
 
 async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) -> EqualRow:
-    """Ask long answers of one zone, and have another zone claim nearly the whole pool while they are generated."""
+    """Have another zone claim nearly the whole pool while the measured zone's long answers are generated."""
     shape, tokens = context.shape, context.shape.load.preempted_answer
     stock, zones = context.engines["stock"], context.engines["zones"]
     prompts = prompts[: shape.load.preempted_answers]
@@ -136,14 +136,14 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
         if preemptions:
             break
     row = compared("after preemption", answers, alone, f"preemptions: {preemptions}", happened=preemptions > 0)
-    # The requests share batches with each other and with the claims, and another batch may round differently.
+    # Rounding may differ between batches, and these requests share batches with each other and with the claims.
     return {**row, "stock_same_tokens": same(batch, alone)}
 
 
 async def _preempted(
     zones: Engine, prompts: Sequence[Sequence[int]], claims: Sequence[Sequence[int]], tokens: int
 ) -> tuple[list[Answer], int]:
-    """Ask prompts of one zone, and the claims of another zone once each prompt has its first token.
+    """Send the prompts of one zone, and the claims of another zone once each prompt has its first token.
 
     Returns:
         The answers to the prompts, and how often the engine preempted requests of their zone.
@@ -164,13 +164,13 @@ async def _preempted(
 async def _after_tier_load(
     zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]], stock: Sequence[Answer]
 ) -> EqualRow:
-    """Ask prompts that evict each other, and ask them again once the tier has stored them.
+    """Send prompts that evict each other, and send them again once the tier has stored them.
 
     Args:
         zones: the engine with a tier.
-        shape: of the model.
-        prompts: to ask.
-        stock: stock's answers with the prompts cached, which computes as few tokens of them as after a tier load.
+        shape: the shape of the model.
+        prompts: the prompts to send.
+        stock: stock's answers with the prompts cached, so that stock computed as few tokens as after a tier load.
     """
     tokens = shape.load.equal_answer
     await ask_each(zones, _TIERED, prompts, tokens)
@@ -189,7 +189,7 @@ async def _after_tier_load(
 
 
 async def _zone(engine: Engine, name: str) -> ZoneReport:
-    """One zone in a report that the engine has published from now on."""
+    """Returns one zone from the next report that the engine publishes."""
     asked = time.time()
     report = await engine.report()
     while report.published_unix_time < asked:

@@ -1,4 +1,4 @@
-"""Noisy neighbours: eight quiet tenants alone, and during a flood, on stock and on zones."""
+"""The noisy-neighbour phase: eight quiet tenants, alone and during a flood, on stock and on zones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _ARMS: Final = (
 
 
 async def run(context: Context) -> Mapping[str, Any]:
-    """Measure each arm once for each seed, in the opposite order with every other seed; returns `NoisyArm` values."""
+    """Measure each arm once per seed, in reverse order for every other seed; returns `NoisyArm` values."""
     arms = []
     for turn, seed in enumerate(context.seeds):
         for arm in _ARMS[:: -1 if turn % 2 else 1]:
@@ -67,17 +67,17 @@ async def _measure(context: Context, arm: _Arm, seed: int) -> NoisyArm:
 
 
 def quiet_streams(engine: Engine, shape: Shape, seed: int, arm: str, begin: float) -> Sequence[Stream]:
-    """A stream for each measured tenant, and a request of each that computes its shared prefix before the window.
+    """Returns a stream for each measured tenant, whose first request computes the tenant's prefix before the window.
 
-    The times of arrival in the window depend on the seed and the tenant only. The prompts differ from arm to arm,
-    because an engine would find those of another arm cached.
+    The arrival times in the window depend only on the seed and the tenant. The prompts differ between arms, because an
+    engine would find the prompts of an earlier arm cached.
 
     Args:
-        engine: to load.
-        shape: with the sizes of the load.
-        seed: of the times and the prompts.
+        engine: the engine to load.
+        shape: the shape with the sizes of the load.
+        seed: the seed of the times and the prompts.
         arm: the name of the arm.
-        begin: of the window, in seconds after the plan's begin.
+        begin: the start of the window, in seconds after the plan's start.
     """
     load = shape.load
     streams = []
@@ -93,7 +93,7 @@ def quiet_streams(engine: Engine, shape: Shape, seed: int, arm: str, begin: floa
 
 
 def tenants(loaded: Loaded, names: Sequence[str]) -> Tenants:
-    """The requests of several tenants together."""
+    """Returns the combined figures of several tenants' requests."""
     together = Answered()
     for name in names:
         together.add(loaded.streams[name])
@@ -107,7 +107,7 @@ def tenants(loaded: Loaded, names: Sequence[str]) -> Tenants:
 
 
 def flood_rates(loaded: Loaded) -> FloodRates:
-    """Tokens and completed requests of the flooding tenants per second of the window."""
+    """Returns the flooding tenants' tokens and completed requests per second of the window."""
     flooding = [loaded.streams[name] for name in FLOODING]
     return {
         "tokens_per_second": sum(each.window_tokens for each in flooding) / loaded.window_seconds,
@@ -116,7 +116,7 @@ def flood_rates(loaded: Loaded) -> FloodRates:
 
 
 async def _conditions(engine: Engine) -> dict[str, str]:
-    """The reasons that the engine reports for the targets, by tenant."""
+    """Returns the reasons that the engine reports for the state of the latency targets, by tenant."""
     return {
         zone.tenant: zone.latency.token_time.reason
         for zone in (await engine.report()).zones

@@ -1,4 +1,4 @@
-"""A reclaim: a quiet tenant asks for its whole reservation at once while a flood holds the pool."""
+"""The reclaim phase: a quiet tenant claims its whole reservation at once while a flood holds the pool."""
 
 import math
 from collections.abc import Mapping

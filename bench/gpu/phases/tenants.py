@@ -14,18 +14,18 @@ QUIET: Final[Mapping[str, tuple[str, ...]]] = {
     "target": tuple(f"target-{number}" for number in range(1, 4)),
     "plain": tuple(f"plain-{number}" for number in range(1, 6)),
 }
-"""The measured tenants by kind."""
+"""Measured tenants by kind."""
 FLOODING: Final = ("flood-1", "flood-2")
 
 _IDLE: Final = Idle(after_seconds=30)
-"""Longer than a pause between two requests of a measured tenant."""
+"""Idle setting of zones; its time is longer than any pause between two requests of a measured tenant."""
 
 
 def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
-    """The zones of the ten tenants, which store nothing in tiers.
+    """Returns the zones of the ten tenants, which store nothing in tiers.
 
     Args:
-        target_seconds: between two tokens, for the tenants that may have targets; None: no tenant has one.
+        target_seconds: the target between two tokens, for tenants that may have targets; None for no targets.
     """
     targets = Latency(token_time_seconds=target_seconds)
     quiet = [
@@ -47,12 +47,12 @@ def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
 
 
 def flooding_zones() -> tuple[ZoneConfig, ...]:
-    """The zones of the flooding tenants, which reserve nothing."""
+    """Returns the zones of the flooding tenants, which reserve nothing."""
     return tuple(ZoneConfig(name=name, tenant=name, generation=1, offload="Never") for name in FLOODING)
 
 
 def flood(engine: Engine, shape: Shape, seed: str) -> Sequence[Stream]:
-    """Streams of the flooding tenants: distinct prompts, with the same number always unanswered."""
+    """Returns streams of the flooding tenants, with distinct prompts and a fixed number of requests in flight."""
     load = shape.load
     return [
         Stream(

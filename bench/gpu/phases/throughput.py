@@ -1,4 +1,4 @@
-"""Generated tokens per second at fixed numbers of concurrent requests, with one tenant and with many."""
+"""The throughput phase: generated tokens per second at several concurrencies, with one tenant and with many."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from bench.gpu.results import ThroughputRow
 from tenantzone_contract.config import ZoneConfig
 
 _ATTEMPTS: Final = 4
-"""On a busy machine an engine may get no processor time within a short window; each attempt's window is longer."""
+"""Maximum attempts, each with a longer window, because an engine may get no CPU time in a short one if others run."""
 
 
 async def run(context: Context) -> Mapping[str, Any]:
@@ -32,7 +32,7 @@ async def run(context: Context) -> Mapping[str, Any]:
 
 
 def _zones(names: list[str], blocks: int) -> tuple[ZoneConfig, ...]:
-    """Zones that reserve half of the pool together, in equal parts."""
+    """Returns zones that together reserve half of the pool, in equal parts."""
     reserved = blocks // (2 * len(names))
     return tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved=reserved, offload="Never") for name in names)
 

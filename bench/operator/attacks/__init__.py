@@ -1,1 +1,1 @@
-"""Two replicas of the operator under all attacks at once, while they and engines restart: no reservation changes."""
+"""Runs all attacks at once on two replicas of the operator, during restarts, and checks that no reservation changes."""

@@ -1,12 +1,13 @@
-"""Whether a reservation changes while all attacks come at once, and operators and engines are replaced one by one.
+"""Tests whether a reservation changes under all attacks at once, while operators and engines are replaced one by one.
 
-Two replicas of the operator run, and a KV-cache manager. Zones are changed at a steady rate: undisturbed for a tenth of
-the minutes, half of it before and half of it after the attacks. In between, at the same rate, objects are forged and
-deleted, ports get slow and excessive clients, engines lie, and replicas and engines are replaced one after the other.
-Engines read each version of a ConfigMap at once, and demand signed configs.
+Two replicas of the operator and a KV-cache manager run. Zones are changed at a steady rate, for a tenth of the minutes
+undisturbed: half of that time before the attacks, and half after them. During the attacks, zones are changed at the
+same rate while objects are forged and deleted, ports get slow and excessive clients, engines lie, and replicas and
+engines are replaced one after the other. Engines read each version of a ConfigMap at once, and demand signed configs.
 
-Exit code 1 if an engine held a false reservation for longer than is tolerated, if something was not as it should be in
-the end, or if p99 of changes was more than twice that of undisturbed ones. Run it on a machine that does nothing else.
+The exit code is 1 if an engine enforced a false reservation for longer than is tolerated, if a check of the final state
+failed, or if the p99 of changes under attack was more than twice the p99 of undisturbed changes. Run it on an otherwise
+idle machine.
 """
 
 import argparse
@@ -18,12 +19,12 @@ from bench.operator.scenarios import quantile
 from bench.operator.soak.scene import Size
 
 _MAX_RATIO = 2.0
-"""Of p99 of changes, under attack to undisturbed."""
+"""Maximum ratio of the p99 of changes under attack to the p99 of undisturbed changes."""
 _SHOWN = 20
 
 
 def main() -> int:
-    """Run one soak and print its findings; the exit code is 1 if something was not as it should be."""
+    """Run one soak and print its findings; returns the exit code, which is 1 if a check failed."""
     options = _parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = Size(
@@ -46,7 +47,7 @@ def main() -> int:
 
 
 def show(findings: Findings, tolerance: float) -> bool:
-    """Print all of it, as Markdown. Returns whether all is as it should be."""
+    """Print the findings as Markdown; returns whether all checks passed."""
     print("\n| attack | carried out | refused | unanswered | what should happen | happened | p50 s | longest s |")
     print("|---|---:|---:|---:|---|---:|---:|---:|")
     for name, tally in findings.tallies.items():

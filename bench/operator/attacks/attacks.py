@@ -1,4 +1,4 @@
-"""The attacks on objects: each writes something once, and returns a check whether that was undone."""
+"""The attacks on objects: each writes or deletes something once, and returns a check of whether that was undone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ class Attack:
     """One kind of attack.
 
     Args:
-        every_seconds: from one to the next, on average.
-        undone: what is to happen, for people.
-        run: carries it out once, and returns whether what is to happen has happened.
-        clean_up: takes away what is left, if the operator does not; it is called in any case.
-        within_seconds: by when it must have happened.
+        every_seconds: the mean time between two attacks.
+        undone: the expected outcome, as text for the report.
+        run: carries out the attack once, and returns a check of whether the expected outcome has occurred.
+        clean_up: removes leftovers that the operator does not remove; always called.
+        within_seconds: the time within which the expected outcome must occur.
     """
 
     every_seconds: float
@@ -41,7 +41,7 @@ def _some_pool(site: Site) -> str:
 
 
 def forged(config: RuntimeConfig, generation: int) -> RuntimeConfig:
-    """A config with a valid hash in which one more zone has everything, and all others have nothing."""
+    """Returns a config with a valid hash in which an added zone reserves most of the pool, and all others nothing."""
     greedy = config.zones[0].model_copy(update={"name": "greedy", "tenant": "greedy", "reserved": "90%"})
     losers = (zone.model_copy(update={"reserved": 0}) for zone in config.zones)
     return make_config(generation, config.pool, tuple(sorted((greedy, *losers), key=lambda zone: zone.name)))
@@ -57,7 +57,7 @@ async def _forge_config(site: Site) -> Check:
 
 async def _write_older_config(site: Site) -> Check:
     pool = _some_pool(site)
-    # A complete older config with its signature, as an attacker may have kept it.
+    # An attacker may have kept an older config, complete with its signature.
     await site.merge(site.config_path(pool), site.fleet.configs[pool])
     return lambda: site.is_config_right(pool)
 
@@ -66,7 +66,7 @@ async def _start_with_older_config(site: Site) -> Check:
     pool = _some_pool(site)
     engine = site.chance.choice([each for each in site.fleet.engines.values() if each.pool == pool])
     await site.merge(site.config_path(pool), site.fleet.configs[pool])
-    # It knows no newer config, so it enforces this one until the operator has replaced it.
+    # The new engine knows no newer config, so it enforces this one until the operator has replaced it.
     await site.fleet.replace(engine)
     return lambda: site.is_config_right(pool)
 
@@ -147,7 +147,7 @@ def _is_renewed(site: Site, before: dict[str, Any]) -> Check:
 async def _delete_key(site: Site) -> Check:
     before = await site.get(KEY_PATH)
     await site.delete(KEY_PATH)
-    # It may have the false key of another attack.
+    # The Secret may contain the false key of another attack.
     return _has_key(site, site.key if before is None else before["data"]["key"])
 
 
@@ -159,7 +159,7 @@ async def _forge_key(site: Site) -> Check:
 
 
 async def _put_key_back(site: Site) -> None:
-    """Write the true key if there is another one, as its administrator does who notices."""
+    """Restore the true key if the Secret has a different one, as an administrator would do."""
     found = await site.get(KEY_PATH)
     if found is not None and found["data"]["key"] != site.key:
         await _write_key(site, site.key)
@@ -280,4 +280,4 @@ ON_OBJECTS: Final[dict[str, Attack]] = {
         25, "said by both, the first stays Ready", _share_folder, _share_folder_no_more
     ),
 }
-"""By name."""
+"""Attacks on objects, by name."""

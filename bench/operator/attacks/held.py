@@ -1,21 +1,21 @@
-"""What engines hold of what zones' owners were granted, and for how long it was something else. Pure."""
+"""Compares, without I/O, the reservations that engines enforce with the reservations that owners were granted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 Held = Mapping[str, int | str]
-"""What a config reserves, in blocks or as a percentage, by zone."""
+"""Reservations of a config, in blocks or as a percentage, by zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A zone for which an engine held another reservation than its owner was granted.
+    """A time in which an engine enforced a reservation for a zone that its owner was not granted.
 
     Args:
-        held: what it held; None: nothing.
-        granted: what it could have held: several values while the owner changes the zone; none of an unknown zone.
-        since: when it began, in seconds of a monotonic clock.
-        until: when it ended.
+        held: the reservation that the engine enforced; None if the engine did not know the zone.
+        granted: the permitted reservations: several while the owner changes the zone; none for an unknown zone.
+        since: the start, in seconds of a monotonic clock.
+        until: the end, in seconds of the same clock.
     """
 
     engine: str
@@ -44,45 +44,45 @@ class _Pool:
 
 
 class Reservations:
-    """Compares what each engine has in force with what owners were granted.
+    """Compares the reservations that each engine enforces with the reservations that owners were granted.
 
-    An owner's new value may be in force from the moment at which the owner asks for it. The old value may be in force
-    until the owner reads that the new one is `Programmed`.
+    An engine may enforce a new value as soon as the owner requests it, and the old value until the owner reads that the
+    new value is `Programmed`.
     """
 
     def __init__(self) -> None:
         self._pools: dict[str, _Pool] = {}
         self._pool_of: dict[str, str] = {}
         self._open: dict[tuple[str, str], _Open] = {}
-        """By engine and zone."""
+        """Breaches that have not ended, by engine and zone."""
         self.ended: list[Breach] = []
         self.comparisons = 0
-        """How many reservations of engines were compared."""
+        """Number of reservations compared so far."""
 
     def grant(self, zone: str, pool: str, reserved: int | str) -> None:
-        """Note what a zone has been granted, before its pool has engines."""
+        """Record the reservation that a zone was granted before its pool has engines."""
         self._pools.setdefault(pool, _Pool()).granted[zone] = (reserved,)
         self._pool_of[zone] = pool
 
     def begin(self) -> None:
-        """Forget what ended before: engines start before all of their zones are granted."""
+        """Discard earlier breaches, because engines start before all of their zones are granted."""
         self.ended.clear()
         self.comparisons = 0
 
     def begin_change(self, zone: str, reserved: int | str) -> None:
-        """Note that an owner asks for another value."""
+        """Record that an owner requests a new value."""
         granted = self._pools[self._pool_of[zone]].granted
         granted[zone] = (*granted[zone], reserved)
 
     def end_change(self, zone: str, reserved: int | str, now: float) -> None:
-        """Note that the owner has read that the value is in force."""
+        """Record that the owner has read that the new value is `Programmed`."""
         pool = self._pools[self._pool_of[zone]]
         pool.granted[zone] = (reserved,)
         for engine, held in pool.engines.items():
             self._compare(engine, zone, held.get(zone), pool.granted[zone], now)
 
     def apply(self, engine: str, pool: str, held: Held, now: float) -> None:
-        """Note what an engine has in force from now on."""
+        """Record the reservations that an engine enforces from now on."""
         found = self._pools.setdefault(pool, _Pool())
         before = found.engines.get(engine, {})
         found.engines[engine] = held
@@ -90,18 +90,18 @@ class Reservations:
             self._compare(engine, zone, held.get(zone), found.granted.get(zone, ()), now)
 
     def stop(self, engine: str, pool: str, now: float) -> None:
-        """Note that an engine does not run any more."""
+        """Record that an engine has stopped."""
         self._pools[pool].engines.pop(engine, None)
         for key in [key for key in self._open if key[0] == engine]:
             self._end(key, now)
 
     def is_granted(self, pool: str, held: Held) -> bool:
-        """Whether a config reserves what owners were granted, and nothing else."""
+        """Returns whether a config has exactly the reservations that owners were granted."""
         granted = self._pools[pool].granted
         return held.keys() == granted.keys() and all(held[zone] in granted[zone] for zone in granted)
 
     def breaches(self, now: float) -> Iterator[Breach]:
-        """All of them, with those that have not ended yet."""
+        """Yields all breaches, including those that have not ended yet."""
         yield from self.ended
         for (engine, zone), each in self._open.items():
             yield Breach(engine, zone, each.held, each.granted, each.since, now)
@@ -123,14 +123,14 @@ class Reservations:
 
 
 class Leaderless:
-    """The times in which no operator reported that it led."""
+    """Records the times in which no operator reported to be the leader."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self.times: list[tuple[float, float]] = []
 
     def look(self, is_led: bool, now: float) -> None:
-        """Note whether one leads now."""
+        """Record whether an operator leads now."""
         if is_led and self._since is not None:
             self.times.append((self._since, now))
             self._since = None
@@ -138,6 +138,6 @@ class Leaderless:
             self._since = now
 
     def seconds(self, since: float, until: float) -> float:
-        """Returns for how many seconds no operator led between two moments."""
+        """Returns the number of seconds between two times in which no operator led."""
         times = self.times if self._since is None else [*self.times, (self._since, until)]
         return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in times)

@@ -22,13 +22,13 @@ _LOOK_SECONDS = 0.2
 
 
 class MountedFleet(Fleet):
-    """Engines whose kubelet has no delay: the folder that they mount has the content of the ConfigMap at once.
+    """Engines whose mounted folder has each version of the ConfigMap at once, as if kubelet had no delay.
 
     Args:
-        client: of an administrator.
-        port: of the engines' admin servers.
-        reservations: records what each engine has in force.
-        folder: where the folders of the pools are made.
+        client: an administrator's client.
+        port: the port of the engines' admin servers.
+        reservations: records the reservations that each engine enforces.
+        folder: the parent of the pools' folders.
     """
 
     def __init__(self, client: Client, port: int, reservations: Reservations, folder: Path) -> None:
@@ -36,15 +36,15 @@ class MountedFleet(Fleet):
         self._reservations = reservations
         self._folder = folder
         self._sources: dict[str, ConfigSource] = {}
-        """By running engine."""
+        """Config source of each running engine, by the engine's name."""
         self._one_at_a_time = asyncio.Lock()
         self._tokens: dict[str, frozenset[str]] = {}
-        """By pool: those that its engines accept."""
+        """Bearer tokens that the engines of a pool accept, by pool."""
         self.configs: dict[str, dict[str, Any]] = {}
-        """By pool: the entries of its first ConfigMap."""
+        """Entries of the first version of each pool's ConfigMap, by pool."""
 
     def mount(self, event: dict[str, Any]) -> None:
-        """Take an event of a ConfigMap. A deletion leaves the last version mounted."""
+        """Update the mounted folder from an event of a ConfigMap; after a deletion the last version stays mounted."""
         name, prefix = event["object"]["metadata"]["name"], config_map_name("")
         if event["type"] == "DELETED" or not name.startswith(prefix):
             return
@@ -90,7 +90,7 @@ class MountedFleet(Fleet):
         self._reservations.stop(engine.name, engine.pool, time.monotonic())
 
     async def replace(self, engine: Engine, away_seconds: float = 0.0) -> None:
-        """Replace an engine by one that remembers nothing. It is finished even if the caller is cancelled."""
+        """Replace an engine by a new one without state; this completes even if the caller is cancelled."""
         replacing = asyncio.create_task(self._replace(engine, away_seconds))
         try:
             await asyncio.shield(replacing)
@@ -113,7 +113,7 @@ class MountedFleet(Fleet):
         return answer
 
     def _reload(self, engine: Engine) -> None:
-        """Have an engine read the folder that it mounts."""
+        """Have an engine read its mounted folder."""
         source = self._sources[engine.name]
         source.poll()
         zones = () if source.config is None else tuple(map(report_of, source.config.zones))
@@ -124,5 +124,5 @@ class MountedFleet(Fleet):
 
 
 def held_of(config: RuntimeConfig) -> Held:
-    """Returns what a config reserves, by zone."""
+    """Returns the reservations of a config, by zone."""
     return {zone.name: zone.reserved for zone in config.zones}

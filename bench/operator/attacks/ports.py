@@ -14,7 +14,7 @@ from bench.operator.attacks.site import Check, Site
 from tenantzone_manager.server.messages import MAX_KEYS
 
 _SLOW = 40
-"""Connections to each port."""
+"""Number of slow connections to each port."""
 _SLOW_SECONDS = 10.0
 _HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "
 _INSTANCE = "flood"
@@ -24,12 +24,12 @@ _ANSWERS_SECONDS = 10.0
 
 
 async def _be_slow(site: Site) -> Check:
-    """Half a head to each port of each replica from many clients, then a byte a second."""
+    """Send half a request head to each port of each replica from many clients, then one byte per second."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for port in [port for ports in site.replicas.ports for port in ports]:
             for _ in range(_SLOW):
-                # A replica that starts again has no ports for a while.
+                # A replica that is restarting does not listen for a while.
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
                     writers.append(writer)
@@ -51,7 +51,7 @@ async def _be_slow(site: Site) -> Check:
 
 
 async def prepare(site: Site) -> None:
-    """Register what large calls need."""
+    """Register the group and the instance that large calls use."""
     manager = site.manager
     group = {"name": _INSTANCE, "storages": [STORAGE]}
     instance = {"name": _INSTANCE, "group": _INSTANCE, "block_size": 16, "specs": [{"name": "tp0", "size": 4096}]}
@@ -61,7 +61,7 @@ async def prepare(site: Site) -> None:
 
 async def _call_largely(site: Site) -> Check:
     keys = [f"{site.chance.getrandbits(64):016x}" for _ in range(MAX_KEYS)]
-    # The manager may refuse: what counts is that others get their answers.
+    # The manager may refuse the call. The check is that it still answers other clients.
     with contextlib.suppress(urllib.error.HTTPError):
         await asyncio.to_thread(site.manager.ask, "StartWriteCache", instance_id=_INSTANCE, block_keys=keys)
     return _manager_answers(site)
@@ -99,4 +99,4 @@ ON_PORTS: Final[dict[str, Attack]] = {
     f"KV-cache manager: StartWriteCache of {MAX_KEYS:,} blocks": Attack(15, "manager answers", _call_largely),
     "KV-cache manager: 32 MiB and garbage by gRPC, no token": Attack(20, "manager answers", _call_without_token),
 }
-"""By name."""
+"""Attacks on ports, by name."""

@@ -1,4 +1,4 @@
-"""One soak under all attacks: how long changes take undisturbed and under attack, and what engines held meanwhile."""
+"""Runs one soak under all attacks: measures changes with and without attacks, and checks engines' reservations."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ from tenantzone_operator.kube.connection import Connection
 UNDISTURBED: Final = "undisturbed"
 ATTACKED: Final = "under attack"
 _UNDISTURBED_SHARE = 0.05
-"""Of the minutes of attacks, before them and again after them: other work on the machine comes and goes."""
+"""Fraction of the time that is undisturbed, before the attacks and again after them, because machine load varies."""
 _CRDS = ("kvstorages", "kvcachegroups")
 _ROOT = Path(__file__).parents[3]
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR|Traceback")
@@ -42,13 +42,14 @@ _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR|Traceback")
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """How a soak is attacked.
+    """The settings of the attacks in a soak.
 
     Args:
-        frequency: how often attacks come, as a multiple of what each says.
-        patience: until attacks must be undone, as a multiple of what each says.
-        tolerance: seconds in which an engine may hold a forged config while an operator leads.
-        rounds: how often both replicas of the operator are replaced, one by one; 0: neither they nor engines are.
+        frequency: the factor by which attacks are more frequent than each attack defines.
+        patience: the factor by which the time to undo an attack is longer than each attack defines.
+        tolerance: the seconds for which an engine may enforce a forged config while an operator leads.
+        rounds: how often both replicas of the operator are replaced, one by one; 0 for no replacements, also of
+            engines.
         only: words; an attack is carried out if its name contains one of them.
     """
 
@@ -61,31 +62,31 @@ class Attacked:
 
 @dataclass(slots=True)
 class Findings:
-    """What one soak has found."""
+    """The results of one soak."""
 
     taken: dict[str, Taken] = field(default_factory=dict)
-    """How long changes took, undisturbed and under attack."""
+    """Durations of changes, undisturbed and under attack."""
     led: list[float] = field(default_factory=list)
-    """Under attack, those during which an operator led all the time."""
+    """Durations of changes under attack during which an operator always led."""
     tallies: dict[str, Tally] = field(default_factory=dict)
     breaches: list[Breach] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    """Reservations that changed for longer than is tolerated, in words."""
+    """Reservations that changed for longer than is tolerated, as sentences."""
     longest_seconds: float = 0.0
-    """Of breaches, while an operator led."""
+    """Duration of the longest breach, without times in which no operator led."""
     comparisons: int = 0
     lies: int = 0
     operator_restarts: int = 0
     engine_restarts: int = 0
     leaderless: list[float] = field(default_factory=list)
-    """Seconds of each time in which no operator led, under attack."""
+    """Length of each period under attack in which no operator led."""
     peak_mb: float = 0.0
     wrong: list[str] = field(default_factory=list)
-    """What was not as it should be in the end, in words."""
+    """Failed checks of the final state, as sentences."""
 
 
 def soak(size: Size, attacked: Attacked) -> Findings:
-    """Returns what was found. Nothing that was started is left."""
+    """Run a soak and return its findings; no process that it started is left."""
     findings, before = Findings(), children()
     with control_plane([*namespaces(size), UNLISTED]) as (plane, folder):
         for name in _CRDS:
@@ -109,7 +110,7 @@ def soak(size: Size, attacked: Attacked) -> Findings:
 async def _site(
     size: Size, rounds: int, plane: ControlPlane, folder: Path, manager: CacheManagerProcess, access: ManagerAccess
 ) -> AsyncIterator[tuple[Site, Scene]]:
-    """Everything is there, and Ready; in the end it is stopped."""
+    """Create everything and wait until it is Ready; stop it when the block ends."""
     (port,) = free_ports(1)
     flags = (
         *("--leader-elect-namespace", SYSTEM),
@@ -145,15 +146,16 @@ async def _site(
 
 
 def _false_key_seconds(seconds: float, rounds: int) -> float:
-    """Returns more than a minute, after which operators read the key, but less than the time between two restarts.
+    """Returns how long the operator's Secret should have a false key, in seconds.
 
-    Operators forget the true key if both are restarted while the Secret has a false one.
+    Operators read the key every minute, so this is more than a minute if possible. It is less than the time between two
+    restarts, because the true key is lost if both operators restart while the Secret has a false one.
     """
     return min(75.0, seconds / (4 * rounds + 2))
 
 
 async def _add_more(site: Site) -> None:
-    """Add a storage of the manager, and a pool for which the operator has no rights; and note the operator's key."""
+    """Add a storage of the manager and a pool for which the operator has no rights; record the operator's key."""
     spec = {"type": "FileSystem", "fileSystem": {"path": str(site.manager.storage)}}
     await site.create(f"{GROUP}/kvstorages", "KVStorage", STORAGE, spec)
     where = f"{GROUP}/namespaces/{UNLISTED}"
@@ -240,7 +242,7 @@ async def _soak(
         findings.led = sorted(end - begin for begin, end in under_attack if leaderless.seconds(begin, end) == 0)
         findings.leaderless = [end - begin for begin, end in leaderless.times if begin > since]
         judge(findings, list(site.reservations.breaches(time.monotonic())), leaderless.seconds, attacked.tolerance)
-        # Each such engine enforces former reservations for a moment: if none was seen to, the comparison is blind.
+        # Each such engine enforces old reservations for a moment, so a comparison that found no breach does not work.
         if attackers.tallies.get(STARTED, Tally("")).seconds and not findings.breaches:
             findings.wrong.append("no engine was seen to hold a former reservation, although some started with one")
         findings.comparisons = site.reservations.comparisons
@@ -255,7 +257,7 @@ async def _soak(
 
 
 async def _wrong_besides(site: Site) -> AsyncIterator[str]:
-    """What else is not as it should be. The zone of the pool that is not listed is deleted: it is never Programmed."""
+    """Yields further failed checks; deletes the zone of the unlisted pool, which is never Programmed."""
     for path, kind, status in (
         (f"{GROUP}/kvstorages/{STORAGE}", "Ready", "True"),
         (f"{GROUP}/namespaces/{UNLISTED}/tenantzones/{UNLISTED}", "Accepted", "False"),
@@ -272,7 +274,7 @@ async def _wrong_besides(site: Site) -> AsyncIterator[str]:
 
 
 async def _passes(site: Site, pool: str, kind: str) -> bool:
-    """Whether the operator removes a condition within a minute, which is how often it looks at all statuses."""
+    """Returns whether the operator removes a condition within a minute, the period in which it checks all statuses."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         if not await site.condition(site.pool_path(pool), kind):
@@ -284,13 +286,13 @@ async def _passes(site: Site, pool: str, kind: str) -> bool:
 def judge(
     findings: Findings, breaches: Sequence[Breach], leaderless: Callable[[float, float], float], tolerance: float
 ) -> None:
-    """Note which breaches were longer than is tolerated.
+    """Record the breaches that were longer than is tolerated.
 
     Args:
-        findings: that get the result.
-        breaches: all that there were.
-        leaderless: returns for how many seconds no operator led between two moments. Forged configs stay then.
-        tolerance: in seconds in which an operator led.
+        findings: the findings to update.
+        breaches: all breaches.
+        leaderless: returns the seconds between two times in which no operator led, so that forged configs stayed.
+        tolerance: the tolerated length of a breach, in seconds in which an operator led.
     """
     findings.breaches = list(breaches)
     for breach in breaches:

@@ -1,4 +1,4 @@
-"""All attacks at once, again and again, and how long it took until each was undone; and what restarts meanwhile."""
+"""Carries out all attacks at once, repeatedly, and measures the time until each is undone; restarts processes."""
 
 import asyncio
 import random
@@ -20,29 +20,29 @@ _AWAY_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the attacks of one kind."""
+    """The outcomes of the attacks of one kind."""
 
     undone: str
-    """What is to happen."""
+    """Expected outcome, as text for the report."""
     carried_out: int = 0
     refused: int = 0
-    """By the API server."""
+    """Number of attacks that the API server refused."""
     unanswered: int = 0
-    """For which no answer came in time."""
+    """Number of attacks that got no answer in time."""
     seconds: list[float] = field(default_factory=list)
-    """From each that was undone to the moment at which it was seen to be."""
+    """Time from each attack until it was seen to be undone."""
     late: list[str] = field(default_factory=list)
-    """Those that were not undone in time, in words."""
+    """Attacks that were not undone in time, as sentences."""
 
 
 class Attackers:
-    """One for each kind of attack.
+    """Repeats attacks, with one task for each kind.
 
     Args:
-        site: that they attack.
-        attacks: by name.
-        frequency: how often they come, as a multiple of what each attack says.
-        patience: until each must be undone, as a multiple of what it says.
+        site: the site to attack.
+        attacks: the attacks by name.
+        frequency: the factor by which attacks are more frequent than each attack defines.
+        patience: the factor by which the time to undo an attack is longer than each attack defines.
     """
 
     def __init__(self, site: Site, attacks: Mapping[str, Attack], frequency: float, patience: float) -> None:
@@ -53,11 +53,11 @@ class Attackers:
 
     @property
     def carried_out(self) -> int:
-        """How many attacks there were so far."""
+        """Number of attacks carried out so far."""
         return sum(tally.carried_out for tally in self.tallies.values())
 
     def runs(self) -> list[Coroutine[Any, Any, None]]:
-        """All of them; each goes on until it is cancelled."""
+        """Returns a coroutine for each kind of attack, which runs until it is cancelled."""
         return [self._run(name, attack) for name, attack in self._attacks.items()]
 
     async def _run(self, name: str, attack: Attack) -> None:
@@ -101,13 +101,13 @@ async def _holds(check: Awaitable[bool]) -> bool:
 
 
 class Restarts:
-    """Operators and engines that are replaced one by one, as in a rolling upgrade.
+    """Replaces operators and engines one by one, as in a rolling upgrade.
 
     Args:
-        site: where they run.
-        engines: those that are replaced; each of their pools has another one.
-        rounds: how often both operators, and each engine, are replaced.
-        seconds: in which that happens.
+        site: the site on which they run.
+        engines: the engines to replace; each of their pools has another engine.
+        rounds: how often each operator and each engine is replaced.
+        seconds: the time over which the replacements are spread.
     """
 
     def __init__(self, site: Site, engines: Sequence[Engine], rounds: int, seconds: float) -> None:
@@ -116,17 +116,17 @@ class Restarts:
         self._pause_seconds = seconds / (2 * rounds + 1)
         self._engine_pause_seconds = max(_AWAY_SECONDS, seconds / max(1, len(engines) * rounds) - _AWAY_SECONDS)
         self.engines = 0
-        """How many engines were replaced."""
+        """Number of engine replacements so far."""
 
     async def of_operators(self) -> None:
-        """Until cancelled."""
+        """Restart the operators in turn until cancelled."""
         while True:
             for process in self._site.replicas.processes:
                 await asyncio.sleep(self._pause_seconds)
                 await self._site.replicas.restart(process)
 
     async def of_engines(self) -> None:
-        """Until cancelled; then all are there."""
+        """Replace the engines in turn until cancelled; all engines are running afterwards."""
         while True:
             for engine in self._engines:
                 await self._site.fleet.replace(engine, _AWAY_SECONDS)

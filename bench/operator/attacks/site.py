@@ -1,4 +1,4 @@
-"""What attackers reach: a cluster with pools, two replicas of the operator, and a KV-cache manager."""
+"""The target of the attacks: a cluster with pools, two replicas of the operator, and a KV-cache manager."""
 
 import asyncio
 import json
@@ -28,28 +28,28 @@ SYSTEM = "tenantzone-system"
 KEY_PATH = f"/api/v1/namespaces/{SYSTEM}/secrets/tenantzone-operator-key"
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/tenantzone-operator"
 UNLISTED = "unlisted"
-"""A namespace, and the pool and the zone in it, for which the operator has no rights."""
+"""Name of a namespace, a pool and a zone for which the operator has no rights."""
 _MERGE = "application/merge-patch+json"
 _ROOT = Path(__file__).parents[3]
 _LOOK_SECONDS = 0.25
 _START_SECONDS = 120.0
 
 Check = Callable[[], Awaitable[bool]]
-"""Whether what is to happen after an attack has happened."""
+"""Function that returns whether the expected outcome of an attack has occurred."""
 
 
 class Replicas:
-    """Two operators; one of them leads.
+    """Two replicas of the operator; one replica leads.
 
     Args:
-        kubeconfig: as whom.
-        folder: for their logs.
-        flags: further ones of both.
+        kubeconfig: the kubeconfig of both operators, which determines their user.
+        folder: the folder for their logs.
+        flags: additional flags of both operators.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path, flags: tuple[str, ...]) -> None:
         self.ports: list[list[int]] = []
-        """Of each: those of its probes, its metrics and its console."""
+        """Ports of each operator, for probes, metrics and console."""
         self.processes: list[OperatorProcess] = []
         for name in ("left", "right"):
             metrics, console = free_ports(2)
@@ -62,24 +62,24 @@ class Replicas:
         self.restarts = 0
 
     async def watch(self) -> None:
-        """Look again and again whether one leads, until cancelled."""
+        """Record at regular intervals whether an operator leads, until cancelled."""
         while True:
             is_led = any([await self.leads(process) for process in self.processes])
             self.leaderless.look(is_led, time.monotonic())
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def leads(self, process: OperatorProcess) -> bool:
-        """Whether an operator says that it leads."""
+        """Returns whether an operator reports to be the leader."""
         try:
             return bool((await asyncio.to_thread(process.health))["leading"])
         except OSError:
             return False
 
     async def restart(self, process: OperatorProcess) -> None:
-        """As Kubernetes replaces a pod: the process ends by SIGTERM, and another one starts and gets ready.
+        """Replace a process as Kubernetes does: end it by SIGTERM, start a new one, and wait until that is ready.
 
         Raises:
-            TimeoutError: it does not get ready.
+            TimeoutError: the new process did not become ready.
         """
         self.peak_mb = max(self.peak_mb, process.peak_mb)
         self.restarts += 1
@@ -87,7 +87,7 @@ class Replicas:
         await self.ready(process)
 
     async def ready(self, process: OperatorProcess) -> None:
-        """Until it has listed everything."""
+        """Wait until an operator has listed all objects."""
         async with asyncio.timeout(_START_SECONDS):
             while True:
                 try:
@@ -97,7 +97,7 @@ class Replicas:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def measure(self) -> float:
-        """Returns the most that any of them has had in memory, in MB."""
+        """Returns the peak memory over all processes, in MB."""
         return max(self.peak_mb, *(process.peak_mb for process in self.processes))
 
 
@@ -108,7 +108,7 @@ def _replace(process: OperatorProcess) -> None:
 
 @dataclass(slots=True)
 class Site:
-    """Everything that attackers reach, with what they need to attack it."""
+    """The cluster and processes to attack, and the state that attacks need."""
 
     plane: ControlPlane
     client: Client
@@ -118,17 +118,17 @@ class Site:
     replicas: Replicas
     manager: CacheManagerProcess
     pools: dict[str, str]
-    """The namespace of each pool."""
+    """Namespace of each pool."""
     zones: dict[str, str]
-    """The pool of each zone."""
+    """Pool of each zone."""
     chance: random.Random
     false_key_seconds: float
-    """How long the operator's Secret has a false key."""
+    """Time for which the operator's Secret has a false key."""
     key: str = ""
-    """The operator's, as its Secret had it at first."""
+    """The operator's true key, as its Secret had it at first."""
 
     async def get(self, path: str) -> dict[str, Any] | None:
-        """Returns an object, or None if there is none."""
+        """Returns an object, or None if it does not exist."""
         try:
             return await self.client.call("GET", path)
         except RestError as error:
@@ -144,7 +144,7 @@ class Site:
         return await self.client.call("PATCH", path, body=change, content_type=_MERGE)
 
     async def delete(self, path: str) -> None:
-        """Delete an object, if there is one."""
+        """Delete an object if it exists."""
         try:
             await self.client.call("DELETE", path)
         except RestError as error:
@@ -152,7 +152,7 @@ class Site:
                 raise
 
     async def pause(self) -> None:
-        """Wait a little before another look."""
+        """Wait for the interval between two checks."""
         await asyncio.sleep(_LOOK_SECONDS)
 
     def pool_path(self, pool: str) -> str:
@@ -165,7 +165,7 @@ class Site:
         return f"/api/v1/namespaces/{self.pools[pool]}/configmaps/{config_map_name(pool)}"
 
     async def config(self, pool: str) -> RuntimeConfig | None:
-        """What the pool's ConfigMap has; None if there is none, or none that can be read."""
+        """Returns the config in the pool's ConfigMap; None if there is no ConfigMap or it is invalid."""
         found = await self.get(self.config_path(pool))
         try:
             return unpack_config(files_of(found)) if found is not None else None
@@ -176,19 +176,19 @@ class Site:
         await self.merge(self.config_path(pool), config_map_data(pack_config(config)))
 
     async def is_config_right(self, pool: str) -> bool:
-        """Whether the ConfigMap has what owners were granted."""
+        """Returns whether the pool's ConfigMap has exactly the reservations that owners were granted."""
         config = await self.config(pool)
         return config is not None and self.reservations.is_granted(pool, held_of(config))
 
     async def condition(self, path: str, kind: str) -> dict[str, Any]:
-        """Returns the condition of an object, empty if it has none."""
+        """Returns a condition of an object; empty if the object does not have it."""
         found = await self.get(path) or {}
         conditions: list[dict[str, Any]] = found.get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == kind), {})
 
 
 def list_pools(plane: ControlPlane, pools: dict[str, str]) -> None:
-    """Take the operator's rights for all pools away, and give it those for these pools, as the chart does."""
+    """Restrict the operator's rights to the given pools, as the chart does for its value ``pools``."""
     manifests = yaml.safe_load_all((_ROOT / "manifests/base/rbac.yaml").read_text())
     (role,) = (body for body in manifests if body["kind"] == "ClusterRole")
     role["rules"] = [rule for rule in role["rules"] if not {"pods", "configmaps", "secrets"} & {*rule["resources"]}]
@@ -200,7 +200,7 @@ def list_pools(plane: ControlPlane, pools: dict[str, str]) -> None:
 
 
 def twin(pool: str) -> str:
-    """The name of the second pool that selects a pool's pods."""
+    """Returns the name of the second pool that selects a pool's pods."""
     return f"twin-{pool}"
 
 

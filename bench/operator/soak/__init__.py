@@ -1,1 +1,1 @@
-"""The operator among liars and in a bad network, for any time: honest pools must not be affected."""
+"""Runs the operator for any time among lying engines and in a bad network, which must not affect honest pools."""

@@ -1,10 +1,9 @@
-"""Whether honest pools notice that their operator works among engines that lie and in a bad network.
+"""Tests whether engines that lie and a bad network affect the honest pools of the same operator.
 
-Zones of honest pools are changed at a steady rate: undisturbed at first, then among engines that send every kind of
-false report, then with one request in a thousand lost, broken, hung or refused, too, and at last with a network in
-which that happens to nearly every change, engines that come and go, and an operator that is killed. In that last part
-changes may take longer, but the final state must be right. Exit code 1 if something was not as it should be. Run it on
-a machine that does nothing else.
+Zones of honest pools are changed at a steady rate: first undisturbed, then among engines that send every kind of false
+report. In the third part one request in a thousand is also lost, broken, hung or refused. In the last part such faults
+hit nearly every change, engines stop and start, and the operator is killed; changes may then take longer, but the final
+state must be right. The exit code is 1 if a check failed. Run it on an otherwise idle machine.
 """
 
 import argparse
@@ -15,13 +14,13 @@ from bench.operator.soak.run import EVERYTHING, FAULTS, LIARS, UNDISTURBED, Find
 from bench.operator.soak.scene import Size
 
 _MEMORY_MB = 256.0
-"""What the operator's container may have."""
+"""Memory limit of the operator's container, in MB."""
 _MAX_RATIO = 2.0
-"""Of p99, of honest pools, against undisturbed."""
+"""Maximum ratio of the p99 of changes in honest pools to the p99 of undisturbed changes."""
 
 
 def main() -> int:
-    """Run one soak and print its findings; the exit code is 1 if something was not as it should be."""
+    """Run one soak and print its findings; returns the exit code, which is 1 if a check failed."""
     size = _parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     findings = soak(size)
@@ -29,7 +28,7 @@ def main() -> int:
 
 
 def show(findings: Findings) -> bool:
-    """Print all of it. Returns whether all is as it should be."""
+    """Print the findings; returns whether all checks passed."""
     print(
         f"\n{'changes of zones of honest pools':<38}{'changes':>9}{'p50 s':>8}{'p99 s':>8}{'longest':>9}{'late by':>9}"
     )

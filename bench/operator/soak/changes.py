@@ -1,4 +1,4 @@
-"""Changes of zones at a steady rate, and how long each of them takes until the engines have it."""
+"""Changes zones at a steady rate, and measures how long each change takes to reach the engines."""
 
 import asyncio
 import random
@@ -16,17 +16,17 @@ _PATIENCE_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Taken:
-    """Seconds from the request that changes a zone to `Programmed` of that generation, as a watch shows it."""
+    """The durations of changes, from the request until a watch shows `Programmed` for the new generation."""
 
     seconds: list[float] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Zones for which nothing came."""
+    """Zones whose change was not seen as `Programmed` in time."""
     late_seconds: float = 0.0
-    """How late the measuring process itself was, at most: changes may look that much slower than they were."""
+    """Maximum delay of the measuring process itself, by which changes may look slower than they were."""
 
     @property
     def words(self) -> str:
-        """How it goes."""
+        """Returns the number of changes and their percentiles as text."""
         so_far = f" took p50 {self.quantile(0.5):.2f}, p99 {self.quantile(0.99):.2f} s" if self.seconds else ""
         return f"{len(self.seconds):,} changes{so_far}"
 
@@ -53,13 +53,13 @@ async def change_zones(
     """Change zones at a steady rate, and note how long each change takes.
 
     Args:
-        zones: that may be changed, each with the namespace that it is in.
-        chance: which zone is changed, and to what.
-        seconds: for which changes are made; each is waited for.
-        rate: changes per second. The next one does not wait for those before.
-        about: what else to say of how it goes.
-        began: called with a zone and what it will reserve, before its change is asked for.
-        ended: called with the same once its change was seen to be `Programmed`.
+        zones: the zones to change, each with the bench of its namespace.
+        chance: the random generator that picks zones and values.
+        seconds: the time during which changes are made; afterwards, all of them are awaited.
+        rate: the number of changes per second. A change does not wait for earlier changes.
+        about: returns additional text for progress lines.
+        began: called with a zone and its new reservation, before the change is requested.
+        ended: called with a zone and its new reservation, once the change was seen as `Programmed`.
     """
     taken, names, waiting = Taken(), list(zones), set[str]()
 
@@ -72,7 +72,7 @@ async def change_zones(
     start = due = said = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         while due < start + seconds:
-            # Where all are being changed, a turn is left out.
+            # If a change of every zone is in progress, skip this turn.
             if free := [name for name in names if name not in waiting]:
                 name = chance.choice(free)
                 waiting.add(name)
@@ -88,7 +88,7 @@ async def change_zones(
 
 
 async def _change(bench: Bench, name: str, spec: Mapping[str, int], taken: Taken) -> bool:
-    """Returns whether the change came to its end."""
+    """Change a zone and wait for `Programmed`; returns whether it was seen in time."""
     seen = bench.observer.zones[name]
     began = time.monotonic()
     generation = await bench.change_zone(name, **spec)

@@ -1,4 +1,4 @@
-"""What pools have accepted, as their ConfigMaps show it: none of it may be taken back. Pure."""
+"""Checks from ConfigMap events, without I/O, that no generation of a zone that was granted is taken back."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from tenantzone_operator.kube.names import config_map_name
 
 
 class Granted:
-    """Records what ConfigMaps grant: `look` must get all their events. Zones may change, but must not be deleted."""
+    """Records the zones that ConfigMaps grant; `look` must get every event. Zones may change, but not be deleted."""
 
     def __init__(self) -> None:
         self._generations: dict[str, dict[str, int]] = {}
-        """Of each zone's newest entry, by the name of the ConfigMap."""
+        """Generation of each zone's latest entry, by ConfigMap and zone."""
         self.taken_back: list[str] = []
-        """What should not have happened, in words."""
+        """Violations, as sentences."""
 
     def look(self, event: dict[str, Any]) -> None:
         name = event["object"]["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""One soak: how long changes take undisturbed, among liars, and in a bad network, too; and what is left afterwards."""
+"""Runs one soak: measures changes undisturbed, among liars and in a bad network, and checks the state afterwards."""
 
 import asyncio
 import contextlib
@@ -25,35 +25,35 @@ from hack.progress import say
 UNDISTURBED, LIARS, FAULTS = "undisturbed", "among liars", "among liars, with random faults"
 EVERYTHING = "among liars, in a bad network"
 _SHARES = {UNDISTURBED: 0.2, LIARS: 0.2, FAULTS: 0.3, EVERYTHING: 0.3}
-"""Of the time."""
+"""Fraction of the soak's time for each part."""
 _KILL_SECONDS = 150.0
-"""The time between two kills of the operator; shorter in short runs, so that at least one happens."""
+"""Time between two kills of the operator; shorter in short runs, so that at least one kill happens."""
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR")
 
 
 @dataclass(slots=True)
 class Findings:
-    """What one soak has found."""
+    """The results of one soak."""
 
     taken: dict[str, Taken] = field(default_factory=dict)
-    """How long changes took, by what was the matter meanwhile."""
+    """Durations of changes, by the trouble in which they were made."""
     peak_mb: float = 0.0
-    """The most that the operator has had in memory, however often it was started."""
+    """Peak memory over all processes of the operator, in MB."""
     faults: int = 0
-    """How many requests met one while these came here and there."""
+    """Number of requests that a fault hit while faults were rare."""
     kills: int = 0
     absences: int = 0
-    """How often an engine was not there for a while."""
+    """Number of times that an engine was stopped for a while."""
     lies: dict[str, int] = field(default_factory=dict)
-    """How often engines sent each lie."""
+    """Number of times that engines began each lie."""
     networks: dict[str, int] = field(default_factory=dict)
-    """How often the network was in each state."""
+    """Number of times that the network was in each state."""
     wrong: list[str] = field(default_factory=list)
-    """What is not as it should be, in words."""
+    """Failed checks, as sentences."""
 
 
 def soak(size: Size) -> Findings:
-    """Returns what was found. Nothing that was started is left."""
+    """Run a soak and return its findings; no process that it started is left."""
     findings, before = Findings(), children()
     with control_plane(namespaces(size)) as (plane, folder):
         with proxied_for_operator(plane.user_kubeconfig(OPERATOR), folder) as proxy:
@@ -112,7 +112,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
 
 @asynccontextmanager
 async def meanwhile(*troubles: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs the troubles for as long as the block runs. One that ends earlier has failed."""
+    """Run the troubles until the block ends; a trouble that ends earlier has failed."""
     tasks = [asyncio.create_task(trouble) for trouble in troubles]
     try:
         yield
@@ -132,7 +132,7 @@ def _resident(operator: OperatorProcess) -> str:
 
 
 def children() -> list[str]:
-    """Programs that this process has started and that still run."""
+    """Returns the command lines of this process's children that are still running."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Pools in namespaces, with their zones and engines: how they are made, and how all of it should be in the end."""
+"""Creates pools in namespaces, with their zones and engines, and checks their state after the soak."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,22 +13,22 @@ from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_operator.kube.resources import read_zone
 
 _SETTLED_SECONDS = 600.0
-"""Liars are believed again half a minute later at last, and thousands of statuses are written in turn."""
+"""Maximum time to settle: liars are trusted again only after half a minute, and thousands of statuses are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a soak: how many pools, zones and liars there are, and for how long."""
+    """The size of a soak: its duration, and the numbers of pools, zones and liars."""
 
     minutes: float
     zones: int
     pools: int
-    """With two engines each."""
+    """Number of pools, with two engines each."""
     namespaces: int
     liars: int
-    """Engines that lie, each of another pool."""
+    """Number of engines that lie, each in a different pool."""
     rate: float
-    """Changes per second."""
+    """Number of changes per second."""
     seed: int
 
 
@@ -36,8 +36,8 @@ class Scene:
     """The pools of a soak in their namespaces, with zones and engines.
 
     Args:
-        bench: that watches all namespaces.
-        size: of everything.
+        bench: a bench that watches all namespaces.
+        size: the size of the soak.
     """
 
     def __init__(self, bench: Bench, size: Size) -> None:
@@ -48,11 +48,11 @@ class Scene:
         }
         pools = list(self._pools)
         self._zones = {f"zone-{number:04}": pools[number % size.pools] for number in range(size.zones)}
-        """Each with its pool."""
+        """Pool of each zone."""
         self._lying = pools[: size.liars]
 
     async def set_up(self) -> None:
-        """Everything is there, and Ready."""
+        """Create everything, and wait until it is Ready."""
         say(NAME, f"{len(self._zones):,} zones in {len(self._pools)} pools with two engines each")
         for pool, bench in self._pools.items():
             await bench.add_pool(pool, 2)
@@ -65,36 +65,36 @@ class Scene:
 
     @property
     def namespaces_of_pools(self) -> dict[str, str]:
-        """The namespace of each pool."""
+        """Returns the namespace of each pool."""
         return {pool: bench.namespace for pool, bench in self._pools.items()}
 
     @property
     def pools_of_zones(self) -> dict[str, str]:
-        """The pool of each zone."""
+        """Returns the pool of each zone."""
         return dict(self._zones)
 
     @property
     def honest_zones(self) -> dict[str, Bench]:
-        """Of pools whose engines are all honest, each with the namespace that it is in."""
+        """Returns the zones of pools whose engines are all honest, each with the bench of its namespace."""
         return {zone: self._pools[pool] for zone, pool in self._zones.items() if pool not in self._lying}
 
     @property
     def liars(self) -> list[Engine]:
-        """The engines that may lie."""
+        """Returns the engines that may lie."""
         return [self.bench.fleet.engines[f"{pool}-engine-1"] for pool in self._lying]
 
     @property
     def honest_engines(self) -> list[Engine]:
-        """Those of pools whose engines are all honest."""
+        """Returns the engines of pools in which no engine lies."""
         return [engine for engine in self.bench.fleet.engines.values() if engine.pool not in self._lying]
 
     async def wrong_in_the_end(self) -> AsyncIterator[str]:
-        """What is not as it should be, in words, now that nothing is disturbed any more."""
+        """Yields the failed checks as sentences, once all troubles have ended."""
         seen = self.bench.observer.zones
         try:
             await self.bench.observer.until(lambda: all(zone.is_programmed for zone in seen.values()), _SETTLED_SECONDS)
             async with asyncio.timeout(_SETTLED_SECONDS):
-                # An engine that was not believed is asked again only after a while.
+                # The operator polls an engine that it distrusts only after a while.
                 while not await self._are_all_ready():  # noqa: ASYNC110 (no event reports that Ready is lost)
                     await asyncio.sleep(1)
                 await self.bench.settle()
@@ -127,7 +127,7 @@ class Scene:
 
 
 def namespaces(size: Size) -> list[str]:
-    """The names of the soak's namespaces."""
+    """Returns the names of the soak's namespaces."""
     return [f"soak-{number:02}" for number in range(size.namespaces)]
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong during a soak: engines that lie, come and go, a bad network, an operator that is killed."""
+"""The troubles of a soak: engines that lie or stop for a while, a bad network, and kills of the operator."""
 
 import asyncio
 import random
@@ -24,26 +24,26 @@ NETWORKS: dict[str, Callable[[], Faults]] = {
     "503 with Retry-After": lambda: Faults(writes=_AWAY, reads=_AWAY, watches=_AWAY),
     "watches break after 20 events": lambda: Faults(drop_every=20),
 }
-"""How a bad network between operator and API server may be, by name. A fault hits the first request of each path."""
+"""States of a bad network between operator and API server, by name. A fault hits the first request of each path."""
 
 _ONE_IN = 1000
-"""Requests to the API server that meet a fault while these come here and there, and ..."""
+"""While faults are rare, a fault hits one in this number of requests to the API server."""
 _FAULT_SECONDS = 10.0
-"""... how long it is one of the same kind."""
+"""Time after which rare faults change their kind."""
 _KINDS = (LOST, BROKEN, HUNG, Refusal(409), _LATER, _AWAY)
 
 
 class Liars:
-    """Engines that send a false report for a while, and then another one or the truth."""
+    """Makes engines send a false report for a while, and then a different one or the true report."""
 
     def __init__(self, engines: Sequence[Engine], chance: random.Random) -> None:
         self._engines = engines
         self._chance = chance
         self.reported: Counter[str] = Counter()
-        """How often each lie was begun."""
+        """Number of times that each lie was begun."""
 
     async def run(self) -> None:
-        """Until cancelled; then all are honest."""
+        """Let engines lie until cancelled; all engines are honest afterwards."""
         try:
             await asyncio.gather(*(self._lie(engine) for engine in self._engines))
         finally:
@@ -52,7 +52,7 @@ class Liars:
 
     async def _lie(self, engine: Engine) -> None:
         while True:
-            # The least frequent lies come first, so that each is sent.
+            # Choose among the least frequent lies, so that every lie is sent.
             fewest = min(self.reported[name] for name in LIES)
             name = self._chance.choice([name for name in LIES if self.reported[name] == fewest])
             self.reported[name] += 1
@@ -63,16 +63,16 @@ class Liars:
 
 
 class FaultsHereAndThere:
-    """Few requests between operator and API server fail, each in a way of its own."""
+    """Makes a few requests between operator and API server fail, in changing ways."""
 
     def __init__(self, proxy: Proxy, chance: random.Random) -> None:
         self._proxy = proxy
         self._chance = chance
         self.count = 0
-        """How many requests were hit."""
+        """Number of requests that a fault has hit."""
 
     async def run(self) -> None:
-        """Until cancelled; then none is hit any more."""
+        """Cause faults until cancelled; no request is hit afterwards."""
         try:
             while True:
                 kind = self._chance.choice(_KINDS)
@@ -89,16 +89,16 @@ class FaultsHereAndThere:
 
 
 class BadNetwork:
-    """Between operator and API server."""
+    """Puts the network between operator and API server into random bad states."""
 
     def __init__(self, proxy: Proxy, chance: random.Random) -> None:
         self._proxy = proxy
         self._chance = chance
         self.met: Counter[str] = Counter()
-        """How often it was how."""
+        """Number of times that the network was in each state."""
 
     async def run(self) -> None:
-        """Until cancelled; then it is well."""
+        """Change the network's state until cancelled; it works normally afterwards."""
         try:
             while True:
                 name = self._chance.choice(list(NETWORKS))
@@ -114,7 +114,7 @@ class BadNetwork:
 
 
 class Kills:
-    """The operator ends without a chance to clean up, and is started again."""
+    """Kills the operator, so that it can't clean up, and starts it again."""
 
     def __init__(self, operator: OperatorProcess, chance: random.Random, every_seconds: float) -> None:
         self._operator = operator
@@ -122,10 +122,10 @@ class Kills:
         self._every_seconds = every_seconds
         self.count = 0
         self.peak_mb = 0.0
-        """The peak memory of all processes that were killed."""
+        """Peak memory over all killed processes, in MB."""
 
     async def run(self) -> None:
-        """Until cancelled; then it runs."""
+        """Kill the operator again and again until cancelled; it is running afterwards."""
         while True:
             await asyncio.sleep(self._chance.uniform(0.5, 1.5) * self._every_seconds)
             self.peak_mb = max(self.peak_mb, self._operator.peak_mb)
@@ -138,7 +138,7 @@ class Kills:
 
 
 class Comings:
-    """Engines that are not there for a while, one at a time. No pool is without one."""
+    """Stops engines for a while, one at a time, so that every pool keeps at least one engine."""
 
     def __init__(self, fleet: Fleet, engines: Sequence[Engine], chance: random.Random) -> None:
         self._fleet = fleet
@@ -147,7 +147,7 @@ class Comings:
         self.count = 0
 
     async def run(self) -> None:
-        """Until cancelled; then all are there."""
+        """Stop engines until cancelled; all engines are running afterwards."""
         while True:
             engine = self._chance.choice(self._engines)
             going = asyncio.create_task(self._fleet.take_down(engine))

@@ -1,4 +1,4 @@
-"""Logs kopf in, and again when its credentials are refused."""
+"""Gives kopf credentials for the API server, and new ones when the server refuses them."""
 
 import asyncio
 import logging
@@ -15,10 +15,11 @@ PAUSE_SECONDS = 2.0
 
 
 class KopfLogin:
-    """Logs kopf in whenever the API server refuses its credentials, and retries until that succeeds.
+    """Logs kopf in whenever the API server refuses its credentials, retrying until it succeeds.
 
-    kopf itself would wait for a minute after an error, and would not accept credentials that were refused once. Its
-    watches would end over a token that is refused for a moment, as happens while etcd is away.
+    Without this class, kopf would wait for a minute after an error, and would never again use credentials that were
+    refused once. If the server refused a valid token for a moment, as it does while etcd is down, kopf's watches would
+    end.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -26,7 +27,7 @@ class KopfLogin:
         self._last = float("-inf")
 
     async def log_in(self) -> kopf.ConnectionInfo:
-        """Returns credentials that are new to kopf, some seconds after the last ones."""
+        """Returns credentials that kopf treats as new, at least ``PAUSE_SECONDS`` after the previous ones."""
         complaint = ""
         while True:
             await asyncio.sleep(self._last + PAUSE_SECONDS - time.monotonic())
@@ -34,7 +35,7 @@ class KopfLogin:
             try:
                 found = await self._connection.for_kopf()
             except CredentialsError as error:
-                # A plugin that fails for an hour is worth one log line, not one every two seconds.
+                # Log each error once, because a credential plugin may fail every two seconds for an hour.
                 if str(error) != complaint:
                     logger.warning("logging in: %s; trying again", error)
                 complaint = str(error)
@@ -44,11 +45,11 @@ class KopfLogin:
 
 
 class _Login(kopf.ConnectionInfo):
-    """Credentials that equal only themselves: kopf compares new credentials to those that were refused."""
+    """Credentials compared by identity, because kopf rejects new credentials that equal refused ones."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
 
 class _LenientLogin(_Login, LenientConnection):
-    """The same for a connection that accepts certificates without key identifiers."""
+    """Credentials compared by identity, for a connection that accepts certificates without key identifiers."""
