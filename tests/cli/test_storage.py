@@ -56,7 +56,7 @@ def test_what_is_stored_is_shown_by_storage_and_by_group() -> None:
         ["FileSystem", "4Gi", "8Gi", "50", "-"],
         ["S3", "1Gi", "-", "-", "-"],
         [],
-        ["off:", "spec.enabled", "is", "false:", "nothing", "is", "read", "or", "written", "here"],
+        ["off:", "spec.enabled", "is", "false,", "so", "nothing", "is", "read", "or", "written", "here"],
     ]
 
 

@@ -227,9 +227,9 @@ def test_a_rate_lies_between_the_slowest_and_the_fastest_step(steps: list[tuple[
     for seconds, more in steps:
         now, count = now + seconds, count + more
         seen = rate(rates, now, count)
-        rates = [more / seconds for seconds, more in steps]
+        per_step = [more / seconds for seconds, more in steps]
         assert seen is not None
-        assert min(rates) - 1e-6 <= seen <= max(rates) + 1e-6
+        assert min(per_step) - 1e-6 <= seen <= max(per_step) + 1e-6
 
 
 @given(

@@ -138,8 +138,8 @@ def test_what_zones_reserve_of_a_tier_must_fit_oldest_first():
     decision = plan.decisions["young"]
     assert decision.reason == "PoolOvercommitted"
     assert decision.message == (
-        "reserved of tier cpu is 3Gi, and 0 of an engine's 8Gi are left; lower it to at most 0 bytes, or lower that "
-        "of other zones"
+        "reserved of tier cpu is 3Gi, and 0 of an engine's 8Gi are left; lower it to at most 0 bytes, or lower "
+        "reserved in other zones"
     )
 
 

@@ -245,7 +245,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         ),
         (["--cpu-tier", "1GiB", "--disk-tier", "/data"], "--disk-tier and --disk-tier-size must be given together"),
         (["--cpu-tier", "1GiB", "--kv-transfer-config", "{}"], "--cpu-tier and --kv-transfer-config can't be used"),
-        (["--cpu-tier", "1GB"], "'1GB' is no size; write it as 64GiB"),
+        (["--cpu-tier", "1GB"], "'1GB' is not a size; write it like 64GiB"),
         (["--cpu-tier", "9999TiB"], "the CPU memory tier takes 10484711424 MiB of /dev/shm"),
     ],
 )

@@ -38,7 +38,7 @@ class Missing:
         asked = f"{wanted}, which is {shown_bytes(self.bytes)}" if isinstance(wanted, str) else shown_bytes(self.bytes)
         return (
             f"reserved of tier {tier} is {asked}, and {shown_bytes(self.left)} of an engine's {shown_bytes(self.size)} "
-            f"are left; lower it to at most {self.left} bytes, or lower reserved of other zones"
+            f"are left; lower it to at most {self.left} bytes, or lower reserved in other zones"
         )
 
 
