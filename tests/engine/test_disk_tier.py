@@ -206,5 +206,5 @@ def test_a_purge_and_a_zone_that_goes_leave_nothing(engine):
 def test_the_disk_and_vllm_must_agree_on_the_length_of_a_chunk(engine):
     vllm = engine(acme={})
     other = memoryview(np.zeros((ROWS, 2 * CHUNK), dtype=np.uint8))
-    with pytest.raises(ValueError, match="256 bytes, vLLM's 512"):
+    with pytest.raises(ValueError, match="256 bytes, but vLLM's have 512"):
         ZoneDiskTier(SimpleNamespace(), other, "disk", vllm.disk.tier)

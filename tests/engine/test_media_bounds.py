@@ -258,11 +258,11 @@ def test_a_sound_is_decoded_up_to_the_samples_of_a_request(monkeypatch):
 def test_a_server_without_a_library_for_sounds_says_which():
     error = refusal(tracker_of(url(b"no sound", "audio/wav"), modality="audio"))
     assert isinstance(error, ValueError)
-    assert "can't read sounds: it has no av" in str(error)
+    assert "can't read sounds, because av is missing" in str(error)
 
 
 def test_a_server_without_a_library_that_changes_rates_says_which():
-    with pytest.raises(ValueError, match="can't change the sampling rate of sounds: it has no torchaudio"):
+    with pytest.raises(ValueError, match="can't change the sampling rate of sounds, because torchaudio is missing"):
         AudioResampler(target_sr=16000).resample(np.zeros(100, np.float32), orig_sr=8000)
 
 

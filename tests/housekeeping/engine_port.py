@@ -349,7 +349,7 @@ class EnginePort:
     ) -> None:
         assert house.report().salt_key == SaltKeyStatus()
         (line,) = [record.getMessage() for record in caplog.get_records("setup") if record.name == salting.__name__]
-        assert "after a restart nothing that is cached is found again" in line
+        assert "cached chunks are lost on a restart" in line
 
     # The lock
 
