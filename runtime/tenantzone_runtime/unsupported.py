@@ -272,7 +272,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "pipeline parallelism without asynchronous scheduling",
-        "with several steps in flight, vLLM's older model runner would be asked for tokens that it does not have yet",
+        "with several steps in flight, vLLM's older model runner would be asked for tokens before it has them",
         "let vLLM use its V2 model runner, or use --tensor-parallel-size, or run engines in more Pods",
         is_configured=lambda config, _: (
             config.parallel_config.pipeline_parallel_size > 1 and not config.scheduler_config.async_scheduling
