@@ -57,7 +57,7 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
         pytest.param([engine()], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param([], "", None, "", id="no engine"),
         pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be created: forbidden", id="no pod can mount it"),
-        pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "anew: engine-1", id="refused"),
+        pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "creates it again: engine-1", id="refused"),
         pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
         pytest.param(
             [engine(error="accepted is not in the folder")],
@@ -67,7 +67,7 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
             id="the Secret went",
         ),
         pytest.param([engine(open=True)], "", Reason.ADMIN_PORT_OPEN, "without --admin-open: engine-0", id="open"),
-        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"hold, {MOUNT}", id="of the previous release"),
+        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"tenants, {MOUNT}", id="of the previous release"),
     ],
 )
 def test_what_is_said_of_engines_that_refuse_or_are_open(
