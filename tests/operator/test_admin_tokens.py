@@ -57,7 +57,9 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
         pytest.param([engine()], "forbidden", None, "", id="another client has made the Secret"),
         pytest.param([], "", None, "", id="no engine"),
         pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be created: forbidden", id="no pod can mount it"),
-        pytest.param([engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "creates it again: engine-1", id="refused"),
+        pytest.param(
+            [engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "creates it again: engine-1", id="refused"
+        ),
         pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
         pytest.param(
             [engine(error="accepted is not in the folder")],
