@@ -61,7 +61,7 @@ class AdminAccess:
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:
-            _log.warning("the admin port is open, so any client can read the data of all tenants")
+            _log.warning("the admin port is open, so any client can read the usage of all tenants")
 
     @property
     def refused(self) -> int:

@@ -305,8 +305,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--admin-open",
         action="store_true",
-        help="require no tokens at the admin port; only if just trusted clients can reach it, because it shows data of "
-        "all tenants",
+        help="require no tokens at the admin port; only if just trusted clients can reach it, because it shows the "
+        "usage of all tenants",
     )
     parser.add_argument(
         "--max-auto-registered-series",

@@ -58,9 +58,9 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
         pytest.param([], "", None, "", id="no engine"),
         pytest.param([], "forbidden", Reason.SECRET_NOT_MADE, "can't be created: forbidden", id="no pod can mount it"),
         pytest.param(
-            [engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, "creates it again: engine-1", id="refused"
+            [engine(), refusing("engine-1")], "", Reason.TOKEN_REFUSED, f"token: engine-1; {MOUNT}", id="refused"
         ),
-        pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token, {MOUNT}", id="both"),
+        pytest.param([refusing()], "forbidden", Reason.SECRET_NOT_MADE, f"token: engine-0; {MOUNT}", id="both"),
         pytest.param(
             [engine(error="accepted is not in the folder")],
             "",
@@ -68,8 +68,8 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
             "engine-0: accepted is not in the folder",
             id="the Secret went",
         ),
-        pytest.param([engine(open=True)], "", Reason.ADMIN_PORT_OPEN, "without --admin-open: engine-0", id="open"),
-        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"tenants, {MOUNT}", id="of the previous release"),
+        pytest.param([engine(open=True)], "", Reason.ADMIN_PORT_OPEN, f"tenants: engine-0; {MOUNT}", id="open"),
+        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"tenants: older; {MOUNT}", id="of the previous release"),
     ],
 )
 def test_what_is_said_of_engines_that_refuse_or_are_open(

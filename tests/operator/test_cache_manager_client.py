@@ -148,7 +148,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_made_again(serve: Serve
 @pytest.mark.parametrize("text", ["", "\n", "two words"])
 async def test_a_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
-    for file, words in ((tmp_path / "token", "is empty"), (tmp_path / "none", "No such file")):
+    for file, words in ((tmp_path / "token", "exactly one token"), (tmp_path / "none", "No such file")):
         with pytest.raises(ManagerUnavailable, match=words):
             await asked("http://127.0.0.1:9", file)
 

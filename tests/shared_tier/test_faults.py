@@ -172,7 +172,7 @@ def test_an_unknown_token_opens_nothing(engine):
 def test_a_token_that_no_header_can_have_is_reported(engine):
     mine = engine(token="two\nlines")
     assert mine.found("acme", KEYS) == 0
-    assert "token can't be sent" in mine.tier.problem
+    assert "the token for the manager can't be sent" in mine.tier.problem
     mine.token = "chat"
     mine.wait(lambda: mine.store("acme", KEYS) == KEYS)
 

@@ -136,7 +136,9 @@ class ManagerClient:
         except (OSError, UnicodeDecodeError) as error:
             raise ManagerUnavailable(f"no token for the KV-cache manager: {error}") from error
         if not token.strip() or len(token.split()) > 1:
-            raise ManagerUnavailable(f"no token for the KV-cache manager: {self.address.token_file} is empty")
+            raise ManagerUnavailable(
+                f"no token for the KV-cache manager: {self.address.token_file} does not contain exactly one token"
+            )
         return {"Authorization": f"Bearer {token.strip()}"}
 
 

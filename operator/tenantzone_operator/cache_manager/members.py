@@ -11,7 +11,7 @@ from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key
 
-TAKEN: Final = "the older pool {other} also names the service account {account}; give its engines their own account"
+TAKEN: Final = "the older pool {other} also names the service account {account}; give each pool its own"
 MISSING: Final = "spec.tiers.manager does not name the service account of its engines"
 
 

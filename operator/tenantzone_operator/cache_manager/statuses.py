@@ -152,8 +152,8 @@ def _place_shared(found: Found) -> list[Condition]:
     if not others:
         return []
     message = (
-        f"it names the same location as {name_some(list(others))}; only the first of them can be used. Give each its "
-        "own location, or delete the others"
+        f"it names the same location as {name_some(list(others))}; only the one that had it first can be used. Give "
+        "each its own location, or delete the others"
     )
     return [Condition(Type.PLACE_SHARED, "True", Reason.PLACE_NAMED_TWICE, printable(message, LONGEST_MESSAGE))]
 

@@ -50,7 +50,9 @@ class Timing:
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
-            raise ValueError("the lease duration must exceed the renew deadline, which must be at least two retries")
+            raise ValueError(
+                "the lease duration must exceed the renew deadline, which must be at least two retry periods"
+            )
 
 
 class LeaseObject:

@@ -22,6 +22,6 @@ async def ensure_admin_secret(
 
 
 def tokens_may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Returns whether the Secret may be missing, because there is no engine, or an engine has no token."""
+    """Returns whether the Secret may be missing: there is no engine, or one is open or has no valid token."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or report.admin_is_open or report.admin_error for report in reports)

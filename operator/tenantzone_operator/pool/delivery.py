@@ -168,7 +168,7 @@ class Delivery:
         try:
             return await asyncio.to_thread(unpack_config, found.files)
         except (ValueError, RecursionError) as error:
-            self._log.warning("the pool's ConfigMap is repaired, it is invalid: %s", printable(str(error), 1000))
+            self._log.warning("the pool's ConfigMap is repaired, as it is invalid: %s", printable(str(error), 1000))
             return None
 
     async def _is_signed(self, found: ConfigMap | None, pool: Pool) -> bool:
@@ -232,7 +232,7 @@ class Delivery:
             self._history.record(config, files.size)
             self._is_delivered, self._foreign_generation = True, 0
             if self._known_to_engines:
-                self._log.warning("engines refused configs older than %d; exceeding it", self._known_to_engines)
+                self._log.warning("engines refused configs older than %d; the new one is newer", self._known_to_engines)
                 self._exceeded_at, self._known_to_engines = time.monotonic(), 0
                 self._exceed_pause = min(max(_EXCEED_SECONDS, 2 * self._exceed_pause), _MAX_EXCEED_SECONDS)
             values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)

@@ -25,7 +25,7 @@ RESYNC_SECONDS = 60.0
 RESYNC_PAUSE_SECONDS = 0.5
 """Minimum number of seconds between two listings, however many are requested."""
 RETRY_SECONDS = 1.0
-NEEDS_CRDS = "the API server lacks the CRDs TenantZone and ZonePool: kubectl apply -f crds/"
+NEEDS_CRDS = "the API server lacks the CRD TenantZone or ZonePool: kubectl apply -f crds/"
 
 
 class Reconciler:

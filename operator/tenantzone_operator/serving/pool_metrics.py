@@ -28,7 +28,7 @@ _AGE = gauge(
 )
 _WITHOUT_PODS = gauge(
     "tenantzone_operator_pools_without_pods",
-    "Served pools whose pods could not be listed for two and a half minutes, so that their engines may be unknown. "
+    "Served pools whose pods could not be listed for two and a half minutes, so that their engines may have changed. "
     "A pool whose status says PoolNotServed does not count. Only on the leader.",
 )
 _MANAGER_ANSWERS = gauge(
@@ -66,8 +66,8 @@ _FROM_STATUS: tuple[tuple[Family, str], ...] = tuple(
     (gauge(f"tenantzone_pool_{name}", text, *_POOL), field)
     for name, text, field in (
         ("generation", "Generation of the newest config that was published for the pool.", "configGeneration"),
-        ("capacity_blocks", "KV-cache blocks that requests can use in the smallest engine.", "capacityBlocks"),
-        ("reserved_blocks", "KV-cache blocks that are reserved in the smallest engine.", "reservedBlocks"),
+        ("capacity_blocks", "KV-cache blocks per engine into which reservations must fit.", "capacityBlocks"),
+        ("reserved_blocks", "KV-cache blocks that are reserved in an engine of that size.", "reservedBlocks"),
         ("config_bytes", "Size of the newest config.", "configBytes"),
     )
 )

@@ -29,13 +29,13 @@ def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_m
         advice = (
             f"mount the Secret {secret} at {_FOLDER}; if it is mounted, delete it, and the operator creates it again"
         )
-        found.append((Reason.TOKEN_REFUSED, f"engines refuse the operator's token, {advice}: {name_some(refusing)}"))
+        found.append((Reason.TOKEN_REFUSED, f"engines refuse the operator's token: {name_some(refusing)}; {advice}"))
     if broken:
         kept = f"engines do not use the mounted files of the Secret {secret}, and keep their previous tokens"
         found.append((Reason.TOKENS_BROKEN, f"{kept}: {name_some(broken)}"))
     if are_open:
         advice = f"mount the Secret {secret} at {_FOLDER} and start them without --admin-open"
-        message = f"any client of their admin ports can read the usage of all tenants, {advice}: {name_some(are_open)}"
+        message = f"any client of their admin ports can read the usage of all tenants: {name_some(are_open)}; {advice}"
         found.append((Reason.ADMIN_PORT_OPEN, message))
     if not found:
         return []

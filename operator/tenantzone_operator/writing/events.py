@@ -159,7 +159,7 @@ class Recorder:
                 if isinstance(error, RestError) and error.status < 500 and error.status != 429:
                     logger.warning("an Event is dropped: %s", explain(error))
                     return
-                logger.info("retrying an Event: %s", explain(error))
+                logger.info("an Event could not be written: %s", explain(error))
                 await asyncio.sleep(FIRST_RETRY_SECONDS * 2**attempt)
             else:
                 series.written, series.written_at = count, self._clock()

@@ -112,7 +112,7 @@ class Binder:
         reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
             self._check_room(
-                zone, prompt, reachable, f"the blocks that other zones can lend to zone {zone.spec.tenant}"
+                zone, prompt, reachable, f"the blocks that other zones can leave to zone {zone.spec.tenant}"
             )
         request.peak = self._demand.peak(prompt + request.max_tokens)
 

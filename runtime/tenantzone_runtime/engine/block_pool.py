@@ -411,7 +411,7 @@ class ZoneBlockPool(BlockPool):
 
 
 def _begin_alike(request: Request, other: Request, num_hashes: int) -> bool:
-    """Returns whether two requests have the same tokens up to the end of the block with index ``num_hashes``.
+    """Returns whether two requests have equal content up to the end of the block with index ``num_hashes``.
 
     Comparing one hash suffices, because each hash also covers all blocks before its block.
     """

@@ -55,6 +55,7 @@ def warm_up_sampling(worker: Any) -> None:
         _warm_up(worker.model_runner)
     except Exception:
         _log.warning("sampling could not be warmed up, so the first requests may take longer", exc_info=True)
+        return
     seconds = time.monotonic() - began
     level = logging.INFO if seconds >= _SLOW_SECONDS else logging.DEBUG
     _log.log(level, "warmed up sampling in %.1f s", seconds)

@@ -196,7 +196,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         if not self.num_chunks:
             raise ValueError(
                 f"cpu_bytes_to_use={self._flags.cpu_bytes} is too small for one chunk of "
-                f"{self.kv_bytes_per_chunk} bytes; increase it"
+                f"{self.kv_bytes_per_chunk} bytes; increase the size of the CPU tier"
             )
 
     def get_manager(self) -> OffloadingManager:

@@ -144,7 +144,12 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
         class_ = getattr(import_module(module), owner)
     except (ImportError, AttributeError):
         # In another version of vLLM, the class may be elsewhere. Its parsers then stay on the event loop.
-        _log.warning("vLLM has no %s in %s: its parsers can't continue in other processes", owner, module)
+        _log.warning(
+            "vLLM has no %s in %s: parsers that it calls can't continue in other processes, and end requests with long "
+            "answers earlier",
+            owner,
+            module,
+        )
         return
     make_suspendable(class_, name, _may_parse)
 

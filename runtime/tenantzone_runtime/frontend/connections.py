@@ -225,7 +225,7 @@ class BoundedProtocol(PeerProtocol):
         count_refusal("pipelined")
         self.transport.abort()
         # Nothing else stops the parser from processing the rest of this data.
-        raise ConnectionAbortedError("too many requests wait for the answer to an earlier request")
+        raise ConnectionAbortedError("too many requests or bytes wait for the answer to an earlier request")
 
     def _head_bytes(self) -> int:
         # Count 4 more bytes for each header, for ": " and the end of the line.

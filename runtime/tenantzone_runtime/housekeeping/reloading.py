@@ -119,7 +119,7 @@ class Reloading:
         self.reloads["rejected"] += 1
         refused = {"generation": rejected.generation} if rejected.generation is not None else {}
         logger.error(
-            "rejected the config, the last good config stays in force: %s",
+            "rejected the config; the last good config stays in force: %s",
             rejected.error,
             extra=refused,
             exc_info=cause,

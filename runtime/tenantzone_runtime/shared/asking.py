@@ -116,7 +116,7 @@ class Asking:
             self.breaker.succeeded()
             return
         if not self.breaker.is_open:
-            logger.warning("The shared tier could not query the KV-cache manager: %s", error)
+            logger.warning("A call of the shared tier to the KV-cache manager failed: %s", error)
         # Open the breaker at once if access is denied, because a retry would not succeed either.
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)

@@ -173,7 +173,7 @@ class ManagerClient:
             # This clause precedes ValueError, because the error of an untrusted certificate is both.
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
-            raise ManagerError("UNAUTHENTICATED", f"the KV-cache manager's token can't be sent: {error}") from error
+            raise ManagerError("UNAUTHENTICATED", f"the token for the manager can't be sent: {error}") from error
         try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)

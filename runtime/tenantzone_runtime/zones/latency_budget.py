@@ -126,7 +126,7 @@ class LatencyBudget(Generic[W]):
             chunk: minimum number of tokens with which a prompt is begun.
 
         Returns:
-            The plan, or None if no target can be met.
+            The plan, or None if the step is not bounded.
         """
         if not self._times.is_known:
             return None

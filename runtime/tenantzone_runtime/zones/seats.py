@@ -273,7 +273,7 @@ class Seats(Generic[W]):
         return victim
 
     def _shared(self) -> int:
-        """Returns the number of seats for all zones without seats of their own: 1, or 0 if all seats are reserved."""
+        """Returns the number of seats for all zones without seats of their own: 1, or 0 if present zones own all."""
         present = self._owners.keys() | self._held.keys()
         return int(sum(map(self.reserved, present)) < self._totals.seats)
 

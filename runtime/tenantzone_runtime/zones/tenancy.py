@@ -180,8 +180,8 @@ class Tenancy:
         """Returns the reason why a zone's next request can never have the ``count`` blocks that it needs."""
         return (
             f"it needs {count} blocks, but zone {zone.spec.tenant} can have at most "
-            f"{self.ledger.totals.reachable(zone, peak)} of this engine's {self._capacity}, because its limit is "
-            f"{zone.spec.quota.limit} and the other blocks are reserved for other zones"
+            f"{self.ledger.totals.reachable(zone, peak)} of this engine's {self._capacity}, because of its limit "
+            f"of {zone.spec.quota.limit} and the blocks that other zones never lend"
         )
 
     def count(self, zone: Zone) -> None:
