@@ -35,7 +35,7 @@ def engines() -> Row:
                 (Query(zones, "{{pool}}: {{condition}} {{status}}"),),
             ),
             Panel(
-                "Reserved of the smallest engine",
+                "Reserved of the planned blocks per engine",
                 "What zones have reserved, and what there is.",
                 "short",
                 (Query(reserved, "{{pool}} reserved"), Query(capacity, "{{pool}} capacity")),

@@ -158,7 +158,7 @@ def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
     capacity = facts.pool.capacity if facts.pool is not None else None
     if capacity is None:
         return
-    yield f"Who holds the reservations of pool {facts.zone.pool}, in its smallest engine of {capacity} blocks"
+    yield f"Who holds the reservations of pool {facts.zone.pool}, with {capacity} planned blocks per engine"
     holders = sorted(others, key=lambda zone: zone.created or 0.0)
     blocks = {zone.name: floor_blocks(zone.reserved, capacity) for zone in holders}
     rows = [(f"  {zone.name}", str(zone.reserved), str(blocks[zone.name])) for zone in holders if blocks[zone.name]]

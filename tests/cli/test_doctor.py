@@ -36,7 +36,7 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
         ("operator", "2 of 2 pods are ready"),
         ("leader", "operator-0, renewed 2s ago"),
         ("operator's rights", f"all {len(SHIPPED.rights)} that it uses are granted"),
-        (POOL, "100 blocks in the smallest engine; 1 zones accepted, 0 rejected"),
+        (POOL, "100 planned blocks per engine; 1 zones accepted, 0 rejected"),
         (CONFIG_SUBJECT, "generation 3, 0 zones, 0 KiB, written 3m ago"),
         (ENGINES, "1 ready, all have acknowledged the config; 1 answered just now"),
         ("zones", "all 1 are Ready"),

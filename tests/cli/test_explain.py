@@ -163,7 +163,7 @@ def test_a_zone_that_fits_into_the_tiers_reports_blocks():
     refused = [condition("Accepted", "False", "PoolOvercommitted"), condition("Ready", "False", "NotAccepted")]
     of = pool(tiers={"cpu": {"bytes": "8Gi"}})
 
-    assert "in its smallest engine of 100 blocks" in explained(sharing("greedy", refused, cpu="8Gi"), the_pool=of)
+    assert "with 100 planned blocks per engine" in explained(sharing("greedy", refused, cpu="8Gi"), the_pool=of)
     assert "tier disk of pool demo, 0 in each engine" in explained(sharing("greedy", refused, disk="1Gi"), the_pool=of)
 
 

@@ -64,7 +64,7 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
         accepted = pool.condition("Accepted")
         text = accepted.message if accepted is not None else "its status has no condition Accepted"
         return fail(subject, text, f"kubectl edit zp/{pool.name} -n {pool.namespace}")
-    size = f"{pool.capacity} blocks in the smallest engine" if pool.capacity is not None else "size not known yet"
+    size = f"{pool.capacity} planned blocks per engine" if pool.capacity is not None else "size not known yet"
     return ok(
         subject,
         f"{size}; {pool.status.get('zonesAccepted', 0)} zones accepted, {pool.status.get('zonesRejected', 0)} rejected",
