@@ -297,6 +297,12 @@ def test_a_cluster_that_can_not_be_used_is_refused(tmp_path: Path, cluster: dict
         ),
         pytest.param("users:\n- user: {password: !!int s3cret}\n", "not a valid kubeconfig", id="not a number"),
         pytest.param("users:\n- user: {password: s3cret}\n- name: u\n", "entry .* has a name", id="no name"),
+        pytest.param(
+            "contexts: [{name: x, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: http://a}}]\n"
+            "current-context: x\nusers: [{name: null, user: {password: s3cret}}]\n",
+            "Expected key name in .*/users$",
+            id="the only user has no name",
+        ),
         pytest.param("", "no context is chosen", id="empty"),
         pytest.param(
             "contexts: [{name: x, context: {user: u}}]\ncurrent-context: x\n",

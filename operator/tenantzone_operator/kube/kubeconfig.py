@@ -98,6 +98,10 @@ def _add(merged: KubeConfigMerger, path: str) -> None:
     """
     try:
         merged.load_config(path)
+        # The official client shows a node's name in errors, and has put the whole entry there.
+        for kind in ("clusters", "users", "contexts"):
+            for node in merged.config.value[kind]:
+                node.name = f"{path}/{kind}"
         return
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
