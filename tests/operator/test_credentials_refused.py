@@ -37,7 +37,17 @@ def test_certificates_that_fit_are_taken(tmp_path: Path):
     config = write(tmp_path / "config", user, {**CLUSTER, "certificate-authority": authority})
 
     found = Connection(str(config))._read()
-    assert base64.b64decode(found.certificate_data or "") == Path(certificate).read_bytes()
+    assert (found.certificate_path, found.private_key_path) == (certificate, key)
+
+
+def test_certificates_in_files_may_have_comments_that_are_not_in_ascii(tmp_path: Path):
+    authority, certificate, key = pem(tmp_path)
+    for path in map(Path, (authority, certificate, key)):
+        path.write_text("# Autorit\u00e9\n" + path.read_text())
+    user = {"client-certificate": certificate, "client-key": key}
+    config = write(tmp_path / "config", user, {**CLUSTER, "certificate-authority": authority})
+
+    assert Connection(str(config))._read().ca_path == authority
 
 
 async def test_a_key_of_another_certificate_is_refused_as_while_both_are_replaced(tmp_path: Path):
@@ -71,5 +81,5 @@ async def test_a_key_with_a_pass_phrase_prompts_for_nothing(tmp_path: Path):
 async def test_an_authority_that_is_no_certificate_is_refused(tmp_path: Path, data: str):
     config = write(tmp_path / "config", {}, {**CLUSTER, "certificate-authority-data": data})
 
-    with pytest.raises(CredentialsError, match="certificate-authority is not in PEM"):
+    with pytest.raises(CredentialsError, match=r"certificate-authority.* is not in (PEM|base64)"):
         await Connection(str(config)).for_kopf()

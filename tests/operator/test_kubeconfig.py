@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 import yaml
 
 from hack.controlplane.binaries import find_kubectl
-from tenantzone_operator.kube import connection
 from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.kubeconfig import from_kubeconfig
 from tenantzone_operator.kube.service_account import CredentialsError
@@ -57,12 +54,8 @@ def test_paths_are_relative_to_the_file_that_names_them_as_for_kubectl(tmp_path:
     found = from_kubeconfig(f"{cluster}:{user}")
 
     assert found.as_http_headers() == {"Authorization": "Bearer token of user"}
-    data = (found.ca_data, found.certificate_data, found.private_key_data)
-    assert [b64decode(each or "") for each in data] == [
-        b"ca.crt of cluster\n",
-        b"me.crt of user\n",
-        b"me.key of user\n",
-    ]
+    paths = (found.ca_path, found.certificate_path, found.private_key_path)
+    assert paths == tuple(str(tmp_path / path) for path in ("cluster/ca.crt", "user/me.crt", "user/me.key"))
 
 
 def test_data_takes_precedence_over_a_file_and_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -90,7 +83,7 @@ def test_an_empty_field_counts_as_none(tmp_path: Path, monkeypatch: pytest.Monke
 
     found = from_kubeconfig(str(write(tmp_path / "config", user, {**CLUSTER, **cluster})))
 
-    assert [b64decode(each or "") for each in (found.ca_data, found.certificate_data)] == [b"ca.crt", b"me.crt"]
+    assert [found.ca_path, found.certificate_path] == [str(tmp_path / name) for name in ("ca.crt", "me.crt")]
     assert found.proxy_url == PROXY
 
 
@@ -106,6 +99,18 @@ def test_a_name_and_a_password_are_sent(tmp_path: Path):
     found = from_kubeconfig(str(write(tmp_path / "config", {"username": "me", "password": "pass"})))
 
     assert found.as_http_headers() == {"Authorization": "Basic bWU6cGFzcw=="}
+
+
+def test_a_name_and_a_password_are_sent_in_utf_8_as_by_kubectl(tmp_path: Path):
+    found = from_kubeconfig(str(write(tmp_path / "config", {"username": "me", "password": "p\u00e4ss\u20ac"})))
+
+    assert b64decode(found.as_http_headers()["Authorization"].split()[1]).decode() == "me:p\u00e4ss\u20ac"
+
+
+def test_of_a_token_and_a_token_file_the_file_counts_as_for_kubectl(tmp_path: Path):
+    (tmp_path / "token").write_text("of the file")
+
+    assert from_kubeconfig(str(write(tmp_path / "config", {"token": "a", "tokenFile": "token"}))).token == "of the file"
 
 
 def test_a_user_without_credentials_stays_anonymous(tmp_path: Path):
@@ -149,65 +154,19 @@ def test_the_context_of_the_first_file_that_names_one_is_used(tmp_path: Path):
     assert (found.server, found.token) == ("https://two:6443", "second")
 
 
-def plugin(folder: Path, status: str, **fields: Any) -> dict[str, Any]:
-    """A user whose exec plugin returns this status, in which ``asked`` is the plugin's input."""
-    program = folder / "plugin.py"
-    program.write_text(
-        f"#!{sys.executable}\n"
-        "import json, os\n"
-        "asked = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
-        f"print(json.dumps({{'apiVersion': '{V1}', 'kind': 'ExecCredential', 'status': {status}}}))\n"
-    )
-    program.chmod(0o700)
-    return {"exec": {"apiVersion": V1, "command": "./plugin.py", **fields}}
+@pytest.mark.parametrize("content", ["", "# Nothing yet.\n"])
+def test_an_empty_file_adds_nothing_as_for_kubectl(tmp_path: Path, content: str):
+    (tmp_path / "empty").write_text(content)
+
+    assert from_kubeconfig(f"{tmp_path}/empty:{write(tmp_path / 'config', {'token': 'there'})}").token == "there"
 
 
-def test_the_token_of_an_exec_plugin_is_used(tmp_path: Path):
-    user = plugin(tmp_path, "{'token': 'it-is-' + os.environ['EXTRA']}", env=[{"name": "EXTRA", "value": "near"}])
+def test_of_several_files_the_invalid_one_is_named(tmp_path: Path):
+    there, broken = write(tmp_path / "there", {"token": "there"}), tmp_path / "broken"
+    broken.write_text("a: b: c\n")
 
-    assert from_kubeconfig(str(write(tmp_path / "config", user))).token == "it-is-near"
-
-
-def test_an_exec_plugin_that_asks_for_the_cluster_gets_it(tmp_path: Path):
-    user = plugin(tmp_path, "{'token': asked['spec']['cluster']['server']}", provideClusterInfo=True)
-
-    assert from_kubeconfig(str(write(tmp_path / "config", user))).token == "https://one:6443"
-
-
-@pytest.mark.parametrize(
-    "status", ["{}", "None", "[]", "{'token': ''}", "{'token': None}", "{'clientCertificateData': 'alone'}"]
-)
-def test_an_exec_plugin_that_returns_no_credentials_makes_no_anonymous_request(tmp_path: Path, status: str):
-    with pytest.raises(CredentialsError, match=r"plugin\.py returned neither a token nor a certificate with its key"):
-        from_kubeconfig(str(write(tmp_path / "config", plugin(tmp_path, status))))
-
-
-@pytest.mark.parametrize("command", ["false", "no-such-plugin", "echo"])
-def test_an_exec_plugin_that_fails_makes_no_anonymous_request(tmp_path: Path, command: str, caplog):
-    user = {"exec": {"apiVersion": V1, "command": command, "args": ["--client-secret", "s3cret"]}}
-
-    with pytest.raises(CredentialsError, match=f"{command} returned neither a token") as caught:
-        from_kubeconfig(str(write(tmp_path / "config", user)))
-
-    assert "s3cret" not in str(caught.value)
-    assert caplog.messages, "the official client logs the reason"
-
-
-async def test_an_exec_plugin_that_hangs_holds_one_thread_and_no_caller(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(connection, "_SECONDS", 0.2)
-    program = tmp_path / "plugin.sh"
-    program.write_text(f"#!/bin/sh\necho began >> {tmp_path}/calls\nread _ < {tmp_path}/gate\n")
-    program.chmod(0o700)
-    os.mkfifo(tmp_path / "gate")
-    user = {"exec": {"apiVersion": V1, "command": str(program)}}
-    hanging = Connection(str(write(tmp_path / "config", user)))
-
-    for _ in range(3):
-        with pytest.raises(CredentialsError, match=r"could not be read within 0\.2 s; its exec plugin may hang"):
-            await hanging.for_kopf()
-
-    (tmp_path / "gate").write_text("end\n")
-    assert (tmp_path / "calls").read_text().count("began") == 1
+    with pytest.raises(CredentialsError, match=f": {broken} is invalid YAML in line 1: "):
+        from_kubeconfig(f"{there}:{broken}")
 
 
 def test_an_operator_without_the_official_client_says_how_to_install_it(tmp_path: Path, monkeypatch):
@@ -234,6 +193,10 @@ def test_a_pod_does_not_load_the_official_client():
         pytest.param({"proxy-url": NAMED}, {"NO_PROXY": "one"}, NAMED, id="the named one counts for all servers"),
         pytest.param({}, {"HTTPS_PROXY": PROXY, "NO_PROXY": "one"}, None, id="not for this server"),
         pytest.param({}, {"HTTP_PROXY": PROXY}, None, id="for another scheme"),
+        pytest.param({}, {"ALL_PROXY": "socks5://proxy:1080"}, None, id="for all schemes, as kubectl does not use it"),
+        pytest.param(
+            {"server": "https://one.two"}, {"HTTPS_PROXY": PROXY, "NO_PROXY": "*.two"}, None, id="not for subdomains"
+        ),
         pytest.param({"server": "https://127.0.0.1:1"}, {"HTTPS_PROXY": PROXY}, None, id="loopback"),
         pytest.param({"server": "https://localhost:1"}, {"HTTPS_PROXY": PROXY}, None, id="localhost"),
     ],
@@ -252,19 +215,28 @@ def test_a_proxy_is_used(tmp_path: Path, monkeypatch, cluster: dict[str, str], v
         ({"as": "another"}, "as is not supported; the operator does not impersonate"),
         ({"tokenFile": "missing"}, "No such file or directory.*missing"),
         ({"tokenFile": "empty"}, "empty holds no token"),
-        ({"tokenFile": "binary"}, "not YAML text|holds no token|can't decode"),
+        ({"tokenFile": "binary"}, "binary holds no token"),
+        ({"token": ""}, "all fields of user u are empty; fill them in, or write {} for anonymous requests"),
+        ({"token": 123}, "token of user u must be text; put it in quotes"),
+        ({"token": ["s3cret"]}, "token of user u must be text; put it in quotes"),
+        ({"username": "me", "password": 123}, "password of user u must be text; put it in quotes"),
+        (
+            {"client-certificate-data": "a", "client-key-data": "aGk="},
+            "client-certificate-data of user u is not in base64",
+        ),
         ({"token": "two\nlines"}, "token is not a token"),
         ({"client-certificate-data": "aGk="}, "client-certificate and client-key are only valid together"),
         ({"client-key-data": "aGk="}, "client-certificate and client-key are only valid together"),
         ({"client-certificate": "gone", "client-key": "gone"}, "File does not exist: .*gone"),
         ({"as-groups": ["admins"]}, "as-groups is not supported; the operator does not impersonate"),
-        ({"exec": {}}, "not a valid kubeconfig"),
+        ({"exec": {}}, "exec must have the fields command and apiVersion"),
+        ({"exec": "s3cret"}, "exec must have the fields command and apiVersion"),
         ({"auth-provider": {}}, "auth-provider is not supported"),
         ({"tokenfile": "token"}, "has no credentials for https://one:6443, although it has tokenfile"),
         ({"token": None, "username": "me", "password": "s3cret", "as": "x"}, "as is not supported"),
         ({"exec": None, "username": "s3cret"}, "username and password are only valid together"),
         ({"username": "me"}, "username and password are only valid together"),
-        ({"token": "a", "tokenFile": "token"}, "token and tokenFile exclude each other"),
+        ({"token": "a", "exec": {"command": "b"}}, "token and exec exclude each other"),
         (
             {"exec": {"command": "a"}, "client-certificate": "a", "client-key": "b"},
             "exec and client-certificate exclude",
@@ -287,6 +259,7 @@ def test_a_user_that_can_not_be_used_is_refused(tmp_path: Path, user: dict[str, 
     ("cluster", "message"),
     [
         ({"server": "one:6443"}, "server must be a URL that begins with https://"),
+        ({"server": None, "proxy-url": PROXY}, "server must be a URL that begins with https://"),
         ({"tls-server-name": "two"}, "tls-server-name is not supported; use the server name"),
         ({"insecure-skip-tls-verify": "false"}, "must be true or false, without quotes"),
         (
@@ -319,7 +292,23 @@ def test_a_cluster_that_can_not_be_used_is_refused(tmp_path: Path, cluster: dict
         pytest.param("users:\n- user: {password: *s3cret }\n", "line 2: found undefined alias", id="an alias"),
         pytest.param("a: " + 3000 * "[", "nested too deeply", id="depth"),
         pytest.param("- s3cret\n", "not a valid kubeconfig", id="a list"),
-        pytest.param("", "file is empty", id="empty"),
+        pytest.param(
+            "users:\n- user: {password: !s3cret'x y}\n", "line 2: could not determine", id="a tag with a quote"
+        ),
+        pytest.param("users:\n- user: {password: !!int s3cret}\n", "not a valid kubeconfig", id="not a number"),
+        pytest.param("users:\n- user: {password: s3cret}\n- name: u\n", "entry .* has a name", id="no name"),
+        pytest.param(
+            "contexts: [{name: x, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: http://a}}]\n"
+            "current-context: x\nusers: [{name: null, user: {password: s3cret}}]\n",
+            "Expected key name in .*/users$",
+            id="the only user has no name",
+        ),
+        pytest.param("", "no context is chosen", id="empty"),
+        pytest.param(
+            "contexts: [{name: x, context: {user: u}}]\ncurrent-context: x\n",
+            "context x names no cluster",
+            id="no cluster",
+        ),
         pytest.param("{}", "no context is chosen", id="no context"),
         pytest.param("current-context: gone", "name gone in .*contexts", id="another context"),
         pytest.param(
@@ -358,25 +347,3 @@ def test_a_file_that_can_not_be_looked_at_is_not_skipped(tmp_path: Path):
 
     with pytest.raises(CredentialsError, match="Not a directory"):
         from_kubeconfig(f"{tmp_path}/file/config:{there}")
-
-
-def test_errors_of_an_exec_plugin_show_no_arguments(tmp_path: Path, caplog):
-    user = {"exec": {"apiVersion": V1, "command": "true", "args": ["s3cret"], "env": [{"name": "A"}]}}
-
-    with pytest.raises(CredentialsError) as caught:
-        from_kubeconfig(str(write(tmp_path / "config", user)))
-
-    assert "s3cret" not in caplog.text + str(caught.value)
-
-
-async def test_callers_one_after_the_other_wait_no_longer_than_one(tmp_path: Path, monkeypatch):
-    hanging = Connection("config")
-    end = threading.Event()
-    monkeypatch.setattr(Connection, "_read", lambda _: end.wait(60))
-    monkeypatch.setattr(connection, "_SECONDS", 5.0)
-    began = time.monotonic()
-    for _ in range(20):
-        with pytest.raises(CredentialsError, match="could not be read within"):
-            await hanging.for_kopf()
-    assert time.monotonic() - began < 50, "20 callers, one deadline"
-    end.set()
