@@ -143,7 +143,7 @@ class Move:
             time.sleep(_LOOK_SECONDS)
             report = _exchange(engine, "GET", {TENANT_PARAMETER: self.tenant})
         if report.state != "Done" or report.work != work:
-            raise MigrateError(f"{engine.pod.name}: {report.problem or 'it was asked for something else'}")
+            raise MigrateError(f"{engine.pod.name}: {report.problem or 'another migration has replaced this one'}")
         return report
 
 

@@ -229,7 +229,7 @@ class Catalog:
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(
-                        f"the group {other.name} promises something to the instance {instance.name}; end that first"
+                        f"the group {other.name} has a quota for the instance {instance.name}; remove it first"
                     )
 
         with self._changing():

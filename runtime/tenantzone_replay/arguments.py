@@ -120,9 +120,7 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
         needed = "--blocks" if options.profile else "more --gpus"
         raise TraceError(f"{hardware.title} leaves no room for a cache: name {needed}")
     if shape.blocks > MAX_BLOCKS:
-        raise TraceError(
-            f"an engine of {shape.blocks:,} blocks is more than {MAX_BLOCKS:,}: each is an object of vLLM's"
-        )
+        raise TraceError(f"an engine of {shape.blocks:,} blocks is too large; the maximum is {MAX_BLOCKS:,} blocks")
     target = Target(options.ttft, options.tpot)
     return Setting(load, found, shape, hardware, target, options.steps_in_flight, options.in_flight)
 

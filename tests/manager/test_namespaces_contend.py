@@ -138,7 +138,7 @@ async def test_nothing_is_promised_to_an_instance_in_another_group_than_its_own(
     await catalog.put_group(other)
     shop = catalog.instances["of-shop"]
     await catalog.forget_instance(shop)
-    with pytest.raises(Refused, match="the group team promises something to the instance of-shop"):
+    with pytest.raises(Refused, match="the group team has a quota for the instance of-shop"):
         await catalog.register_instance(replace(shop, group="other"))
     await catalog.put_group(said("shop", 0), "shop")
     await catalog.register_instance(replace(shop, group="other"))

@@ -215,7 +215,7 @@ def test_the_command_says_it_in_one_line(tmp_path):
     path = written(tmp_path, MOONCAKE | {"user_id": "\x1b[2J"})
     with pytest.raises(SystemExit, match=r"^tenantzone-replay: the tenant of request 1 is '\\x1b\[2J'"):
         main(["compare", str(path)])
-    with pytest.raises(SystemExit, match=f"is more than {MAX_BLOCKS:,}"):
+    with pytest.raises(SystemExit, match=f"the maximum is {MAX_BLOCKS:,} blocks"):
         main(["compare", "chats,seconds=10", "--blocks", "1000000000"])
 
 

@@ -138,7 +138,7 @@ class Held:
             )
         if self._all.size + size > self._bounds.max_held_body_bytes:
             raise Refusal(
-                503, "all_bodies", "This server holds as much of requests as it can; try again", headers=_LATER
+                503, "all_bodies", "The memory of this server for request bodies is in use; try again", headers=_LATER
             )
         self._size += size
         self._tenant.size += size

@@ -91,7 +91,7 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
             continue
         if len(secret) < _MIN_SECRET_LENGTH or not all(33 <= byte <= 126 for byte in secret):
             raise ValueError(
-                f"line {number}: a secret has {_MIN_SECRET_LENGTH} printable ASCII characters or more, without spaces"
+                f"line {number}: a secret must be {_MIN_SECRET_LENGTH} or more printable ASCII characters, no spaces"
             )
         secrets.append(hashlib.sha256(secret).digest())
     if not secrets:
