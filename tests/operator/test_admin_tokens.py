@@ -363,7 +363,7 @@ class TestInACluster:
             found = conditions(world.pool())[Type.ADMIN_PORT_NOT_SECURED]
             assert found["reason"] == "TokenRefused", found
             assert (
-                f"{MOUNT}; if it is mounted, delete it, and the operator creates it again: engine-0" in found["message"]
+                f"engine-0; {MOUNT}; if it is mounted, delete it, and the operator creates it again" in found["message"]
             )
             return True
 
@@ -379,7 +379,8 @@ class TestInACluster:
 
         def reported() -> bool:
             found = conditions(world.pool())[Type.ADMIN_PORT_NOT_SECURED]
-            assert (found["reason"], found["message"].rpartition(": ")[2]) == ("AdminPortOpen", "engine-0")
+            assert found["reason"] == "AdminPortOpen"
+            assert f": engine-0; {MOUNT} and start them without --admin-open" in found["message"]
             return True
 
         eventually(reported)
