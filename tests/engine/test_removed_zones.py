@@ -27,7 +27,7 @@ from tenantzone_contract.zone_config.zone_terms import (
 )
 
 # vLLM loads these by name, and they read the test's clock only if they were imported before it takes effect.
-from tenantzone_runtime.engine.core.lower_tiers import (
+from tenantzone_runtime.engine.tiers import (
     offloading_connector,  # noqa: F401
     offloading_spec,  # noqa: F401
     tier_manager,  # noqa: F401
