@@ -42,8 +42,8 @@ from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.blocks.purging import is_under_way
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.tiers.offloading import offloads_nothing, tokens_to_offload
 from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.offloading import offloads_nothing, tokens_to_offload
 from tenantzone_runtime.zones.tiers.tier import TransferBounds
 
 
