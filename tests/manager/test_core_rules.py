@@ -205,7 +205,7 @@ class TestSettings:
             *(
                 (
                     {"spec_sets": {"full": wrong}},
-                    "instance chat: spec set full must contain at least one of the instance's specs, and nothing else",
+                    "instance chat: spec set full must name at least one spec, and only its own",
                 )
                 for wrong in ((), ("tp2",), ("tp0", "tp2"))
             ),

@@ -197,4 +197,4 @@ def check_instance(instance: Instance) -> None:
         if not re.fullmatch(NAME, name):
             raise ValueError(f"instance {instance.name}: {name!r} is not a valid name of a spec set")
         if not wanted or not set(wanted) <= set(names):
-            raise ValueError(f"instance {instance.name}: spec set {name} must contain at least one of the instance's specs, and nothing else")
+            raise ValueError(f"instance {instance.name}: spec set {name} must name at least one spec, and only its own")
