@@ -51,11 +51,12 @@ quick: python ## quick checks, in under a minute: style, types, import rules, an
 quick-pythons: python ## the tests of make quick with each other installed Python of 3.11, 3.12 and 3.13
 	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m hack.other_pythons $(QUICK)
 
-lint: python ## format, style, types and import rules
+lint: python ## format, style, types, import rules and dead code
 	@$(VENV)/ruff format --check
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+	@$(VENV)/vulture
 
 format: python ## format, and fix what ruff can fix
 	@$(VENV)/ruff format
