@@ -25,7 +25,7 @@ REMOVED_BY = {
     "engine/block_pool.py _purges": "departure",
     "engine/deferred_requests.py _lookups": "the last waiting request leaves its queue",
     "engine/deferred_requests.py _reasons": "the last waiting request leaves its queue",
-    "engine/disk_tier.py _promised": "end of the step",
+    "engine/secondary_tier.py _promised": "end of the step",
     "engine/encoder_cache.py _held": "departure",
     "engine/encoder_cache.py _owners": "departure",
     "engine/latencies.py _tokenless": "the step after the request has ended",

@@ -7,7 +7,7 @@ floors, and evicts chunks.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from threading import Event
@@ -253,19 +253,20 @@ class SharedTier:
         """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
-    def renew(self) -> None:
-        """Remove all chunks that were sealed with a former key. They can't be found when this returns."""
+    def renew_in_parts(self) -> Iterator[None]:
+        """Remove all chunks that were sealed with a former key, in one part, after which they can't be found."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
                 self._removing.add_one(before)
+        yield
 
     # Configs and time
 
-    def apply(self, config: RuntimeConfig) -> None:
-        """Apply a new config of the engine's zones.
+    def apply_in_parts(self, config: RuntimeConfig) -> Iterator[None]:
+        """Apply a new config of the engine's zones, in one part.
 
-        When this returns, purged chunks, and chunks of zones that were removed or may not store, can't be found any
+        After it, purged chunks, and chunks of zones that were removed or may not store, can't be found any
         more. They are removed from the storages later, which :meth:`take_receipts` reports.
         """
         self._pool = config.pool
@@ -275,9 +276,10 @@ class SharedTier:
             if tenant not in self.zones:
                 self._removing.add_all(tenant, gone.space)
         self._removing.go_on()
+        yield
 
-    def upkeep(self) -> None:
-        """Do periodic work, and retry failed removals; to be called several times a second."""
+    def upkeep_in_parts(self) -> Iterator[None]:
+        """Do periodic work, and retry failed removals, in one part; to be called several times a second."""
         self._take_note()
         now = time.monotonic()
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
@@ -290,6 +292,7 @@ class SharedTier:
             for zone in self.zones.values():
                 self._trim(zone, now)
         self._look(now)
+        yield
 
     def take_receipts(self) -> list[Receipt]:
         """Returns the receipts of completed purges and removed zones since the last call."""
