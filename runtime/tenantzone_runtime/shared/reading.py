@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tenantzone_runtime.disk.sealing import CorruptObjectError
+from tenantzone_runtime.disk.sealing import Buffers, CorruptObjectError
 from tenantzone_runtime.disk.transfers import AbandonedError, Memory
 from tenantzone_runtime.shared.answers import Location
 from tenantzone_runtime.shared.places import PlaceError, place_of
 from tenantzone_runtime.shared.queries import Query
-from tenantzone_runtime.shared.sealing import Buffers, open_object
+from tenantzone_runtime.shared.sealing import open_object
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
 

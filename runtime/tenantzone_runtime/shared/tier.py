@@ -16,18 +16,18 @@ from typing import Final
 from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.jobs import Jobs
+from tenantzone_runtime.disk.sealing import Buffers, Seal
 from tenantzone_runtime.disk.transfers import Job, JobEnd
 from tenantzone_runtime.shared.asking import Asking, locate_prefix
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.hits import locate_hit
-from tenantzone_runtime.shared.jobs import Jobs
 from tenantzone_runtime.shared.loading import Loading
 from tenantzone_runtime.shared.queries import Finding, Query
 from tenantzone_runtime.shared.reading import LoadedChunk
 from tenantzone_runtime.shared.removing import Removing
-from tenantzone_runtime.shared.sealing import Buffers, object_size
+from tenantzone_runtime.shared.sealing import object_size
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
@@ -74,7 +74,7 @@ class SharedTier:
         self._pool: PoolConfig | None = None
         self._buffers = buffers = Buffers(object_size(seals("", ""), shape.content_bytes))
         self._threads = threads = Threads(settings)
-        self._jobs = jobs = Jobs(settings)
+        self._jobs = jobs = Jobs()
         locate = locate_prefix(client) if shape.hits is None else locate_hit(client, shape.hits)
         self._asking = asking = Asking(locate, threads, self._tell_gone)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
@@ -193,10 +193,10 @@ class SharedTier:
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
         if zone is None or not chunks:
-            self._jobs.begin(job, None)
+            self._jobs.begin(job)
             return
         self._storing.begin(zone, job, query, chunks)
-        self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
+        self._jobs.begin(job, partial(self._storing.giving_up, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
         """Begin to load chunks that were reported to the request.
@@ -211,13 +211,13 @@ class SharedTier:
         zone = self._storing_zone(tenant)
         if zone is None or query.space is not zone.space:
             job.failed = len(chunks)
-            self._jobs.begin(job, None)
+            self._jobs.begin(job)
             return
         if self.shape.hits is None:
             self._loading.try_with(query, [key for _, key, _ in chunks], job.began)
         for _, key, view in chunks:
             self._loading.begin(zone, job, query, key, view)
-        self._jobs.begin(job, zone, partial(self._loading.giving_up, job))
+        self._jobs.begin(job, partial(self._loading.giving_up, job))
 
     @property
     def has_gaps(self) -> bool:
@@ -234,7 +234,7 @@ class SharedTier:
 
     def end_at_once(self, number: int) -> None:
         """Begin and end an empty job, for a caller that may not store anything."""
-        self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes), None)
+        self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes))
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
         """Remove the chunks of a zone with these keys, stored or being stored, because their contents are wrong."""
@@ -247,7 +247,7 @@ class SharedTier:
     def finished(self) -> list[JobEnd]:
         """Process the threads' results. Returns the jobs that have ended or were given up."""
         self._take_note()
-        return self._jobs.take_ends()
+        return self._jobs.take_ended()
 
     def give_up_jobs(self) -> None:
         """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
@@ -311,7 +311,7 @@ class SharedTier:
     def _take_note(self) -> None:
         self._threads.take_note()
         self._tell_gone()
-        self._jobs.give_up_late()
+        self._jobs.give_up_late(time.monotonic())
         self._loading.breakers.watch()
         self._storing.breakers.watch()
 

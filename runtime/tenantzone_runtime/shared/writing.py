@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.sealing import Buffers, Seal
 from tenantzone_runtime.disk.transfers import AbandonedError, Memory
 from tenantzone_runtime.shared.answers import Location, StartedWrite
 from tenantzone_runtime.shared.client import ManagerClient, ManagerError
 from tenantzone_runtime.shared.places import PART, PlaceError, place_of
-from tenantzone_runtime.shared.sealing import Buffers, seal_object
+from tenantzone_runtime.shared.sealing import seal_object
 from tenantzone_runtime.shared.spaces import Space
 from tenantzone_runtime.shared.storages import Storages
 from tenantzone_runtime.zones.hit_shape import HitShape
