@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_contract.line_files import RotatedLines
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
 from tenantzone_runtime.frontend.record import Generation, caller_of, line_of, recording_key
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 
 _log = logging.getLogger(__name__)
 
