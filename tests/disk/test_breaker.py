@@ -3,7 +3,7 @@
 import logging
 
 from tenantzone_runtime.disk.breaker import Breaker
-from tenantzone_runtime.shared.storage_breakers import StorageBreakers
+from tenantzone_runtime.shared.storage.storage_breakers import StorageBreakers
 
 
 def test_it_opens_after_five_failures_in_a_row_and_no_sooner():
