@@ -10,8 +10,8 @@ from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
 from tenantzone_runtime.settings import Settings
-from tenantzone_runtime.zones.tiers import tier_trail
 from tenantzone_runtime.zones.audit.events import ConfigRefused, Event, TierReceipt
+from tenantzone_runtime.zones.tiers import tier_trail
 
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0

@@ -7,7 +7,7 @@ the step continues without the request. While the abandoned thread runs, its ten
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, Final
@@ -18,10 +18,58 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from tenantzone_runtime.engine.blocks.requests import zone_of
 from tenantzone_runtime.engine.errors import BindingError
-from tenantzone_runtime.engine.grammars.grammar_debts import GrammarDebts
 from tenantzone_runtime.engine.grammars.grammar_work import Result, Taken, Work, Worker, is_done
 from tenantzone_runtime.engine.grammars.guarded_grammar import Endless, GuardedGrammar
 from tenantzone_runtime.zones.model.zone import Zone
+
+_USUAL_SECONDS: Final = 0.05
+"""CPU time in seconds per step that a tenant's grammars may take without debt."""
+_USUAL_OF_EACH_SECONDS: Final = 0.002
+"""CPU time in seconds per step and structured answer that is free of debt, if the sum exceeds ``_USUAL_SECONDS``."""
+
+
+class GrammarDebts:
+    """The debts of tenants: the CPU time of their grammars beyond the usual amount per step.
+
+    A grammar that stays just below the limit per step would slow down each step while its answer is generated, and the
+    next answer's grammar could continue that. A tenant pays its debt off as time passes: a leaky bucket (Turner, "New
+    directions in communications", 1986).
+
+    Args:
+        limit_seconds: the maximum debt of a tenant that may use grammars, in seconds of CPU time.
+        paid_per_second: the seconds of CPU time that are paid off per second.
+    """
+
+    def __init__(self, limit_seconds: float = 5.0, paid_per_second: float = 0.1) -> None:
+        self._limit_seconds = limit_seconds
+        self._paid_per_second = paid_per_second
+        self._owed: dict[str, float] = {}
+        """Debts in seconds of CPU time by tenant, as of the last count."""
+        self._counted = 0.0
+
+    def add(self, taken: Mapping[str, tuple[float, int]], now: float) -> None:
+        """Add the use of one step.
+
+        Args:
+            taken: the CPU time in seconds and the number of answers, by tenant.
+            now: the monotonic time in seconds.
+        """
+        paid, self._counted = self._paid(now), now
+        if self._owed:
+            self._owed = {tenant: owed - paid for tenant, owed in self._owed.items() if owed > paid}
+        for tenant, (seconds, answers) in taken.items():
+            beyond = seconds - max(_USUAL_SECONDS, answers * _USUAL_OF_EACH_SECONDS)
+            if beyond > 0.0:
+                self._owed[tenant] = self._owed.get(tenant, 0.0) + beyond
+
+    def is_too_much(self, tenant: str, now: float) -> bool:
+        """Returns whether a tenant owes more than the limit."""
+        return self._owed.get(tenant, 0.0) - self._paid(now) > self._limit_seconds
+
+    def _paid(self, now: float) -> float:
+        """Returns the seconds that each tenant has paid off since the last count."""
+        return (now - self._counted) * self._paid_per_second
+
 
 LIMIT_SECONDS: Final = 0.25
 """Maximum CPU time in seconds for one mask, or for accepting one step's tokens of an answer."""
