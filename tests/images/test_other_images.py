@@ -30,12 +30,12 @@ def test_the_managers_image_runs_has_no_shell_and_lists_what_is_in_it(manager):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: tenantzone-manager")
     # Modules that are imported only for certain storages or indexes are there, too.
-    assert python(manager, "import aiobotocore.session, grpc, redis.asyncio, sqlite3; print('all')") == "all"
+    assert python(manager, "import botocore.session, grpc, redis.asyncio, sqlite3; print('all')") == "all"
     programs = python(manager, "import glob; print(*glob.glob('/bin/*'), *glob.glob('/usr/local/bin/*'))").split()
     assert {Path(program).name for program in programs} == {"python3", "python3.11"}
     listed = json.loads(python(manager, "print(open('/usr/share/sbom/tenantzone-manager.cdx.json').read())"))
     names = {part["name"].lower() for part in listed["components"]}
-    assert {"aiobotocore", "grpcio", "redis", "msgspec"} <= names
+    assert {"botocore", "grpcio", "redis", "msgspec"} <= names
     assert "kopf" not in names
 
 
