@@ -4,8 +4,8 @@ Version 1 stores the whole snapshot as plain JSON in ``config.json``. A snapshot
 version 2: ``config.json`` only has the generation and the hash, and ``config.jsonl.gz`` has the content as compressed
 JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it.
 
-In both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which engines without
-tokens ignore.
+In both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which only engines that
+demand signatures read.
 """
 
 import base64

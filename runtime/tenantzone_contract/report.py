@@ -155,7 +155,7 @@ class ZoneTierReport(_Model):
     not_admitted_bytes: Count = 0
     """Number of bytes that were not stored because of the zone's admission terms."""
     effect: TierEffectReport | None = None
-    """Last evaluation of the tier's effect. None if there was none, or from an engine that does not evaluate it."""
+    """Last evaluation of the tier's effect, or None if there was none."""
     corrupt: Count = 0
     """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
     byte_seconds: Annotated[float, Field(ge=0)] = 0.0
@@ -389,11 +389,11 @@ class EngineReport(_Model):
     seats: Count = 0
     """Maximum number of running requests."""
     adapter_slots: Count = 0
-    """Maximum number of LoRA adapters in use at once, or 0 without adapters or if not reported."""
+    """Maximum number of LoRA adapters in use at once, or 0 without adapters."""
     adapters: tuple[AdapterReport, ...] = ()
     """Adapters that have these slots."""
     encoder_embeddings: Count = 0
-    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder or if not reported."""
+    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder."""
     encoder_use: tuple[EncoderUseReport, ...] = ()
     """Part of the encoder cache that each zone uses."""
     config: ConfigStatus
