@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.admin_token import admin_token
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_contract.tiers import CpuTier, PoolTiers, TierShare
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import (
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.tiers import CpuTier, PoolTiers, TierShare
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import (
     Fairness,
     Idle,
     Latency,
@@ -35,6 +35,7 @@ from tests.runtime.folders import project
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")
 
+# The programs import from the modules of the previous release, which may be elsewhere now.
 READ = """
 import sys
 from tenantzone_contract import config, config_text

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     ConfigStatus,
     EngineReport,
     LoanReport,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
+from tenantzone_contract.zone_config.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
 from tenantzone_runtime.frontend.identities import key_ring
-from tenantzone_runtime.housekeeping.identifying import Identifying
+from tenantzone_runtime.housekeeping.thread import Identifying
 from tests.frontend.harness import give_keys, settings
 
 BY_KEYS = IdentityConfig(api_keys=ApiKeys())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
-from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
+from tenantzone_runtime.zones.audit.events import LoanUsage, TierUsage, Usage
 from tests.journal.journals import balance, put, written_with
 
 ZONES = ["acme", "burst"]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import MAX_COUNT, MAX_SECONDS, MAX_TIERS, ZoneState
+from tenantzone_contract.reports.report import MAX_COUNT, MAX_SECONDS, MAX_TIERS, ZoneState
 
 MAX_BLOCKS = 2**31 - 1
 MAX_API_SERVERS = 1024

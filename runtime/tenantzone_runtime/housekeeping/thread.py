@@ -10,18 +10,58 @@ import threading
 import time
 from uuid import uuid4
 
-from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin_access import AdminAccess, AdminTokens
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, IdentityReport
+from tenantzone_contract.zone_config.identity import IdentityConfig, identity_digest
+from tenantzone_runtime.admin_port.admin_access import AdminAccess, AdminTokens
+from tenantzone_runtime.frontend.identities.choice import make_identity
+from tenantzone_runtime.frontend.identities.key_ring import KeyRing
 from tenantzone_runtime.housekeeping.api_servers import ApiServers, Enforced
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
-from tenantzone_runtime.housekeeping.identifying import Identifying
 from tenantzone_runtime.housekeeping.reloading import Reloading
-from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report
 from tenantzone_runtime.housekeeping.salting import Salting
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.settings import Settings
+
+
+class Identifying:
+    """Reads the sources of the identity in force."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.identity_dir
+        self._keys = KeyRing(settings.keys_dir, settings.seal_key)
+        self._declared: IdentityConfig | None = None
+        self._identity = make_identity(None, self._keys, self._folder)
+
+    def read_on(self) -> None:
+        """Read the next part of the key files, if some of them have not been read yet."""
+        if self._keys.is_partly_read:
+            self._keys.refresh()
+
+    @property
+    def keys_digest(self) -> str:
+        """Digest of the API keys at the last read."""
+        return self._keys.digest
+
+    def look(self, declared: IdentityConfig | None) -> IdentityReport:
+        """Returns the current report of an identity.
+
+        Args:
+            declared: the identity in the config in force.
+        """
+        if declared != self._declared:
+            self._declared = declared
+            self._identity = make_identity(declared, self._keys, self._folder)
+        if declared is None or declared.api_keys is not None:
+            self._keys.refresh()
+        self._identity.refresh()
+        kind = declared.kind if declared is not None else "APIKeys"
+        return IdentityReport(
+            kind=kind, digest=identity_digest(declared), problem=self._identity.problem, keys=self._keys.digest
+        )
+
 
 logger = logging.getLogger(__name__)
 
