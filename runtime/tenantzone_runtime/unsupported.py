@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_runtime.offloading_flags import CHUNK_SIZES, is_ours
+from tenantzone_runtime.offloading_flags import is_ours
+from tenantzone_runtime.resolved_config import (
+    fills_chunks,
+    go_in_tiers,
+    has_groups_in_tiers,
+    has_tiers,
+    is_counted,
+    keeps_other_ends,
+    keeps_states_at_ends,
+    moves_more_than_blocks,
+    shares_an_api_server,
+)
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run it in a vLLM without zones"
@@ -67,85 +78,6 @@ class Unsupported:
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
-_COUNTED: Final = (
-    "FullAttentionSpec",
-    "MLAAttentionSpec",
-    "SlidingWindowSpec",
-    "SlidingWindowMLASpec",
-    "ChunkedLocalAttentionSpec",
-    "MambaSpec",
-)
-"""Names of vLLM's classes for the kinds of KV caches that may be combined in one model."""
-
-
-def _is_counted(group: Any) -> bool:
-    caches = group.kv_cache_spec
-    has_part_of_its_own = getattr(group, "role", "default") != "default" or getattr(group, "host_resident", False)
-    return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
-
-
-_IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec"))
-"""Names of vLLM's classes for the kinds of KV caches that may be combined in a model with tiers."""
-
-
-def has_groups_in_tiers(config: Any, caches: Any) -> bool:
-    """Returns whether an engine has tiers, and its model has several groups of KV caches."""
-    return _has_tiers(config) and len(caches.kv_cache_groups) > 1
-
-
-def _go_in_tiers(caches: Any) -> bool:
-    """Returns whether tiers support the groups of KV caches: one group of attention, or a supported combination.
-
-    In a combination, cached data must end at block boundaries, and these must be the same in all groups.
-    """
-    specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
-    kinds = {type(spec).__name__ for spec in specs}
-    if len(specs) == 1:
-        return "MambaSpec" not in kinds
-    are_states_at_ends = all(getattr(spec, "mamba_cache_mode", "align") == "align" for spec in specs)
-    have_same_ends = len({spec.block_size for spec in specs}) == 1
-    return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and have_same_ends and are_states_at_ends
-
-
-def _keeps_states_at_ends(spec: Any) -> bool:
-    """Returns whether this is a cache of recurrent states that keeps one state at the end of each block."""
-    return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
-
-
-_SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
-"""Names of vLLM's classes for KV caches in which a request keeps all of its blocks, from the first one on."""
-
-
-def _fills_chunks(caches: Any) -> bool:
-    """Returns whether a request still has every block of a chunk of several blocks when it stores the chunk."""
-    kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
-    return len(kinds) == 1 and kinds[0] in _SEES_ALL
-
-
-def _moves_more_than_blocks(config: Any) -> bool:
-    extra = config.kv_transfer_config.kv_connector_extra_config
-    return any(extra.get(name) is not None for name in CHUNK_SIZES)
-
-
-def _keeps_other_ends(config: Any) -> bool:
-    """Returns whether cache hits may end anywhere but at the last block of a prompt or where prompts diverge."""
-    caches = config.cache_config
-    interval = getattr(caches, "prefix_cache_retention_interval", None)
-    ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
-    return interval != 0 or ends_in_blocks or config.speculative_config is not None
-
-
-def _shares_an_api_server(parallel: Any) -> bool:
-    """Returns whether one API server has several data-parallel ranks behind it.
-
-    For a dense model, vLLM turns the ranks into independent engines; of the configuration only each rank's index
-    remains.
-    """
-    if parallel.data_parallel_size > 1:
-        return not parallel.data_parallel_external_lb
-    return bool(getattr(parallel, "data_parallel_index", 0))
-
-
 _RANKS: Final = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
 """Flags that make an engine one of several data-parallel ranks, each with its own API server."""
 
@@ -182,34 +114,34 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         "tiers without chunked prefill",
         "the part of a prompt that a tier has is loaded first, and the rest might never fit into a single step",
         "omit --no-enable-chunked-prefill, or the tiers",
-        is_configured=lambda config, _: _has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
+        is_configured=lambda config, _: has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
     ),
     Unsupported(
         "tiers for a model that has only states, or groups other than full attention, sliding windows and states",
         "the stored blocks of one group are useless without those of the other groups",
         "omit the tiers for this model",
-        is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
+        is_configured=lambda config, caches: has_tiers(config) and not go_in_tiers(caches),
     ),
     Unsupported(
         "chunks of several blocks for a model with sliding windows or with several groups of KV caches",
         "if a window begins within a chunk, vLLM stores only a part of the chunk, and does not report which part",
         "omit --tier-chunk",
         is_configured=lambda config, caches: (
-            _has_tiers(config) and _moves_more_than_blocks(config) and not _fills_chunks(caches)
+            has_tiers(config) and moves_more_than_blocks(config) and not fills_chunks(caches)
         ),
     ),
     Unsupported(
         "tiers for a model with several groups of KV caches, with speculative decoding or other ends of cache hits",
         "tiers store complete data only for the last block of a prompt and for blocks at which prompts diverged",
         "omit --speculative-config, --prefix-cache-retention-interval and --prefix-match-unit, or the tiers",
-        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _keeps_other_ends(config),
+        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and keeps_other_ends(config),
     ),
     Unsupported(
         "tiers for a model with latent attention on several ranks",
         "data that is equal on all ranks is stored once, in a form that zones do not account for",
         "omit the tiers, or use a single rank",
         is_configured=lambda config, _: (
-            _has_tiers(config) and config.model_config.use_mla and config.parallel_config.world_size > 1
+            has_tiers(config) and config.model_config.use_mla and config.parallel_config.world_size > 1
         ),
     ),
     Unsupported(
@@ -248,7 +180,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
             # It cancels the flag that makes a size acceptable.
             Setting("--no-data-parallel-external-lb"),
         ),
-        is_configured=lambda config, _: _shares_an_api_server(config.parallel_config),
+        is_configured=lambda config, _: shares_an_api_server(config.parallel_config),
     ),
     Unsupported(
         "data-parallel ranks that are set in the environment",
@@ -358,7 +290,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         "Mamba and linear attention, but no blocks of other layers, because some are outside the block pool",
         _OTHER_ENGINE,
         is_configured=lambda _, caches: (
-            len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))
+            len(caches.kv_cache_groups) > 1 and not all(map(is_counted, caches.kv_cache_groups))
         ),
     ),
     Unsupported(
@@ -368,7 +300,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, caches: (
             config.device_config.device_type == "cpu"
             and config.speculative_config is not None
-            and any(_keeps_states_at_ends(group.kv_cache_spec) for group in caches.kv_cache_groups)
+            and any(keeps_states_at_ends(group.kv_cache_spec) for group in caches.kv_cache_groups)
         ),
     ),
     Unsupported(
@@ -402,10 +334,6 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 def configured(config: Any, caches: Any) -> list[Unsupported]:
     """Returns the unsupported features that are in use, by vLLM's resolved configuration and that of its KV caches."""
     return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
-
-
-def _has_tiers(config: Any) -> bool:
-    return config.kv_transfer_config is not None and is_ours(config.kv_transfer_config)
 
 
 def _named(settings: tuple[Setting, ...]) -> list[tuple[str, Setting]]:

@@ -1,6 +1,6 @@
 """A disk that fails below a real engine: each request is answered as if nothing had been stored.
 
-With ``pytest -s`` the last line of each fault is a row of the table in docs/tiers-disk.md.
+With ``pytest -s`` the last line of each fault has the figures of the table in docs/tiers-disk.md.
 """
 
 import os

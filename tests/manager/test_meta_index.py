@@ -44,6 +44,17 @@ async def test_records_are_put_updated_and_deleted(index: MetaIndex) -> None:
     assert await index.count("a") == 1
 
 
+async def test_the_size_grows_with_the_records(store: Store) -> None:
+    backend = store()
+    index = MetaIndex(backend, lambda _: NUMBERS, IndexSettings())
+    await index.start()
+    before = await backend.size()
+    for start in range(0, 20_000, 5_000):
+        await index.put("a", {b"%d" % number: number for number in range(start, start + 5_000)})
+    assert await backend.size() - before > 20_000
+    await index.close()
+
+
 async def test_what_was_committed_is_there_after_a_restart(store: Store) -> None:
     index = an_index(store)
     await index.start()

@@ -164,7 +164,7 @@ async def test_no_namespace_speaks_of_another_s_by_mistake(catalog: Catalog, fie
     await catalog.register_instance(instance("lab"))
     await catalog.register_instance(instance("", "by-hand"))
     before = catalog.group("team")
-    with pytest.raises(ValueError, match=f"is said for the namespace shop, and {what} is not of it"):
+    with pytest.raises(ValueError, match=f"settings for namespace shop name {what}, which is not in it"):
         await catalog.put_group(said("shop", **fields), "shop")
     assert catalog.group("team") == before
 

@@ -13,8 +13,8 @@ from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQu
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
 from tenantzone_manager.server.access import Caller
+from tenantzone_manager.server.admin_calls import AdminCalls
 from tenantzone_manager.server.messages import Empty, OfStorage
-from tenantzone_manager.server.service import Service
 from tests.manager.playing import Playing
 
 NAMESPACES = ("shop", "lab")
@@ -120,7 +120,7 @@ async def test_a_group_goes_with_what_was_declared_to_another_manager(catalogs: 
 
 
 async def test_a_storage_that_one_unregisters_is_not_missed_by_who_lists_them(playing: Playing) -> None:
-    service, who = Service(playing.manager), Caller("operator", is_admin=True)
+    service, who = AdminCalls(playing.manager), Caller("operator", is_admin=True)
     for number in range(20):
         await playing.storage(f"gone-{number}")
     going = [service.unregister_storage(who, OfStorage(f"gone-{number}")) for number in range(20)]

@@ -13,8 +13,8 @@ from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.server.access import Caller
+from tenantzone_manager.server.admin_calls import AdminCalls
 from tenantzone_manager.server.messages import Empty, StorageResponse
-from tenantzone_manager.server.service import Service
 from tenantzone_manager.storages.backend import Claim, PlaceTaken, StorageError
 from tenantzone_manager.storages.file_system import FileSystemStorage
 from tests.manager.playing import Playing, keys, prompt
@@ -32,7 +32,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Playing]:
 
 
 async def listed(playing: Playing) -> dict[str, StorageResponse]:
-    answer = await Service(playing.manager).list_storages(ADMIN, Empty())
+    answer = await AdminCalls(playing.manager).list_storages(ADMIN, Empty())
     return {each.storage.name: each for each in answer.storages}
 
 

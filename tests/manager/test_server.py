@@ -207,7 +207,7 @@ async def test_an_administrator_of_one_namespace_speaks_for_no_other(ask: Client
         with pytest.raises(Refusal, match="speaks for the namespace ml, and not for") as refusal:
             await ask(call, "of-ml", **fields)
         assert refusal.value.code == "PERMISSION_DENIED"
-    with pytest.raises(Refusal, match="the pool lab/demo is not of it") as refusal:
+    with pytest.raises(Refusal, match="the pool lab/demo, which is not in it") as refusal:
         await ask("PutInstanceGroup", "of-ml", group=lab, namespace="ml")
     assert refusal.value.code == "INVALID_ARGUMENT"
     assert await ask("ListInstanceGroups", "root") == before
@@ -272,7 +272,7 @@ async def test_tokens_that_make_too_many_blocks_are_refused(ask: Client) -> None
 @pytest.mark.parametrize(
     ("group", "message"),
     [
-        ({"total": {"watermark": 0.5}}, "a watermark and no limit"),
+        ({"total": {"watermark": 0.5}}, "a watermark but no limit"),
         ({"total": {"limit": 1, "watermark": 1.5}}, "<= 1"),
         ({"storages": ["tape"]}, "not registered: tape"),
         ({"eviction_policy": "FIFO"}, "FIFO"),

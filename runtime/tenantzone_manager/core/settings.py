@@ -156,7 +156,7 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
     """
     for where, quota in (("total", group.total), *group.types.items()):
         if quota.watermark is not None and quota.limit is None:
-            raise ValueError(f"group {group.name}: {where} has a watermark and no limit that it is a fraction of")
+            raise ValueError(f"group {group.name}: {where} has a watermark but no limit; set a limit")
     for what, quotas_by_name in (("instance", group.instances), ("zone", group.zones)):
         for name, quotas in quotas_by_name.items():
             for where, own in quotas.items():
@@ -164,7 +164,7 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
                     raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than it may use")
     for zone in group.zones:
         if not re.fullmatch(ZONE_NAME, zone):
-            raise ValueError(f"group {group.name}: {zone!r} is no zone, NAMESPACE/POOL/OWNER")
+            raise ValueError(f"group {group.name}: {zone!r} is not a valid zone name; write NAMESPACE/POOL/OWNER")
     if max(_promised(group).values()) > LARGEST:
         raise ValueError(f"group {group.name}: instances reserve more than {LARGEST} bytes")
     before = _promised(known) if known is not None else {}
@@ -195,6 +195,6 @@ def check_instance(instance: Instance) -> None:
         raise ValueError(f"instance {instance.name}: two specs have the same name")
     for name, wanted in instance.spec_sets.items():
         if not re.fullmatch(NAME, name):
-            raise ValueError(f"instance {instance.name}: {name!r} is no name for a spec set")
+            raise ValueError(f"instance {instance.name}: {name!r} is not a valid name of a spec set")
         if not wanted or not set(wanted) <= set(names):
-            raise ValueError(f"instance {instance.name}: spec set {name} must name some of its specs, and nothing else")
+            raise ValueError(f"instance {instance.name}: spec set {name} must name at least one spec, and only its own")

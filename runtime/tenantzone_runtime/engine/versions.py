@@ -14,7 +14,8 @@ import vllm
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tenantzone_runtime.unsupported import configured, has_groups_in_tiers
+from tenantzone_runtime.resolved_config import has_groups_in_tiers
+from tenantzone_runtime.unsupported import configured
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

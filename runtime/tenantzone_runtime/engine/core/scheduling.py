@@ -36,13 +36,13 @@ from tenantzone_runtime.engine.core.early_requests import EarlyRequests
 from tenantzone_runtime.engine.core.lower_tiers import tiers_of
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
 from tenantzone_runtime.engine.core.step_watch import StepWatch, check_latency
-from tenantzone_runtime.engine.core.substitution import zone_classes
 from tenantzone_runtime.engine.core.zone_engine import ZoneEngine
 from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.grammars.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.grammars.grammar_masks import NOT_COMPILED, GrammarMasks
 from tenantzone_runtime.engine.patches.refusals import mark
 from tenantzone_runtime.engine.patches.scrubbing import check_scrub, model_needs_zeroing
+from tenantzone_runtime.engine.patches.substitution import zone_classes
 from tenantzone_runtime.engine.queues.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.queues.load_queue import LoadQueue
 from tenantzone_runtime.engine.queues.request_queue import ZoneRequestQueue

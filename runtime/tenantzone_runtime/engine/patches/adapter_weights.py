@@ -3,6 +3,8 @@
 vLLM identifies adapters by name and path. If the weights at that path change across a restart, a cached block of the
 old weights, in a tier or behind a router that compares hashes, could be used for the new weights. And if a worker has
 evicted an adapter, it reloads the adapter's current files from the path at the next request.
+
+Upstream hook that would remove this module: a digest of an adapter in vLLM's ``LoRARequest`` that block hashes include.
 """
 
 import hashlib

@@ -3,6 +3,9 @@
 The frontend knows neither the number of tokens of a text or an image, nor the length of an answer if the request sets
 no limit. vLLM creates an object for each log probability on its event loop. An answer contains the log probabilities of
 all prompts of a request body, once per choice.
+
+Upstream hook that would remove this module: a plugin that may change or refuse the parameters of a request before
+``AsyncLLM.generate``.
 """
 
 from collections.abc import Mapping

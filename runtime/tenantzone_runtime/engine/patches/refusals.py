@@ -4,6 +4,9 @@ The scheduler can only end a request with an error, which vLLM's API server answ
 the refusal into the stop reason, which is otherwise unset in requests that end with an error. The API server passes it
 on to the frontend, which answers. Since the output of a pooling model has no stop reason, its refusal is written as
 bytes in place of the requested numbers.
+
+Upstream hook that would remove this module: an error with an HTTP status in ``EngineCoreOutput``, which the API server
+returns to the client.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""Adds the sealed context of the current task to requests that vLLM built without the seal."""
+"""Adds the sealed context of the current task to requests that vLLM built without the seal.
+
+Upstream hook that would remove this module: a plugin that may change the parameters of a request before
+``AsyncLLM.generate``.
+"""
 
 from copy import copy
 

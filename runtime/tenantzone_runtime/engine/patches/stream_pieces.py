@@ -3,6 +3,8 @@
 Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, or if the
 client reads more slowly than the engine generates, because vLLM then joins waiting pieces. vLLM formats the log
 probabilities of a piece on its event loop, and all other requests wait meanwhile.
+
+Upstream hook that would remove this module: an upper bound on the tokens in one piece of a stream.
 """
 
 import asyncio

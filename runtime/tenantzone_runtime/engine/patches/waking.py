@@ -1,6 +1,9 @@
 """Wakes vLLM's engine core for work without requests.
 
 An engine core that is shutting down or paused is not woken, because it waits until no work is left.
+
+Upstream hook that would remove this module: a method of ``EngineCoreProc`` that other threads call to start a step
+without requests.
 """
 
 from collections.abc import Callable

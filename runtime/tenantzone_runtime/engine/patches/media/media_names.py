@@ -3,6 +3,8 @@
 vLLM caches media that the API server has processed, media that it has sent to the engine, and encoder outputs. A hit is
 faster, which reveals that another client sent the same image. If clients choose the names (``uuid``), a hit even
 returns another client's image.
+
+Upstream hook that would remove this module: a prefix per request for the hashes and ``uuid`` names of media.
 """
 
 import hashlib

@@ -1,4 +1,7 @@
-"""The messages between the API server and parser processes."""
+"""The messages between the API server and parser processes.
+
+Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+"""
 
 import io
 import pickle

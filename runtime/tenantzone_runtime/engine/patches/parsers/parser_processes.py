@@ -1,4 +1,7 @@
-"""The processes to which the API server moves slow parsers."""
+"""The processes to which the API server moves slow parsers.
+
+Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+"""
 
 import asyncio
 import logging

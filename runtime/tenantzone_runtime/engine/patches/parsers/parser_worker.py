@@ -1,4 +1,7 @@
-"""The process that runs the parsers of one request, and the template from which such processes are forked."""
+"""The process that runs the parsers of one request, and the template from which such processes are forked.
+
+Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+"""
 
 import gc
 import os
