@@ -95,7 +95,7 @@ class EnginePort:
             report = house.await_report(lambda report: report.config.rejected)
             assert report.config.rejected is not None
             assert report.config.rejected.untrusted
-            assert "by none of the admin tokens" in report.config.rejected.error
+            assert "matches none of the engine's admin tokens" in report.config.rejected.error
             assert (report.config.applied_generation, [each.tenant for each in report.zones]) == (1, ["acme"])
             house.project_signed(config_text(3, "acme", "burst"), token)
             report = house.await_report(lambda report: report.config.applied_generation == 3)
