@@ -179,7 +179,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         caller = job_metadata.req_context.get_state(_DiskCaller)
-        assert caller is not None, "a caller that loads has a zone"
+        assert caller is not None, "only a request of a zone loads chunks"
         self._loads.add(job_metadata.job_id)
         chunks, is_tried = self._chunks(job_metadata), self.moves_whole_hits
         self.disk.load(job_metadata.job_id, caller.zone, chunks, is_tried=is_tried)

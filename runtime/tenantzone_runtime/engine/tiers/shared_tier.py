@@ -189,7 +189,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         caller = job_metadata.req_context.get_state(_SharedCaller)
-        assert caller is not None, "a caller that loads has a zone"
+        assert caller is not None, "only a request of a zone loads chunks"
         self._loads.add(job_metadata.job_id)
         self.shared.load(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
 

@@ -47,7 +47,7 @@ def make_proof(declared: Proof, folder: Path) -> HopProof:
     """Make the proof that the config selects, with the files mounted in the folder."""
     if declared.secret_header is not None:
         return SharedSecret(declared.secret_header, folder)
-    assert declared.client_certificate is not None, "a proof is one of two"
+    assert declared.client_certificate is not None, "a proof has a secret header or a client certificate"
     return GatewayCertificate(declared.client_certificate, folder)
 
 
@@ -91,11 +91,12 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
             continue
         if len(secret) < _MIN_SECRET_LENGTH or not all(33 <= byte <= 126 for byte in secret):
             raise ValueError(
-                f"line {number}: a secret must be {_MIN_SECRET_LENGTH} or more printable ASCII characters, no spaces"
+                f"line {number}: a secret must be {_MIN_SECRET_LENGTH} or more printable ASCII characters without "
+                "spaces"
             )
         secrets.append(hashlib.sha256(secret).digest())
     if not secrets:
-        raise ValueError("there is no secret in it")
+        raise ValueError("the file contains no secret")
     return tuple(secrets)
 
 
@@ -126,9 +127,14 @@ class GatewayCertificate:
             raise unusable()
         chain = scope.get("extensions", {}).get("tls", {}).get("client_cert_chain") or ()
         if not chain:
-            raise unauthorized("no_proof", "The connection shows no client certificate; go through the gateway")
+            raise unauthorized(
+                "no_proof", "The connection has no client certificate; send the request to this server's gateway"
+            )
         if not self._is_good(chain[0], issuers, found):
-            raise unauthorized("wrong_proof", "The connection's client certificate is not that of the gateway")
+            raise unauthorized(
+                "wrong_proof",
+                "The connection's client certificate is not the gateway's; send the request to this server's gateway",
+            )
 
     def _is_good(self, pem: str, issuers: _Certificates, found: dict[str, x509.Certificate]) -> bool:
         certificate = found.get(pem)
