@@ -241,7 +241,8 @@ class ConfigSource:
             self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
             return
         if config.generation >= MAX_GENERATION:
-            self._reject(f"generation: {config.generation} was not written by the operator", None)
+            error = f"generation: {config.generation} is too large, so the operator did not write this config"
+            self._reject(error, None)
             return
         if self._read_tokens is not None and not self._is_newest(pool_created, config):
             return
@@ -259,14 +260,16 @@ class ConfigSource:
         newest_pool, newest = self._newest
         if pool_created < newest_pool:
             error = (
-                "it was signed for an earlier pool of this name, and the operator will replace it; if that pool was "
+                "the config was signed for an earlier pool of this name, and the operator will replace it; if that "
+                "pool was "
                 "restored from a backup, restart the engine"
             )
             self._reject(error, config.generation, is_untrusted=True)
             return False
         if pool_created == newest_pool and config.generation < newest:
             error = (
-                f"it is older than the signed config {newest} that was read before, and the operator will replace it"
+                f"the config is older than the signed config {newest} that was read before, and the operator will "
+                "replace it"
             )
             self._reject(error, config.generation, is_untrusted=True, newest_generation=newest)
             return False

@@ -146,7 +146,7 @@ class EnginePort:
         rejected = house.await_report(lambda report: report.config.rejected).config.rejected
         assert rejected is not None
         assert rejected.generation == generation
-        assert "the API server cannot read it and enforces an earlier config" in rejected.error
+        assert "the API server cannot read the config, so it enforces an earlier one" in rejected.error
         in_the_way.rmdir()
         house.await_report(lambda report: report.config.rejected is None)
 

@@ -197,7 +197,7 @@ def test_a_pool_that_is_made_again_counts_anew_and_the_one_before_is_over(tmp_pa
     assert (generation_of(watched), watched.rejection) == (1, None)
     project(tmp_path, files(9, NEW, created=CREATED))
     assert watched.poll()
-    assert "it was signed for an earlier pool of this name" in refusal(watched)
+    assert "the config was signed for an earlier pool of this name" in refusal(watched)
     assert watched.rejection is not None
     assert watched.rejection.newest_generation is None, "no generation of that pool is newer"
     assert generation_of(watched) == 1

@@ -93,7 +93,9 @@ class JournalFiles:
         try:
             fcntl.flock(self._folder_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BlockingIOError(error.errno, "another engine writes the journal in this folder") from error
+            raise BlockingIOError(
+                error.errno, "another engine writes the journal in this folder; give each engine a folder of its own"
+            ) from error
 
     def _open(self, number: int) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT

@@ -118,7 +118,7 @@ class Storing:
     @property
     def _hit_shape(self) -> HitShape:
         shape = self._shape.hits
-        assert shape is not None, "who has hits has their shape"
+        assert shape is not None, "hits require a known shape"
         return shape
 
     def _begin(
