@@ -185,9 +185,9 @@ class ConfigSource:
             new = across_swaps(self._folder, self._read_if_changed)
         except FileNotFoundError:
             if before != (None, None):
-                self._forget_file(f"{self._path} is missing; the last good config stays")
+                self._forget_file(f"{self._path} is missing; the last good config stays in force")
         except OSError as error:
-            self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays")
+            self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays in force")
         else:
             is_new = new is not None and new != self._content
             self._content = new or self._content

@@ -69,7 +69,9 @@ def main(arguments: Sequence[str]) -> None:
             _show(variables, tiers)
             return
         if importlib.util.find_spec("vllm") is None:
-            raise UsageError("vLLM is not installed: pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU")
+            raise UsageError(
+                "vLLM is not installed; run pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU"
+            )
     except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
     # -P, because vLLM's modules must never be imported from the current folder.

@@ -128,7 +128,7 @@ def _client_class() -> Any:
         from mooncake.store import MooncakeDistributedStore
     except ImportError as error:
         raise OSError(
-            f"storages of type Mooncake need the package libibverbs1 and Mooncake's client: pip install "
+            f"storages of type Mooncake need the package libibverbs1 and Mooncake's client; run pip install "
             f"mooncake-transfer-engine, or mooncake-transfer-engine-non-cuda without CUDA ({error})"
         ) from None
     return MooncakeDistributedStore

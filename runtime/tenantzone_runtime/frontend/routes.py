@@ -130,7 +130,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "disaggregated serving moves blocks past the zones; use /v1/chat/completions or /v1/completions",
+        "disaggregated serving moves blocks that zones do not account for; use /v1/chat/completions or /v1/completions",
         (
             ("POST", "/inference/v1/generate"),
             ("POST", "/inference/v1/abort_requests"),
@@ -144,7 +144,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "it changes or stops the engine for all tenants; do it where the engine is started",
+        "it changes or stops the engine for all tenants; ask the server's administrator to do it",
         (
             ("POST", "/v1/load_lora_adapter"),
             ("POST", "/v1/unload_lora_adapter"),

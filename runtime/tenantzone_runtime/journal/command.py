@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     bill.add_argument(
         "folders", type=Path, nargs="+", metavar="FOLDER", help="folders with journals, one for each engine"
     )
-    bill.add_argument("--from", dest="begin", type=_time, metavar="TIME", help="begin of the period (UTC)")
+    bill.add_argument("--from", dest="begin", type=_time, metavar="TIME", help="start of the period (UTC)")
     bill.add_argument("--to", dest="end", type=_time, metavar="TIME", help="end of the period, exclusive (UTC)")
     bill.add_argument("--json", action="store_true", help="print JSON")
     bill.set_defaults(run=_bill)

@@ -347,7 +347,7 @@ def test_a_group_whose_blocks_are_elsewhere_is_refused(tmp_path):
         (WEBSOCKET, "/v1/realtime", "it is a session, which keeps its blocks while it waits for its client"),
         ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the frontend reads JSON"),
         ("POST", "/v1/rerank", "it creates requests from lists that the frontend does not count; use /v1/embeddings"),
-        ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
+        ("POST", "/inference/v1/generate", "disaggregated serving moves blocks that zones do not account for"),
     ],
 )
 def test_routes_are_refused_with_a_reason(method, path, reason):

@@ -65,7 +65,8 @@ def check_tenant_name(name: str) -> str:
     if _TENANT.fullmatch(name) is None:
         raise unauthorized(
             "malformed_tenant",
-            "The tenant's name must have 1 to 253 letters, digits, '-', '_' and '.', a letter or digit at both ends",
+            "The tenant's name must have 1 to 253 letters, digits, '-', '_' and '.', and begin and end "
+            "with a letter or digit",
         )
     return name
 

@@ -72,11 +72,15 @@ class SharedSecret:
             raise unusable()
         shown = only_header(scope["headers"], self._header)
         if shown is None:
-            raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
+            raise unauthorized(
+                "no_proof", "The request did not come through this server's gateway; send it to the gateway"
+            )
         digest = hashlib.sha256(shown).digest()
         # Compare with all secrets in constant time, so that the duration reveals nothing about them.
         if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
-            raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
+            raise unauthorized(
+                "wrong_proof", "The request did not come through this server's gateway; send it to the gateway"
+            )
 
 
 def _read_secrets(content: bytes) -> tuple[bytes, ...]:

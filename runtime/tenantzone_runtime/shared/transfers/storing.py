@@ -226,7 +226,7 @@ class Storing:
             zone.counts.write_failures += chunks
             return
         zone.counts.refuse_writes("closed", chunks)
-        problem = f"zone {zone.tenant} may not store: {error}"
+        problem = f"the manager refuses chunks of zone {zone.tenant}: {error}"
         if problem != self.problem:
             logger.warning("The shared tier: %s", problem)
         self.problem = problem

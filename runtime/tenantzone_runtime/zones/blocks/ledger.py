@@ -252,7 +252,9 @@ class Ledger:
         for zone in zones:
             assert owned.pop(zone, 0) == zone.held, f"zone {zone.spec.tenant}: owners and counts differ"
             assert all(self.owner[block_id] is zone for block_id in zone.cached)
-            assert len(list(zone.cached)) == len(zone.cached), f"zone {zone.spec.tenant}: the order has lost blocks"
+            assert len(list(zone.cached)) == len(zone.cached), (
+                f"zone {zone.spec.tenant}: the eviction order lacks cached blocks"
+            )
         assert not owned, "blocks are owned by a zone that is not in the ledger"
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)
