@@ -132,7 +132,7 @@ def test_what_can_not_be_done_now_says_why(port: int, mover: Mover):
 @pytest.mark.parametrize(
     ("body", "headers", "status", "words"),
     [
-        (b"{}", {}, 400, b"the body is not a valid order"),
+        (b"{}", {}, 400, b"the body is not a valid migration order"),
         (b"", {"Content-Length": str(LONGEST_ORDER + 1)}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "9" * 5000}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "-1"}, 411, b"Content-Length"),

@@ -11,8 +11,8 @@ LATENCY_WORDS: Final[Mapping[str, str]] = {
     "target, or add engines",
     "OwnPrompts": "missed: the zone's own prompts make its steps longer than the target, even without other zones; "
     "raise the target, send shorter prompts or fewer at a time, or add engines",
-    "ModelTooSlow": "missed: a single request alone takes longer than the target; raise the target, or use a faster GPU or "
-    "model",
+    "ModelTooSlow": "missed: a single request alone takes longer than the target; raise the target, or use a faster "
+    "GPU or model",
     "Neighbours": "missed: requests of other zones were computed in the same steps; the engine limits these steps "
     "as far as it can predict them",
     "Blocks": "missed: requests waited for blocks; raise spec.reserved, or spec.limit if all of that is in use",
