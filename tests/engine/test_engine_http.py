@@ -191,7 +191,7 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     error = answer.json()["error"]
     expected = "invalid_request_error" if path == "/v1/messages" else "BadRequestError"
     assert (error.get("code", 400), error["type"]) == (400, expected)
-    assert "does not fit into the limit of zone acme: 4 blocks" in error["message"]
+    assert "does not fit into the limit of zone acme (4 blocks" in error["message"]
     engine.wait(
         lambda: metric(engine, "tenantzone_engine_refused_requests_total", reason="too_long") > before, "it is counted"
     )

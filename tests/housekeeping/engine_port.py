@@ -328,7 +328,10 @@ class EnginePort:
         assert (acme.cached, acme.in_use, burst.cached) == (0, 11, 0)
         assert (acme.evicted.get("reset"), burst.evicted.get("reset")) == (30, 20)
         assert report.free_blocks == CAPACITY - 11
-        assert f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks cached before it are free" in caplog.text
+        assert (
+            f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks that were cached with the previous key are free"
+            in caplog.text
+        )
         run(engine)
 
     def test_a_salt_key_that_stays_evicts_nothing(self, engine: DrivenEngine, house: House) -> None:
