@@ -84,8 +84,8 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
     if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
             field,
-            f"requests more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of {tokens:g} tokens; "
-            "stream the answer, set a smaller max_tokens",
+            f"requests more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of {tokens:g} tokens",
+            "stream the answer, set a smaller max_tokens, or request less",
         )
 
 
@@ -126,7 +126,8 @@ def check_prompt_logprobs(count: int, field: str) -> None:
         raise _refused(
             field,
             f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens, counting one more per "
-            "token than the field's value; send fewer or shorter prompts",
+            "token than the field's value",
+            "send fewer or shorter prompts, or request less",
         )
 
 
@@ -157,5 +158,5 @@ def _number(value: object) -> float:
     return float("inf") if isnan(number) else number
 
 
-def _refused(field: str, problem: str) -> Refusal:
-    return Refusal(400, "complex_body", f"'{field}' {problem}; request less", param=field)
+def _refused(field: str, problem: str, advice: str = "request less") -> Refusal:
+    return Refusal(400, "complex_body", f"'{field}' {problem}; {advice}", param=field)
