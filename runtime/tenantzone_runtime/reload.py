@@ -241,8 +241,8 @@ class ConfigSource:
             self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
             return
         if config.generation >= MAX_GENERATION:
-            error = f"generation: {config.generation} is too large, so the operator did not write this config"
-            self._reject(error, None)
+            problem = f"generation: {config.generation} is too large, so the operator did not write this config"
+            self._reject(problem, None)
             return
         if self._read_tokens is not None and not self._is_newest(pool_created, config):
             return

@@ -80,7 +80,7 @@ def test_a_record_that_holds_but_says_nonsense_is_named_and_not_billed(tmp_path)
     put(tmp_path, chain([Usage("acme", 0.0, 1.0, "many", *[0] * 7)]))
     found = run("bill", tmp_path)
     assert found.returncode == 1
-    assert "line 1 (record 0): no engine wrote it so" in found.stderr
+    assert "line 1 (record 0): the record is not as an engine writes it" in found.stderr
     assert found.stderr.count("\n") == 1
 
 
@@ -136,7 +136,7 @@ def test_a_period_without_usage_bills_nothing(folder):
 def test_a_time_that_is_none_is_refused_with_an_example(folder):
     found = run("bill", folder, "--from", "yesterday")
     assert found.returncode == 2
-    assert "'yesterday' is no time such as 2026-11-01" in found.stderr
+    assert "'yesterday' is not a time; write it like 2026-11-01" in found.stderr
 
 
 def test_the_command_works_where_vllm_can_not_be_imported(folder):

@@ -86,8 +86,8 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
     if not sum(hmac.compare_digest(one, other) for one in ours for other in found):
         raise SignatureError(
             "the config's signature matches none of the engine's admin tokens; the operator will replace a config "
-            "that it did not write. If the problem persists, delete the Secret tenantzone-admin-POOL, which the operator "
-            "then creates from its current key"
+            "that it did not write. If the problem persists, delete the Secret "
+            "tenantzone-admin-POOL, which the operator then creates from its current key"
         )
     return created.decode()
 
