@@ -77,7 +77,7 @@ def check_grammars(body: Mapping[str, Any], limit: int) -> None:
             raise _refused(field, "has a pattern with too many repetitions such as {1,30}")
 
 
-def _refused(field: str, problem: str, advice: str = "ask for a simpler form") -> Refusal:
+def _refused(field: str, problem: str, advice: str = "send a simpler one") -> Refusal:
     return Refusal(400, "complex_grammar", f"'{field}' {problem}; {advice}", param=field)
 
 
