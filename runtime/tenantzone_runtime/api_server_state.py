@@ -105,7 +105,7 @@ def state_of_this_process(
     """Returns the current state of this process; for the arguments, see `ApiServerState`."""
     process = os.getpid()
     started = start_of(process)
-    assert started is not None, "this process runs"
+    assert started is not None, "this process has a start time"
     return ApiServerState(process, started, config_generation, config_hash, keys, salt_key, time.time())
 
 

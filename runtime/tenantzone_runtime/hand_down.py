@@ -77,13 +77,13 @@ def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
 def _left(report: MigrationReport) -> str:
     if not report.left:
         return ""
-    return f", {report.left} chunks left: requests use them, or the zone or its storages have no room"
+    return f", {report.left} chunks left, because requests use them, or the zone or its storages have no room"
 
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
     order = MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate)
     if time.monotonic() >= deadline:
-        raise HandDownError(f"the time is over; {tenant} was not handed down")
+        raise HandDownError(f"the time limit was reached before the zone of {tenant} was handed down")
     while True:
         report = _begun(engine, order)
         while report.is_running and report.work == order.order:
@@ -112,7 +112,7 @@ def _begun(engine: "_Engine", order: MigrationOrder) -> MigrationReport:
 
 
 def _late(tenant: str, report: MigrationReport) -> str:
-    return f"the time is over; {report.moved} chunks of {tenant} were moved, and the rest was not"
+    return f"the time limit was reached after {report.moved} chunks of {tenant} were moved; the others were not"
 
 
 class _Engine:
@@ -156,7 +156,7 @@ class _Engine:
             connection.close()
         if answer.status != _OK:
             raise (_Refused if answer.status == _CONFLICT else HandDownError)(
-                text.decode(errors="replace").strip() or f"the engine answers {answer.status}"
+                text.decode(errors="replace").strip() or f"the engine answered with status {answer.status}"
             )
         return text
 
@@ -204,5 +204,5 @@ def _rate(text: str) -> int:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if rate <= 0:
-        raise argparse.ArgumentTypeError("expected a number of bytes per second, such as 1Gi")
+        raise argparse.ArgumentTypeError("expected more than 0 bytes per second, such as 1Gi")
     return rate

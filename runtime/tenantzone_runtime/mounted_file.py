@@ -56,7 +56,7 @@ class MountedFile(Generic[T]):
     def _take(self, content: bytes) -> None:
         try:
             if len(content) > _MAX_BYTES:
-                raise ValueError(f"longer than {_MAX_BYTES} bytes")
+                raise ValueError(f"the file is longer than {_MAX_BYTES} bytes")
             self.value = self._parse(content)
         except ValueError as error:
             self._complain(f"{self._name}: {error}")

@@ -145,8 +145,8 @@ def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:
     unknown = sorted(extra.keys() - _KNOWN)
     if unknown:
         raise TierFlagError(
-            f"{', '.join(unknown)} in kv_connector_extra_config can't be used with zones: they say themselves what is "
-            f"kept where; leave it out. There can be {', '.join(sorted(_KNOWN))}"
+            f"{', '.join(unknown)} in kv_connector_extra_config can't be used with zones, because zones decide what "
+            f"each tier stores; omit it. Supported settings are {', '.join(sorted(_KNOWN))}"
         )
     for name, ours in (("spec_name", _SPEC), ("spec_module_path", _SPEC_MODULE)):
         if extra.get(name) != ours:
@@ -208,9 +208,9 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
     free = shutil.disk_usage(folder).free
     if size > free:
         raise TierFlagError(
-            f"the CPU memory tier takes {size >> 20} MiB of {folder}, which has {free >> 20} MiB free. A container has "
-            "64 MiB unless more is said: mount an emptyDir with medium Memory there, or use --shm-size; or make the "
-            "tier smaller"
+            f"the CPU memory tier takes {size >> 20} MiB of {folder}, which has {free >> 20} MiB free. A container "
+            "has 64 MiB by default; mount an emptyDir with medium Memory there, use --shm-size, or make the tier "
+            "smaller"
         )
 
 

@@ -185,9 +185,9 @@ class ConfigSource:
             new = across_swaps(self._folder, self._read_if_changed)
         except FileNotFoundError:
             if before != (None, None):
-                self._forget_file(f"{self._path} is missing; the last good config stays")
+                self._forget_file(f"{self._path} is missing; the last good config stays in force")
         except OSError as error:
-            self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays")
+            self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays in force")
         else:
             is_new = new is not None and new != self._content
             self._content = new or self._content
@@ -241,7 +241,8 @@ class ConfigSource:
             self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
             return
         if config.generation >= MAX_GENERATION:
-            self._reject(f"generation: {config.generation} was not written by the operator", None)
+            problem = f"generation: {config.generation} is too large, so the operator did not write this config"
+            self._reject(problem, None)
             return
         if self._read_tokens is not None and not self._is_newest(pool_created, config):
             return
@@ -259,14 +260,16 @@ class ConfigSource:
         newest_pool, newest = self._newest
         if pool_created < newest_pool:
             error = (
-                "it was signed for an earlier pool of this name, and the operator will replace it; if that pool was "
+                "the config was signed for an earlier pool of this name, and the operator will replace it; if that "
+                "pool was "
                 "restored from a backup, restart the engine"
             )
             self._reject(error, config.generation, is_untrusted=True)
             return False
         if pool_created == newest_pool and config.generation < newest:
             error = (
-                f"it is older than the signed config {newest} that was read before, and the operator will replace it"
+                f"the config is older than the signed config {newest} that was read before, and the operator will "
+                "replace it"
             )
             self._reject(error, config.generation, is_untrusted=True, newest_generation=newest)
             return False

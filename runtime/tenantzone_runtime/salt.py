@@ -46,15 +46,15 @@ class SaltKeySource:
                 self.id = salt_key_id(self.key)
                 self._complain("")
         except FileNotFoundError:
-            self._complain("is missing" if self.id else "")
+            self._complain("the file is missing" if self.id else "")
         except OSError as error:
-            self._complain(f"can't be read: {error.strerror}")
+            self._complain(f"the file can't be read: {error.strerror}")
         except SaltKeyError as error:
             self._complain(str(error))
         return self.id != before
 
     def _complain(self, error: str) -> None:
         if error and error != self.error:
-            kept = "the key before it" if self.id else "a key of this process's own"
+            kept = "the previous key" if self.id else "a key of this process's own"
             _log.error("the salt key %s: %s; %s stays in force", self._path, error, kept)
         self.error = error

@@ -94,7 +94,7 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
     if version != _VERSION:
         raise SealError(f"the seal has version {version!r}, expected {_VERSION!r}")
     if not hmac.compare_digest(given, _digest(key, "seal", _VERSION, tenant, issued, nonce, user, cache_salt)):
-        raise SealError("the seal does not fit this request")
+        raise SealError("the seal does not match this request")
     # After a clock was set back, the age is negative; up to a minute is accepted.
     if not -60.0 <= age <= _LIFETIME_SECONDS:
         raise SealError(f"the seal is {age:.0f} s old")

@@ -69,7 +69,9 @@ def main(arguments: Sequence[str]) -> None:
             _show(variables, tiers)
             return
         if importlib.util.find_spec("vllm") is None:
-            raise UsageError("vLLM is not installed: pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU")
+            raise UsageError(
+                "vLLM is not installed; run pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU"
+            )
     except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
     # -P, because vLLM's modules must never be imported from the current folder.
@@ -175,7 +177,7 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
         tls = TlsFiles(certificate, key, authorities)
         check_tls(own.manager_url, tls)
     except ValueError as error:
-        raise UsageError(f"files for --manager-url: {error}") from None
+        raise UsageError(f"the TLS files for --manager-url can't be used: {error}") from None
     try:
         budget = check_query_seconds(QUERY_SECONDS if own.manager_budget is None else own.manager_budget)
     except ValueError as error:
@@ -291,7 +293,10 @@ def _parser() -> argparse.ArgumentParser:
         "--admin-host", metavar="HOST", help=f"address of the admin server (default: {default.admin_host})"
     )
     parser.add_argument(
-        "--admin-port", type=int, metavar="PORT", help=f"its port; 0 for any free port (default: {default.admin_port})"
+        "--admin-port",
+        type=int,
+        metavar="PORT",
+        help=f"port of the admin server; 0 for any free port (default: {default.admin_port})",
     )
     parser.add_argument(
         "--admin-token",
@@ -303,8 +308,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--admin-open",
         action="store_true",
-        help="require no tokens at the admin port; only if just trusted clients can reach it, because it shows the "
-        "usage of all tenants",
+        help="require no tokens at the admin port; use this only if just trusted clients can reach the port, because "
+        "it shows the usage of all tenants",
     )
     parser.add_argument(
         "--max-auto-registered-series",
@@ -335,7 +340,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scrub-blocks",
         action="store_true",
-        help="prepare GPU workers for zones with scrub: OnTransfer; CPU workers always are",
+        help="prepare GPU workers for zones with scrub: OnTransfer; CPU workers are always prepared",
     )
     parser.add_argument(
         "--cpu-tier",

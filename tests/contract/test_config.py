@@ -240,7 +240,7 @@ def test_an_empty_file_is_called_empty(text):
 
 
 def test_content_that_does_not_fit_its_hash_is_refused():
-    with pytest.raises(ConfigError, match=r"hash: the content has sha256:\w+, the file says sha256:\w+"):
+    with pytest.raises(ConfigError, match=r"hash: the content's hash is sha256:\w+, but the file states sha256:\w+"):
         parse_config(changed("zones.0.priority", 5))
 
 

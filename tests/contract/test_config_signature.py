@@ -65,21 +65,25 @@ def test_while_keys_are_changed_either_token_is_good(tokens: tuple[str, ...]):
 
 
 def test_a_token_of_another_pool_or_operator_is_refused():
-    with pytest.raises(SignatureError, match="by none of the admin tokens"):
+    with pytest.raises(SignatureError, match="matches none of the engine's admin tokens"):
         verified(OTHER, admin_token(b"n" * 32, "shop", "other"))
 
 
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
-        pytest.param(None, "it has no signature", id="none"),
-        pytest.param(b"", "of no form", id="empty"),
-        pytest.param(b"\n\n\n", "of no form", id="empty lines"),
-        pytest.param(SIGNED + b"\n" * 200, "of no form", id="too long"),
-        pytest.param(SIGNED.replace(b"/1", b"/2", 1), "of no form", id="a newer version"),
+        pytest.param(None, "the config has no signature", id="none"),
+        pytest.param(b"", "has a format that this engine does not know", id="empty"),
+        pytest.param(b"\n\n\n", "has a format that this engine does not know", id="empty lines"),
+        pytest.param(SIGNED + b"\n" * 200, "has a format that this engine does not know", id="too long"),
+        pytest.param(
+            SIGNED.replace(b"/1", b"/2", 1), "has a format that this engine does not know", id="a newer version"
+        ),
         pytest.param(SIGNED.splitlines()[0], "is damaged", id="a version alone"),
         pytest.param(b"\n".join(SIGNED.splitlines()[:2]), "is damaged", id="no digest"),
-        pytest.param(SIGNED + 2 * (64 * b"0" + b"\n"), "of no form", id="four digests"),
+        pytest.param(
+            SIGNED + 2 * (64 * b"0" + b"\n"), "has a format that this engine does not know", id="four digests"
+        ),
         pytest.param(SIGNED[:-2], "is damaged", id="cut off"),
         pytest.param(
             SIGNED.upper().replace(b"TENANTZONE-CONFIG-SIGNATURE", b"tenantzone-config-signature"),
@@ -87,7 +91,9 @@ def test_a_token_of_another_pool_or_operator_is_refused():
             id="upper case",
         ),
         pytest.param(SIGNED.replace(b"2026", b"yyyy"), "is damaged", id="no time"),
-        pytest.param(SIGNED.replace(b"2026", b"2027"), "by none of the admin tokens", id="another pool of the name"),
+        pytest.param(
+            SIGNED.replace(b"2026", b"2027"), "matches none of the engine's admin tokens", id="another pool of the name"
+        ),
     ],
 )
 def test_a_signature_that_does_not_hold_is_refused_with_what_to_do(signature: bytes | None, message: str):
@@ -106,7 +112,7 @@ def test_a_signature_that_does_not_hold_is_refused_with_what_to_do(signature: by
     ],
 )
 def test_a_signature_covers_each_byte_of_each_file(files: dict[str, bytes]):
-    with pytest.raises(SignatureError, match="by none of the admin tokens"):
+    with pytest.raises(SignatureError, match="matches none of the engine's admin tokens"):
         verified(NEW, OLD, files=files)
 
 

@@ -84,10 +84,10 @@ def test_a_key_is_read_in_hexadecimal_digits_and_in_base64(key):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", "32 to 1024 bytes, this one 0"),
-        (b"00" * 31, "32 to 1024 bytes, this one 31"),
-        (base64.b64encode(bytes(31)), "32 to 1024 bytes, this one 31"),
-        (b"00" * 1025, "32 to 1024 bytes, this one 1025"),
+        (b"", "32 to 1024 bytes, but this key has 0"),
+        (b"00" * 31, "32 to 1024 bytes, but this key has 31"),
+        (base64.b64encode(bytes(31)), "32 to 1024 bytes, but this key has 31"),
+        (b"00" * 1025, "32 to 1024 bytes, but this key has 1025"),
         (b"secret-" * 10, "hexadecimal digits or in base64"),
         (b"0" * 63 + b"\xff", "hexadecimal digits or in base64"),
         (b"00" * 16 + b"\n" + b"00" * 16, "hexadecimal digits or in base64"),

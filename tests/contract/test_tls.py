@@ -101,7 +101,7 @@ def test_what_only_one_of_two_files_says_anew_waits_for_the_other(
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "is not the key of the certificate" in errors[0]
-    assert "what was there before stays in use" in errors[0]
+    assert "the previous files stay in use" in errors[0]
 
 
 def test_files_that_are_gone_leave_what_they_were(renewed: Renewed[ssl.SSLContext], files: TlsFiles):

@@ -381,7 +381,7 @@ def test_what_can_not_be_zeroed_is_not_promised(config):
             continue
         driver.declare(zone("acme", reserved=10))
         with pytest.raises(
-            ConfigError, match=r"zone acme: scrub OnTransfer .* of the kind (SlidingWindow|Chunked|Mamba)"
+            ConfigError, match=r"zone acme: scrub OnTransfer .* zero memory of (SlidingWindow|Chunked|Mamba)"
         ):
             driver.declare(zone("acme", scrub="OnTransfer"))
         assert driver.zone("acme").spec.quota.reserved == 10

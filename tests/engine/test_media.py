@@ -75,7 +75,7 @@ def test_a_request_whose_image_has_a_name_of_another_tenant_is_refused(make):
     driver.declare(zone("acme"), zone("burst"))
     request = driver.ask("burst", prompt(10), images=image("cat"), foreign_images=True)
     assert driver.finished[request.request_id] == "error"
-    assert "names that are not its tenant's" in driver.stop_reasons[request.request_id]
+    assert "names that do not belong to its tenant" in driver.stop_reasons[request.request_id]
 
 
 @pytest.mark.shows("multimodal models")

@@ -147,7 +147,7 @@ def test_a_migration_that_is_not_polled_stops(alone):
     order(first, "hand-down", bytes_per_second=SLOW)
     migration.patience = 0.0
     wait(first, lambda: migration.tasks["acme"].state == "Stopped")
-    assert report(first).problem.startswith("no client has asked about it")
+    assert report(first).problem.startswith("no client has asked for the migration's report")
 
 
 def test_an_engine_that_sleeps_is_woken(alone):

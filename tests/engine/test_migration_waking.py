@@ -134,7 +134,7 @@ def test_an_engine_that_ends_moves_nothing_any_more_and_says_so(engine, core, ma
         await_that(lambda: core.has_work(), "it is at work")
         core.shut_down()
         await_that(lambda: state(engine) == "Stopped", "the migration is stopped")
-    assert engine.served.migration.report("acme", with_prompts=False).problem == "this engine shuts down"
-    with pytest.raises(MigrationError, match="this engine shuts down"):
+    assert engine.served.migration.report("acme", with_prompts=False).problem == "this engine is shutting down"
+    with pytest.raises(MigrationError, match="this engine is shutting down"):
         hand_down(engine)
     engine.served.migration.do(MigrationOrder(order="stop", tenant="acme"))

@@ -123,7 +123,7 @@ def refusal(driver, request):
 @pytest.mark.parametrize(
     ("tenant", "blocks", "status", "message"),
     [
-        (None, 3, 503, "it did not come through the frontend"),
+        (None, 3, 503, "the request did not come through the frontend"),
         ("stranger", 3, 403, "tenant 'stranger' has no zone"),
         (
             "acme",

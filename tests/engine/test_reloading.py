@@ -90,7 +90,10 @@ def test_what_can_not_be_applied_leaves_the_config_before_in_force_and_whole(dri
     driver.check()
     status = loading.status
     assert (status.applied_generation, status.rejected.generation) == (1, 2)
-    assert status.rejected.error == "it could not be applied, and is tried again: RuntimeError: trouble is bad luck"
+    assert (
+        status.rejected.error
+        == "the config could not be applied, and is tried again: RuntimeError: trouble is bad luck"
+    )
     assert loading.reloads == {"applied": 1, "rejected": 1}
 
 
@@ -197,7 +200,7 @@ def test_what_could_not_be_put_back_either_is_said_to_be_in_force_in_part(
     write(tmp_path, 2, zone("acme", reserved=10), zone("trouble"))
     loading.turn()
     assert loading.status.applied_generation is None
-    assert loading.status.rejected.error.endswith("in force in part: RuntimeError: burst is bad luck")
+    assert loading.status.rejected.error.endswith("only a part of it is in force: RuntimeError: burst is bad luck")
     write(tmp_path, 3, zone("acme", scrub="OnTransfer"))
     loading.turn()
     assert (loading.status.applied_generation, loading.status.rejected.generation) == (None, 3)
@@ -244,7 +247,7 @@ def test_what_an_engine_is_too_small_for_is_enforced_as_far_as_it_fits_and_the_r
     assert (loading.status.applied_generation, loading.status.rejected) == (1, None)
     (warning,) = [record for record in caplog.records if record.name == reloading.__name__]
     assert warning.getMessage() == (
-        "this engine has too few blocks for config 1: nothing is reserved here for large (50 blocks)"
+        "this engine has too few blocks for config 1, so it reserves none for large (50 blocks)"
     )
 
 

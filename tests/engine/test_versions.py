@@ -25,7 +25,7 @@ def test_supported_versions(version):
 
 @pytest.mark.parametrize("version", ["0.30.9", "0.34.0", "1.0.0"])
 def test_other_versions_are_refused_and_the_supported_ones_named(version):
-    advice = f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those"
+    advice = f"vLLM {version} is not supported, because zones need vllm{SUPPORTED_VERSIONS}; install such a version"
     with pytest.raises(UnsupportedError, match=re.escape(advice)):
         check_version(version)
 

@@ -21,7 +21,7 @@ def test_a_route_that_an_engine_does_not_serve_is_named(folder, path):
     error = error_of(answer)
     assert (error["code"], error["message"]) == (
         404,
-        f"{path} is not served by this engine, whose model may be for other routes; check the URL",
+        f"This engine does not serve {path}, possibly because its model has other routes; check the URL",
     )
     assert error["type"] == ("not_found_error" if is_anthropic(path) else "NotFoundError")
     assert int(answer.headers["content-length"]) == len(answer.content)
@@ -33,7 +33,7 @@ def test_a_method_that_an_engine_does_not_take_is_named_with_those_that_it_takes
     served.get(path)(lambda: None)
     answer = call(frontend(folder, served), path=path, body=PROMPT, key="acme-key")
     error = error_of(answer)
-    assert (error["code"], error["message"]) == (405, f"{path} takes GET, not POST")
+    assert (error["code"], error["message"]) == (405, f"{path} accepts GET, not POST")
     assert answer.headers["allow"] == "GET"
     assert error["type"] == ("invalid_request_error" if is_anthropic(path) else "MethodNotAllowedError")
 

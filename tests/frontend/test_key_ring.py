@@ -61,7 +61,7 @@ def test_a_file_without_keys_is_a_tenant_without_keys(content):
         (b"sha256:" + b"g" * 64, "line 1: expected 64 hexadecimal digits"),
         ("schlüssel".encode(), "line 1: "),
         (b"tab\tbed-key", "line 1: "),
-        (b"sesame", "line 1: a key has at least 8 characters"),
+        (b"sesame", "line 1: a key must have at least 8 characters"),
         (b"first-key\x0bsecond-key", "line 1: "),
         (b"first-key\x1csecond-key", "line 1: "),
         (b"first-key\rsecond-key", "line 1: "),
@@ -240,7 +240,7 @@ def test_a_folder_that_goes_away_revokes_nothing(tmp_path, caplog):
     made.refresh()
     made.refresh()
     assert made.tenant_of(b"number-one") == "acme"
-    assert caplog.text.count("is gone; the keys stay as they were") == 1
+    assert caplog.text.count("is missing; the keys stay unchanged") == 1
 
 
 def test_what_is_no_folder_shuts_the_frontend(tmp_path, caplog):
@@ -272,7 +272,7 @@ def test_a_key_of_two_tenants_belongs_to_neither_until_that_is_fixed(tmp_path, c
     made = ring(tmp_path / "keys", acme="shared-key\nnumber-one", burst=sha256("shared-key"))
     assert made.tenant_of(b"shared-key") is None
     assert made.tenant_of(b"number-one") == "acme"
-    assert "stands in the files of several tenants (acme, burst); it is accepted for none" in caplog.text
+    assert "is refused, because it is in the key files of several tenants (acme, burst)" in caplog.text
     assert "shared-key" not in caplog.text
     project(tmp_path / "keys", {"acme": "number-one", "burst": "shared-key"})
     made.refresh()
@@ -294,7 +294,7 @@ def test_a_file_whose_name_is_no_tenants_is_left_out_and_yet_keys_are_required(t
     made.refresh()
     assert made.tenant_of(b"number-one") is None
     assert made.required
-    assert caplog.text.count("is no tenant's: it is left out") == 1
+    assert caplog.text.count("is ignored, because its name is not a valid tenant name") == 1
 
 
 @pytest.mark.parametrize("name", ["acme", "acme.example.com", "team_a", "Team-new", "a", "x.bakery"])

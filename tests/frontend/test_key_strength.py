@@ -50,7 +50,7 @@ WEAK = {
     "1024 bits": (public_key(SHORT, kid="weak"), "is an RSA key of 1024 bits; use one of 2048 bits or more"),
     "another curve": (
         public_key(OLD_CURVE, kid="weak"),
-        "is on the curve secp256k1; use P-256, P-384, P-521",
+        "is on the unsupported curve secp256k1; use P-256, P-384, P-521",
     ),
 }
 
@@ -65,7 +65,7 @@ class TestTokens:
 
     def test_with_weak_keys_only_no_caller_is_served(self, tmp_path, caplog, weak, message):
         app = opened(tmp_path, BY_TOKEN, **{JWKS_FILE: key_set(weak)})
-        assert f"jwks.json: it has no key for RS256, ES256; keys[0] (kid 'weak') {message}" in caplog.text
+        assert f"jwks.json: the file has no usable key for RS256, ES256; keys[0] (kid 'weak') {message}" in caplog.text
         refused(ask(app, bearer(token())), 503)
 
 
@@ -93,7 +93,7 @@ def test_strong_keys_count(tmp_path, caplog, key, algorithm):
 
 WEAK_AUTHORITIES = {
     "RSA": (Authority(SHORT), "is an RSA key of 1024 bits; use one of 2048 bits or more"),
-    "EC": (Authority(OLD_CURVE), "is on the curve secp256k1; use P-256, P-384, P-521"),
+    "EC": (Authority(OLD_CURVE), "is on the unsupported curve secp256k1; use P-256, P-384, P-521"),
 }
 
 

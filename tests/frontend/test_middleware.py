@@ -237,7 +237,7 @@ class TestHotReload:
 
         def complained() -> bool:
             assert tenant_seen(call(made, body=PROMPT, key="acme-key")) == "acme"
-            return "keeps its last good config: not valid JSON" in caplog.text
+            return "keeps its last good config: the config is not valid JSON" in caplog.text
 
         eventually(complained)
 

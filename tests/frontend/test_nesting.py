@@ -242,5 +242,5 @@ def test_objects_and_lists_count_as_work_too():
 def test_what_is_in_texts_is_found_at_each_level():
     check_grammars({"guided_json": json.dumps([json.dumps(["a{1,100}"])])}, 2**16)
     hidden = json.dumps([json.dumps(["a{5000}"]).replace("{", "\\u007b")])
-    with pytest.raises(Exception, match="repeats too often"):
+    with pytest.raises(Exception, match="has too many repetitions"):
         check_grammars({"guided_json": hidden}, 2**16)

@@ -73,7 +73,7 @@ def test_what_comes_to_more_is_refused_and_says_by_which_field(folder, path, bod
     assert Bounds().max_prompts == 128
     error = error_of(call(frontend(folder), path=path, body=body, key="acme-key"))
     assert (error["code"], error["param"]) == (400, param)
-    assert "more than 128; send several" in error["message"]
+    assert "more than the limit of 128; send several" in error["message"]
 
 
 def test_a_conversation_may_be_long(folder):

@@ -190,7 +190,7 @@ def test_log_probabilities_of_prompts_are_bounded_together(folder, path, body, p
     assert prompts.handed_over == handed_over
     if param:
         error = error_of(answer)
-        assert (error["param"], "log probabilities of prompts" in error["message"]) == (param, True)
+        assert (error["param"], "log probabilities of prompt tokens" in error["message"]) == (param, True)
 
 
 class Answers:

@@ -95,7 +95,7 @@ class EnginePort:
             report = house.await_report(lambda report: report.config.rejected)
             assert report.config.rejected is not None
             assert report.config.rejected.untrusted
-            assert "by none of the admin tokens" in report.config.rejected.error
+            assert "matches none of the engine's admin tokens" in report.config.rejected.error
             assert (report.config.applied_generation, [each.tenant for each in report.zones]) == (1, ["acme"])
             house.project_signed(config_text(3, "acme", "burst"), token)
             report = house.await_report(lambda report: report.config.applied_generation == 3)
@@ -146,7 +146,7 @@ class EnginePort:
         rejected = house.await_report(lambda report: report.config.rejected).config.rejected
         assert rejected is not None
         assert rejected.generation == generation
-        assert "the API server cannot read it and enforces an earlier config" in rejected.error
+        assert "the API server cannot read the config, so it enforces an earlier one" in rejected.error
         in_the_way.rmdir()
         house.await_report(lambda report: report.config.rejected is None)
 
@@ -328,7 +328,10 @@ class EnginePort:
         assert (acme.cached, acme.in_use, burst.cached) == (0, 11, 0)
         assert (acme.evictions.get("reset"), burst.evictions.get("reset")) == (30, 20)
         assert report.free_blocks == CAPACITY - 11
-        assert f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks cached before it are free" in caplog.text
+        assert (
+            f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks that were cached with the previous key are free"
+            in caplog.text
+        )
         run(engine)
 
     def test_a_salt_key_that_stays_evicts_nothing(self, engine: DrivenEngine, house: House) -> None:

@@ -20,19 +20,19 @@ def test_without_any_key_no_caller_can_be_known_and_that_is_reported(
     identifying = Identifying(settings(tmp_path))
     reported = identifying.look(declared)
     assert (reported.kind, reported.digest) == ("APIKeys", identity_digest(declared))
-    assert reported.problem == f"the key folder {tmp_path / 'keys'} has no key in it that counts"
+    assert reported.problem == f"the key folder {tmp_path / 'keys'} contains no valid key"
     give_keys(tmp_path, acme="short")
-    assert "has no key in it that counts" in identifying.look(declared).problem
+    assert "contains no valid key" in identifying.look(declared).problem
     give_keys(tmp_path, acme="acme-key-1")
     assert identifying.look(declared).problem == ""
     give_keys(tmp_path)
-    assert "has no key in it that counts" in identifying.look(declared).problem
+    assert "contains no valid key" in identifying.look(declared).problem
 
 
 def test_a_folder_that_can_not_be_read_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("no folder")
     problem = Identifying(settings(tmp_path)).look(BY_KEYS).problem
-    assert problem == f"the key folder {tmp_path / 'keys'} can't be read: Not a directory; the keys stay as they were"
+    assert problem == f"the key folder {tmp_path / 'keys'} can't be read: Not a directory; the keys stay unchanged"
 
 
 def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Path) -> None:

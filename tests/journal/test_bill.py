@@ -266,7 +266,7 @@ def test_the_line_that_is_being_written_is_left_out_with_a_word(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     bill = make_bill([folder], period())
     assert bill.zones == {"acme": used(1)}
-    assert "the last line is left out" in bill.warnings[0]
+    assert "the last line is ignored" in bill.warnings[0]
 
 
 def test_a_journal_that_does_not_hold_is_not_billed(tmp_path):

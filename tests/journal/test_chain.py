@@ -35,21 +35,21 @@ def test_a_number_that_was_changed_is_found(tmp_path, changed):
     lines[changed] = written_with(lines[changed], blocks=99)
     where = broken(put(tmp_path, lines))
     assert where[:2] == ("journal-00000001.jsonl", changed + 1)
-    assert f"(record {changed}): its content does not fit its hash" in where[2]
+    assert f"(record {changed}): the record's content does not match its hash" in where[2]
 
 
 def test_a_record_that_was_deleted_is_missed_by_the_next(tmp_path):
     lines = some_chain(7)
     where = broken(put(tmp_path, lines[:3], lines[4:]))
     assert where[:2] == ("journal-00000002.jsonl", 1)
-    assert "(record 4): record 3 is missing before it" in where[2]
+    assert "(record 4): record 3 is missing before this one" in where[2]
 
 
 def test_a_file_that_was_deleted_from_the_middle_is_missed(tmp_path):
     lines = some_chain(9)
     put(tmp_path, lines[:3], lines[3:6], lines[6:])
     (tmp_path / "journal-00000002.jsonl").unlink()
-    assert "records 3 to 5 are missing before it" in broken(tmp_path)[2]
+    assert "records 3 to 5 are missing before this one" in broken(tmp_path)[2]
 
 
 def test_two_records_that_were_swapped_are_found(tmp_path):
@@ -61,7 +61,7 @@ def test_two_records_that_were_swapped_are_found(tmp_path):
 def test_a_record_that_was_copied_is_found(tmp_path):
     lines = some_chain(7)
     where = broken(put(tmp_path, [*lines[:5], lines[2], *lines[5:]]))
-    assert "(record 2): it stands after record 4" in where[2]
+    assert "(record 2): the record follows record 4" in where[2]
     assert where[1] == 6
 
 
@@ -82,7 +82,7 @@ def test_a_record_that_was_forged_with_a_fitting_hash_does_not_fit_what_follows(
     forged = chain([balance("acme", 99)], link_of(parse(lines[2])))
     where = broken(put(tmp_path, [*lines[:3], *forged, *lines[4:]]))
     assert where[1] == 5
-    assert "(record 4): it does not follow the record before" in where[2]
+    assert "(record 4): the record's link does not match the previous record" in where[2]
 
 
 def test_a_first_record_that_was_forged_needs_the_constant_before_it(tmp_path):
@@ -93,7 +93,7 @@ def test_a_line_that_was_made_no_record_is_named_by_its_place(tmp_path):
     lines = some_chain(7)
     where = broken(put(tmp_path, [*lines[:3], b"nothing\n", *lines[4:]]))
     assert where[1] == 4
-    assert "(where record 3 should be): not a whole record" in where[2]
+    assert "(where record 3 should be): the line is not a complete record" in where[2]
 
 
 def test_a_file_that_was_truncated_in_a_line_is_found(tmp_path):
@@ -118,7 +118,7 @@ def test_without_its_oldest_files_a_journal_holds_and_says_so(tmp_path):
     lines = some_chain(7)
     seen = verify(put(tmp_path, lines[4:]))
     assert (seen.first.seq, seen.records) == (4, 3)
-    assert "it does not begin at record 0: records 0 to 3 are no longer there" in seen.lines()
+    assert "the journal does not begin at record 0; records 0 to 3 are gone" in seen.lines()
 
 
 def test_only_a_noted_hash_shows_that_the_end_is_gone(tmp_path):
@@ -127,7 +127,7 @@ def test_only_a_noted_hash_shows_that_the_end_is_gone(tmp_path):
     assert verify(put(tmp_path, lines), noted).noted == 6
     put(tmp_path, lines[:5])
     verify(tmp_path)
-    with pytest.raises(HeadNotFoundError, match="records 0 to 4 hold, but none"):
+    with pytest.raises(HeadNotFoundError, match="records 0 to 4 are valid, but none"):
         verify(tmp_path, noted)
 
 

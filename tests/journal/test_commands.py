@@ -43,7 +43,7 @@ def test_a_journal_that_holds_is_said_with_its_head(folder):
     found = run("verify", folder)
     assert (found.returncode, found.stderr) == (0, "")
     head = records(folder)[-1]
-    assert found.stdout.splitlines()[0] == "7 records hold, 0 to 6"
+    assert found.stdout.splitlines()[0] == "7 records are valid, 0 to 6"
     assert f"head {head['hash']}" in found.stdout
     assert f"to {head['time']}" in found.stdout
 
@@ -54,7 +54,7 @@ def test_a_noted_head_is_looked_for(folder):
     assert "the noted hash is that of record 3" in found.stdout
     missed = run("verify", folder, "--head", "f" * 64)
     assert (missed.returncode, missed.stdout) == (1, "")
-    assert "records 0 to 6 hold, but none of them has the hash ffff" in missed.stderr
+    assert "records 0 to 6 are valid, but none of them has the hash ffff" in missed.stderr
 
 
 def test_the_first_record_that_does_not_hold_is_named(tmp_path):
@@ -62,8 +62,8 @@ def test_the_first_record_that_does_not_hold_is_named(tmp_path):
     found = run("verify", put(tmp_path, lines[:2], [written_with(lines[2], blocks=99), *lines[3:]]))
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr == (
-        "tenantzone-runtime journal: broken: journal-00000002.jsonl line 1 (record 2): "
-        "its content does not fit its hash: it was changed\n"
+        "tenantzone-runtime journal: the journal is broken: journal-00000002.jsonl line 1 (record 2): "
+        "the record's content does not match its hash, so the record was changed\n"
     )
 
 
@@ -80,7 +80,7 @@ def test_a_record_that_holds_but_says_nonsense_is_named_and_not_billed(tmp_path)
     put(tmp_path, chain([Usage("acme", 0.0, 1.0, "many", *[0] * 7)]))
     found = run("bill", tmp_path)
     assert found.returncode == 1
-    assert "line 1 (record 0): no engine wrote it so" in found.stderr
+    assert "line 1 (record 0): the record is not as an engine writes it" in found.stderr
     assert found.stderr.count("\n") == 1
 
 
@@ -136,7 +136,7 @@ def test_a_period_without_usage_bills_nothing(folder):
 def test_a_time_that_is_none_is_refused_with_an_example(folder):
     found = run("bill", folder, "--from", "yesterday")
     assert found.returncode == 2
-    assert "'yesterday' is no time such as 2026-11-01" in found.stderr
+    assert "'yesterday' is not a time; write it like 2026-11-01" in found.stderr
 
 
 def test_the_command_works_where_vllm_can_not_be_imported(folder):

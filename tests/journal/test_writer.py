@@ -280,7 +280,7 @@ def test_an_engine_that_ends_while_the_disk_refuses_says_what_it_could_not_write
     folder = tmp_path / "journal"
     folder.write_text("in the way")
     write(folder, 1, 2)
-    assert "ends with 3 records not written" in caplog.text
+    assert "was closed before its last 3 records were written" in caplog.text
 
 
 def test_two_engines_never_write_one_journal(tmp_path, caplog):

@@ -65,7 +65,7 @@ async def test_who_may_ask_is_read_again(
         await access.authenticate("ml/one")
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2, errors
-    assert "file can't be read: No such file or directory; what was there before stays in use" in errors[0]
+    assert "file can't be read: No such file or directory; the previous files stay in use" in errors[0]
 
 
 @pytest.mark.parametrize("make", [of_tokens, of_service_accounts])

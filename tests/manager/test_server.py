@@ -366,7 +366,7 @@ async def test_storages_come_go_and_are_switched(ask: Client, tmp_path: Path) ->
         await ask("UnRegisterStorage", "root", name="disk")
     with pytest.raises(Refusal, match="type Tape is none of FileSystem, S3, Mooncake"):
         await ask("RegisterStorage", "root", storage={"name": "t", "type": "Tape"})
-    with pytest.raises(Refusal, match="'mooncake' is no master of Mooncake's; write it as HOST:PORT"):
+    with pytest.raises(Refusal, match="'mooncake' is not an address of a Mooncake master; write it as HOST:PORT"):
         await ask(
             "RegisterStorage", "root", storage={"name": "t", "type": "Mooncake", "options": {"master": "mooncake"}}
         )

@@ -36,7 +36,7 @@ def main(master: str) -> None:
     try:
         storages.write(PoolPlace(master, "crowd/large"), bytearray(BUFFER + 1))
     except OSError as error:
-        print(str(error).replace(f"a MOONCAKE_LOCAL_BUFFER_SIZE above {BUFFER}", "more"))
+        print(str(error).replace(f"MOONCAKE_LOCAL_BUFFER_SIZE={BUFFER}", "the buffer"))
 
     under_way = threading.Semaphore(0)
 

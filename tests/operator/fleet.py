@@ -142,7 +142,7 @@ class SimulatedEngine:
         if found is not None:
             self.salt_key = SaltKeyStatus(id=salt_key_id(parse_salt_key(b64decode(found["data"][SALT_KEY_FILE]))))
         elif self.salt_key.id:
-            self.salt_key = self.salt_key.model_copy(update={"error": "is missing"})
+            self.salt_key = self.salt_key.model_copy(update={"error": "the file is missing"})
 
     def report(self) -> EngineReport:
         zones = self._config.zones if self._config is not None else ()

@@ -131,7 +131,7 @@ def test_a_config_that_was_in_force_once_never_takes_effect_again(
     assert mounted.source.config is present
     assert mounted.source.rejection is not None
     assert mounted.source.rejection.untrusted
-    assert "it is older than the signed config" in mounted.source.rejection.error
+    assert "the config is older than the signed config" in mounted.source.rejection.error
 
     def restored() -> bool:
         mounted.mount(found(kube, world.config_path))

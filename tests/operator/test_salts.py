@@ -50,10 +50,10 @@ def engine(name: str = "engine-0", **salt_key: str):
             id="engines without one",
         ),
         pytest.param(
-            [engine(id=ID, error="is missing")],
+            [engine(id=ID, error="the file is missing")],
             "",
             Reason.SALT_KEY_REFUSED,
-            "engines reject the key in the Secret tenantzone-salt-demo: engine-0: is missing",
+            "engines reject the key in the Secret tenantzone-salt-demo: engine-0: the file is missing",
             id="a file that is not used",
         ),
         pytest.param(
@@ -94,7 +94,7 @@ def test_a_report_with_an_absurd_salt_key_is_none(salt_key):
         ([], True),
         ([engine(id=ID)], False),
         ([engine(id=ID), engine("engine-1")], True),
-        ([engine(id=ID, error="is missing")], True),
+        ([engine(id=ID, error="the file is missing")], True),
         ([engine(id=ID), silent("engine-1")], True),
     ],
 )

@@ -111,7 +111,7 @@ def test_an_api_server_process_with_an_older_config_enforces_what_has_not_change
             id="a refusal is more certain than silence",
         ),
         pytest.param(
-            [observed(NEWEST, error="it has no signature", untrusted=True)],
+            [observed(NEWEST, error="the config has no signature", untrusted=True)],
             "False ConfigUntrusted",
             "False ConfigUntrusted",
             id="an engine that does not trust the config in its folder",

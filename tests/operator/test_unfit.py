@@ -97,7 +97,7 @@ def test_one_that_has_room_for_the_zone_and_refuses_is_waited_for(blocks: int):
 
 
 def test_one_that_is_too_small_and_does_not_trust_the_config_is_waited_for():
-    untrusting = observed(BOTH, engine="small", blocks=60, error="it has no signature", untrusted=True)
+    untrusting = observed(BOTH, engine="small", blocks=60, error="the config has no signature", untrusted=True)
     first, second, whole = statuses(observed(BOTH), untrusting)
 
     assert shown(first)["Programmed"] == shown(whole)["Programmed"] == "False ConfigUntrusted"

@@ -36,7 +36,7 @@ REFUSED = [
     ("compare TRACE --zones TRACE", "TRACE: "),
     ("compare TRACE --zones BINARY", "BINARY is no text: name the pool's config.json, or a file of TenantZones"),
     ("compare TRACE --zones HERE/nowhere", "nowhere: No such file"),
-    ("compare TRACE --zones HEAD", "config.jsonl.gz is missing next to it"),
+    ("compare TRACE --zones HEAD", "the file config.jsonl.gz is missing"),
     ("compare TRACE --profile DEEP", "DEEP was not written by fit"),
     ("compare TRACE --tier-blocks 9999999", "from 1 to 4,000,000"),
     ("advise TRACE --blocks 3", "name 4 --blocks or more"),

@@ -140,7 +140,9 @@ def test_an_unknown_path_names_the_known_ones():
 def test_a_port_in_use_is_named_with_what_to_change():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"127\.0\.0\.1:{port} can't be opened .*; choose another with --admin-port"):
+        with pytest.raises(
+            OSError, match=rf"127\.0\.0\.1:{port} can't be opened .*; choose another port with --admin-port"
+        ):
             AdminServer("127.0.0.1", port, report, access=AdminAccess(None))
 
 

@@ -80,7 +80,7 @@ def test_without_a_file_of_tokens_the_port_is_closed_and_says_what_is_missing(fo
     with scraped(access=access) as url:
         status, _, body = get(f"{url}/report", **bearer(NEW))
     assert status == 401
-    assert f"there is no token in {folder}/accepted".encode() in body
+    assert f"because {folder}/accepted contains no token".encode() in body
     assert access.status == AdminPortStatus(error=f"accepted is not in the folder {folder}")
 
 

@@ -132,7 +132,7 @@ def test_what_can_not_be_done_now_says_why(port: int, mover: Mover):
 @pytest.mark.parametrize(
     ("body", "headers", "status", "words"),
     [
-        (b"{}", {}, 400, b"the body is not a valid order"),
+        (b"{}", {}, 400, b"the body is not a valid migration order"),
         (b"", {"Content-Length": str(LONGEST_ORDER + 1)}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "9" * 5000}, 413, b"at most 8,388,608 bytes"),
         (b"", {"Content-Length": "-1"}, 411, b"Content-Length"),
@@ -181,18 +181,22 @@ def test_a_zone_with_something_left_is_not_handed_down(port: int, mover: Mover, 
     mover.left = 10
     with pytest.raises(SystemExit, match="hand-down: 2 of 2 zones were not handed down"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
-    assert "acme: Done, 3 chunks (0) moved in 0.0 s, 10 chunks left: requests use them" in capsys.readouterr().out
+    assert (
+        "acme: Done, 3 chunks (0) moved in 0.0 s, 10 chunks left, because requests use them" in capsys.readouterr().out
+    )
 
 
 def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
     mover.others = [("hand-down", "Running")] * 1000
-    with pytest.raises(SystemExit, match="the time is over; 3 chunks of acme were moved, and the rest was not"):
+    with pytest.raises(
+        SystemExit, match="the time limit was reached after 3 chunks of acme were moved; the others were not"
+    ):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])
     assert [each.order for each in mover.orders] == ["hand-down", "stop"]
 
 
 def test_no_zone_is_begun_when_the_time_is_over(port: int, mover: Mover, tmp_path):
-    with pytest.raises(SystemExit, match="the time is over; acme was not handed down"):
+    with pytest.raises(SystemExit, match="the time limit was reached before the zone of acme was handed down"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0"])
     assert mover.orders == []
 
@@ -242,5 +246,5 @@ def test_another_order_in_its_place_does_not_pass_for_it(port: int, mover: Mover
 
 def test_waiting_for_the_orders_of_others_has_an_end(port: int, mover: Mover, tmp_path):
     mover.others = [("look", "Done")] * 1000
-    with pytest.raises(SystemExit, match="the time is over"):
+    with pytest.raises(SystemExit, match="the time limit was reached"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])

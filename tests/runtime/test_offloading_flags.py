@@ -90,7 +90,7 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ({"manager_token_file": "/token"}, "manager_url must be the URL of a KV-cache manager; it is None"),
         ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be an absolute path"),
         ({"manager_ca_file": "/ca"}, "manager_url must be the URL of a KV-cache manager; it is None"),
-        ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates require a URL that begins with https"),
+        ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "TLS files require an https:// URL of the manager"),
         ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be an absolute path"),
         ({"manager_budget_seconds": 0.5}, "manager_url must be the URL of a KV-cache manager; it is None"),
         *(

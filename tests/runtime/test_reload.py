@@ -218,7 +218,10 @@ def test_a_generation_that_no_operator_writes_is_refused(tmp_path):
     assert watched.poll()
     assert generation_of(watched) == 1
     assert watched.rejection is not None
-    assert (watched.rejection.generation, "was not written by the operator" in watched.rejection.error) == (None, True)
+    assert (watched.rejection.generation, "the operator did not write this config" in watched.rejection.error) == (
+        None,
+        True,
+    )
 
 
 @pytest.mark.parametrize("content", ['{"hash": "\\ud800"}', json.dumps({"pool": {"x" * 800_000: 1}}), '"\x1b[31m"'])

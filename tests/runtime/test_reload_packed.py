@@ -46,7 +46,7 @@ def test_compressed_content_of_another_generation_is_refused_until_both_files_fi
     assert watched.poll()
     assert generation_of(watched) == 1
     assert watched.rejection is not None
-    assert "hash: the content has" in watched.rejection.error
+    assert "hash: the content's hash is" in watched.rejection.error
     assert watched.rejection.generation == 2
     lay(tmp_path, second)
     assert watched.poll()

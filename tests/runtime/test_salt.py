@@ -77,7 +77,7 @@ def test_a_bad_file_keeps_the_key_before_it_and_says_so_once(source, folder, con
     assert source.key == FIRST
     assert source.error
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.endswith(f"{source.error}; the key before it stays in force")
+    assert line.endswith(f"{source.error}; the previous key stays in force")
     give(folder, SECOND.hex())
     assert source.poll()
     assert source.error == ""
@@ -98,4 +98,4 @@ def test_a_key_that_goes_away_stays_in_force(source, folder, gone):
     source.poll()
     gone(folder)
     assert not source.poll()
-    assert (source.key, source.error) == (FIRST, "is missing")
+    assert (source.key, source.error) == (FIRST, "the file is missing")

@@ -230,7 +230,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         (["--cpu-tier", "1GiB", "--manager-ca-file", "ca"], "--manager-ca-file needs --manager-url"),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-ca-file", "ca"],
-            "certificates require a URL that begins with https, but the URL is http://m",
+            "TLS files require an https:// URL of the manager, not http://m",
         ),
         (
             ["--cpu-tier", "1GiB", "--manager-url", "https://m", "--manager-client-cert-file", "cert"],

@@ -59,12 +59,16 @@ def refusal(watched: ConfigSource) -> str:
 @pytest.mark.parametrize(
     ("forged", "error"),
     [
-        pytest.param(files(6), "it has no signature", id="no signature"),
-        pytest.param(files(6, THIEFS), "by none of the admin tokens", id="a signature by another key"),
-        pytest.param(files(5, NEW) | files(6), "by none of", id="the signature of the one before"),
-        pytest.param({"config.json": b"{", SIGNATURE_KEY: b"x"}, "of no form", id="nothing that could be read"),
-        pytest.param(files(6, NEW) | {"config.jsonl.gz": b""}, "by none of", id="a file more"),
-        pytest.param(files(5, tenant="thief"), "it has no signature", id="the same generation"),
+        pytest.param(files(6), "the config has no signature", id="no signature"),
+        pytest.param(files(6, THIEFS), "matches none of the engine's admin tokens", id="a signature by another key"),
+        pytest.param(files(5, NEW) | files(6), "matches none of", id="the signature of the one before"),
+        pytest.param(
+            {"config.json": b"{", SIGNATURE_KEY: b"x"},
+            "has a format that this engine does not know",
+            id="nothing that could be read",
+        ),
+        pytest.param(files(6, NEW) | {"config.jsonl.gz": b""}, "matches none of", id="a file more"),
+        pytest.param(files(5, tenant="thief"), "the config has no signature", id="the same generation"),
     ],
 )
 def test_a_forged_config_is_refused_and_what_was_in_force_stays(
@@ -90,7 +94,7 @@ def test_what_is_not_signed_is_not_parsed(tmp_path: Path, watched: ConfigSource,
     monkeypatch.setattr("tenantzone_runtime.reload.json.loads", fail)
     project(tmp_path, files(6, THIEFS))
     assert watched.poll()
-    assert "by none of the admin tokens" in refusal(watched)
+    assert "matches none of the engine's admin tokens" in refusal(watched)
 
 
 def test_a_first_config_that_is_not_signed_is_no_config(tmp_path: Path, tokens: Tokens):
@@ -98,7 +102,7 @@ def test_a_first_config_that_is_not_signed_is_no_config(tmp_path: Path, tokens: 
     watched = ConfigSource(tmp_path, tokens=tokens)
     assert watched.poll()
     assert watched.config is None
-    assert "it has no signature" in refusal(watched)
+    assert "the config has no signature" in refusal(watched)
 
 
 def test_without_the_demand_signatures_are_not_looked_at(tmp_path: Path):
@@ -151,7 +155,7 @@ def test_after_a_change_of_all_tokens_the_config_in_force_stays_until_there_is_o
     tokens.names = [OLD]
     assert watched.poll()
     assert generation_of(watched) == 5
-    assert "by none of the admin tokens" in refusal(watched)
+    assert "matches none of the engine's admin tokens" in refusal(watched)
     project(tmp_path, files(5, OLD))
     assert watched.poll()
     assert (generation_of(watched), watched.rejection) == (5, None)
@@ -193,7 +197,7 @@ def test_a_pool_that_is_made_again_counts_anew_and_the_one_before_is_over(tmp_pa
     assert (generation_of(watched), watched.rejection) == (1, None)
     project(tmp_path, files(9, NEW, created=CREATED))
     assert watched.poll()
-    assert "it was signed for an earlier pool of this name" in refusal(watched)
+    assert "the config was signed for an earlier pool of this name" in refusal(watched)
     assert watched.rejection is not None
     assert watched.rejection.newest_generation is None, "no generation of that pool is newer"
     assert generation_of(watched) == 1

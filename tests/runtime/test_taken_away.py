@@ -65,7 +65,7 @@ class Config(Folder):
 
     def use(self) -> bool:
         self.watched.poll()
-        assert self.watched.config is not None, "the last good one stays"
+        assert self.watched.config is not None, "the last good config stays in force"
         return self.watched.config.generation == self.generation and self.watched.rejection is None
 
     def give(self) -> None:

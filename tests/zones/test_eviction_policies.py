@@ -72,7 +72,7 @@ def test_a_block_that_is_kept_already_can_not_be_kept_again(order, kept):
 @each_order
 def test_no_more_can_be_evicted_than_there_are(order):
     blocks = fresh(order, [1, 2])
-    with pytest.raises(KeyError, match="3 blocks are to be evicted, 2 are kept"):
+    with pytest.raises(KeyError, match="can't evict 3 blocks, because only 2 are cached"):
         blocks.evict(3)
     assert blocks.evict(2) == [1, 2]
     with pytest.raises(KeyError):
@@ -189,7 +189,7 @@ def test_a_reload_changes_the_policy_and_keeps_the_blocks_in_their_order(before,
 def test_an_unregistered_policy_is_refused_by_name_and_nothing_changes():
     core = Core()
     core.apply(declare("acme", reserved=10))
-    with pytest.raises(ConfigError, match=r"zones\[1\].evictionPolicy: this engine knows LRU, .*, not Random"):
+    with pytest.raises(ConfigError, match=r"zones\[1\].evictionPolicy: this engine supports LRU, .*, not Random"):
         core.apply(declare("acme", reserved=20), declare("burst", eviction_policy="Random"))
     assert list(core.ledger.zones) == ["acme"]
     assert core.ledger.zones["acme"].spec.quota.reserved == 10

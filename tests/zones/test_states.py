@@ -36,7 +36,7 @@ def test_a_request_ends_the_quiet_at_once(core):
 
 def test_more_requests_cannot_end_than_came(core):
     acme = core.zone("acme")
-    with pytest.raises(AssertionError, match="zone acme: more requests ended than came"):
+    with pytest.raises(AssertionError, match="zone acme: more requests ended than began"):
         core.tenancy.request_finished(acme, 1.0)
 
 

@@ -216,7 +216,8 @@ def test_why_a_request_can_never_be_served_is_said_with_its_own_peak(core):
     capped = core.zone("capped", limit=20)
     reasons = [core.tenancy.why_never(capped, 80, peak).split(", because")[0] for peak in (0, 30, 90)]
     assert reasons == [
-        f"it needs 80 blocks, but zone capped can have at most {blocks} of this engine's 100" for blocks in (20, 30, 70)
+        f"the request needs 80 blocks, but zone capped can have at most {blocks} of this engine's 100"
+        for blocks in (20, 30, 70)
     ]
 
 

@@ -19,8 +19,8 @@ def test_what_can_not_be_served_is_said_at_once_and_failed_with_the_numbers_when
     ((failed, error),) = engine.failed
     assert failed is work
     assert error == (
-        "it needs 51 blocks, but zone burst can have at most 50 of this engine's 100, because of its limit of 80 "
-        "and the blocks that other zones never lend"
+        "the request needs 51 blocks, but zone burst can have at most 50 of this engine's 100, because of its limit of "
+        "80 and the blocks that other zones never lend"
     )
 
 
@@ -82,8 +82,8 @@ def test_the_warning_has_the_numbers(core, engine, burst):
     engine.wait(burst, 51)
     engine.step()
     assert engine.warnings == [
-        "it needs 51 blocks, but zone burst can have at most 50 of this engine's 100, because of its limit of 100 "
-        "and the blocks that other zones never lend"
+        "the request needs 51 blocks, but zone burst can have at most 50 of this engine's 100, because of its limit of "
+        "100 and the blocks that other zones never lend"
     ]
 
 

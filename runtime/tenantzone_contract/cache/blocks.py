@@ -75,9 +75,9 @@ class BlockMap(_Model):
     @model_validator(mode="after")
     def _is_of_a_size_that_can_be_shown(self) -> "BlockMap":
         if any(kind >= len(self.kinds) for kind, _ in self.runs):
-            raise ValueError("a run is of a kind that is not there")
+            raise ValueError("a run's kind is not an index of the list of kinds")
         if sum(cells for _, cells in self.runs) > MAX_CELLS:
-            raise ValueError(f"there are more than {MAX_CELLS} cells")
+            raise ValueError(f"the runs have more than {MAX_CELLS} cells in total")
         return self
 
 

@@ -113,7 +113,7 @@ def parse_order(text: bytes) -> MigrationOrder:
     except ValidationError as error:
         raise ValueError(explain(error)) from None
     if sum(map(len, order.prompts)) > MAX_BLOCKS:
-        raise ValueError(f"an order names at most {MAX_BLOCKS:,} blocks")
+        raise ValueError(f"a migration order may name at most {MAX_BLOCKS:,} blocks")
     return order
 
 

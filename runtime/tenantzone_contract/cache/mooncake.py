@@ -46,13 +46,16 @@ class _Calls:
         """Run one call that moves ``size`` bytes, once they fit into the buffer together with those of other calls."""
         buffer = _buffer_bytes()
         if size > buffer:
-            raise OSError(f"an object of {size} bytes needs a MOONCAKE_LOCAL_BUFFER_SIZE above {buffer}")
+            raise OSError(
+                f"an object of {size} bytes does not fit into MOONCAKE_LOCAL_BUFFER_SIZE={buffer}; "
+                "increase the variable"
+            )
         # Leave a quarter of the buffer free, because fragmentation makes part of it unusable.
         most = buffer * 3 // 4 - size
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or not (size and self._bytes) or self._bytes <= most)
             if self._is_over:
-                raise OSError("Mooncake is used no more: this process ends")
+                raise OSError("Mooncake can no longer be used, because this process is ending")
             self._count += 1
             self._bytes += size
         try:
@@ -125,8 +128,8 @@ def _client_class() -> Any:
         from mooncake.store import MooncakeDistributedStore
     except ImportError as error:
         raise OSError(
-            "storages of type Mooncake need its client, and the package libibverbs1: pip install "
-            f"mooncake-transfer-engine, or mooncake-transfer-engine-non-cuda where there is no CUDA ({error})"
+            f"storages of type Mooncake need the package libibverbs1 and Mooncake's client; run pip install "
+            f"mooncake-transfer-engine, or mooncake-transfer-engine-non-cuda without CUDA ({error})"
         ) from None
     return MooncakeDistributedStore
 
@@ -167,7 +170,9 @@ def check_master(master: str) -> tuple[str, int]:
     """
     found = _MASTER.fullmatch(master)
     if found is None or not 0 < int(found["port"]) < 65536:
-        raise ValueError(f"{master!r} is no master of Mooncake's; write it as HOST:PORT, such as mooncake-master:50051")
+        raise ValueError(
+            f"{master!r} is not an address of a Mooncake master; write it as HOST:PORT, such as mooncake-master:50051"
+        )
     return found["host"].strip("[]"), int(found["port"])
 
 
@@ -193,5 +198,5 @@ def _answered(master: str) -> str:
 def _buffer_bytes() -> int:
     given = os.environ.get("MOONCAKE_LOCAL_BUFFER_SIZE", "")
     if given and not (given.isascii() and given.isdecimal() and int(given)):
-        raise OSError(f"MOONCAKE_LOCAL_BUFFER_SIZE must be a number of bytes, and not {given!r}")
+        raise OSError(f"MOONCAKE_LOCAL_BUFFER_SIZE must be a number of bytes, not {given!r}")
     return int(given or _BUFFER_BYTES)

@@ -86,7 +86,7 @@ def parse_accepted(content: bytes) -> tuple[bytes, ...]:
     """
     tokens = tuple(filter(None, (line.strip(b" \t\r") for line in content.split(b"\n"))))
     if not 1 <= len(tokens) <= MAX_ACCEPTED:
-        raise AdminTokenError(f"expected 1 to {MAX_ACCEPTED} tokens, one in each line, and not {len(tokens)}")
+        raise AdminTokenError(f"expected 1 to {MAX_ACCEPTED} tokens, one per line, not {len(tokens)}")
     if not all(map(_TOKEN.fullmatch, tokens)):
-        raise AdminTokenError("a token has 32 to 256 of the letters A-Z a-z 0-9 _ -")
+        raise AdminTokenError("a token must have 32 to 256 characters from A-Z, a-z, 0-9, _ and -")
     return tokens

@@ -52,13 +52,13 @@ class Renewed(Generic[T]):
                 self._complain(str(error))
                 return self._made
             if self._made is not None:
-                _log.info("%s: what has been renewed is in use", self._about)
+                _log.info("%s: the renewed files are in use", self._about)
             self._made, self._stamps, self._complaint = made, stamps, ""
             return made
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:
-            _log.error("%s: %s; what was there before stays in use", self._about, problem)
+            _log.error("%s: %s; the previous files stay in use", self._about, problem)
         self._complaint = problem
 
 

@@ -51,7 +51,9 @@ def parse_salt_key(content: bytes) -> bytes:
     if key is None:
         raise SaltKeyError("expected a key in hexadecimal digits or in base64")
     if not MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
-        raise SaltKeyError(f"a key has {MIN_KEY_BYTES} to {_MAX_KEY_BYTES} bytes, this one {len(key)}")
+        raise SaltKeyError(
+            f"a salt key must have {MIN_KEY_BYTES} to {_MAX_KEY_BYTES} bytes, but this key has {len(key)}"
+        )
     return key
 
 

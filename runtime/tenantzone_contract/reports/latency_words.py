@@ -6,14 +6,15 @@ from typing import Final
 LATENCY_WORDS: Final[Mapping[str, str]] = {
     "Met": "met",
     "NoTraffic": "nothing was served in the last minute",
-    "Warming": "missed: the engine has not made enough steps to predict one",
-    "OwnLoad": "missed: the zone's own requests make steps longer than that; lower spec.seats.limit, raise the target, "
-    "or add engines",
-    "OwnPrompts": "missed: the zone's own prompts make its steps longer than that, whatever other zones do; raise the "
-    "target, send shorter prompts or fewer at a time, or add engines",
-    "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
-    "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
-    "predicts steps rightly",
+    "Warming": "missed: the engine has not made enough steps yet to predict their length",
+    "OwnLoad": "missed: the zone's own requests make steps longer than the target; lower spec.seats.limit, raise the "
+    "target, or add engines",
+    "OwnPrompts": "missed: the zone's own prompts make its steps longer than the target, even without other zones; "
+    "raise the target, send shorter prompts or fewer at a time, or add engines",
+    "ModelTooSlow": "missed: a single request alone takes longer than the target; raise the target, or use a faster "
+    "GPU or model",
+    "Neighbours": "missed: requests of other zones were computed in the same steps; the engine limits these steps "
+    "as far as it can predict them",
     "Blocks": "missed: requests waited for blocks; raise spec.reserved, or spec.limit if all of that is in use",
     "Seats": "missed: requests waited for a seat; raise spec.seats",
 }

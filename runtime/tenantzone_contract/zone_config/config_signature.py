@@ -61,30 +61,32 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
     """
     if not tokens:
         raise SignatureError(
-            "its signature cannot be verified: the engine has no admin token; mount the pool's Secret "
-            "tenantzone-admin-POOL and name its folder by --admin-token, or start the engine without --signed-config"
+            "the config's signature cannot be verified, because the engine has no admin token; mount the pool's "
+            "Secret tenantzone-admin-POOL and pass its folder to --admin-token, or start the engine without "
+            "--signed-config"
         )
     if signature is None:
         raise SignatureError(
-            f"it has no signature ({SIGNATURE_KEY}): the operator replaces a config that it did not write; if this "
-            "persists, let the operator read its key, or start the engine without --signed-config"
+            f"the config has no signature ({SIGNATURE_KEY}); the operator replaces a config that it did not write. If "
+            "this persists, let the operator read its key, or start the engine without --signed-config"
         )
     version, *lines = signature.removesuffix(b"\n").split(b"\n")
     if len(signature) > MAX_SIGNATURE_BYTES or version != _VERSION:
         raise SignatureError(
-            f"{SIGNATURE_KEY} is of no form that this engine knows: if it stays so, upgrade the engine"
+            f"{SIGNATURE_KEY} has a format that this engine does not know; if the operator does not replace it, "
+            "upgrade the engine"
         )
     created, found = lines[0] if lines else b"", lines[1:]
     is_whole = _TIME.fullmatch(created) and found and all(map(_HMAC.fullmatch, found))
     if not is_whole:
-        raise SignatureError(f"{SIGNATURE_KEY} is damaged: the operator writes it again")
+        raise SignatureError(f"{SIGNATURE_KEY} is damaged; the operator will write it again")
     ours = [_digest(token, created, files) for token in tokens]
     # Compare all pairs, so that the duration does not reveal which one matches.
     if not sum(hmac.compare_digest(one, other) for one in ours for other in found):
         raise SignatureError(
-            "its signature is by none of the admin tokens that the engine has: the operator replaces a config that it "
-            "did not write; if it stays so, delete the Secret tenantzone-admin-POOL, which the operator makes again "
-            "with its present key"
+            "the config's signature matches none of the engine's admin tokens; the operator will replace a config "
+            "that it did not write. If the problem persists, delete the Secret "
+            "tenantzone-admin-POOL, which the operator then creates from its current key"
         )
     return created.decode()
 

@@ -94,8 +94,8 @@ def read_json(text: str) -> dict[str, Any]:
         ConfigError: the text is not JSON, is not an object, or has a newer schema version.
     """
     if not text.strip():
-        raise ConfigError("the config is empty; the last good one stays")
-    raw = read_value(text, "")
+        raise ConfigError("the config is empty; the last good config stays in force")
+    raw = read_value(text, "the config")
     if not isinstance(raw, dict):
         raise ConfigError("expected a JSON object")
     version = raw.get("schemaVersion")
@@ -112,7 +112,7 @@ def read_value(text: str, where: str) -> Any:
 
     Args:
         text: the JSON.
-        where: a prefix for error messages.
+        where: the text as the subject of an error message, such as "the config".
 
     Raises:
         ConfigError: the text is not JSON, or an object has too many members.
@@ -120,7 +120,9 @@ def read_value(text: str, where: str) -> Any:
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(pairs) > _MAX_MEMBERS:
-            raise ConfigError(f"{where}an object has {len(pairs):,} members, more than any that is known")
+            raise ConfigError(
+                f"{where} contains an object with {len(pairs):,} members, more than the maximum of {_MAX_MEMBERS}"
+            )
         return dict(pairs)
 
     try:
@@ -129,7 +131,7 @@ def read_value(text: str, where: str) -> Any:
         raise
     # Besides malformed JSON, these are raised for numbers with too many digits and for too deep nesting.
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}not valid JSON: {error}") from None
+        raise ConfigError(f"{where} is not valid JSON: {error}") from None
 
 
 def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
@@ -187,7 +189,9 @@ def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
     if config.hash != (expected := digest.result()):
-        raise ConfigError(f"hash: the content has {expected}, the file says {config.hash}; it was cut off or edited")
+        raise ConfigError(
+            f"hash: the content's hash is {expected}, but the file states {config.hash}; the file was cut off or edited"
+        )
     return config
 
 

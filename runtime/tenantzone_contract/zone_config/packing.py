@@ -134,7 +134,7 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
     if files.packed is None:
-        raise ConfigError(f"content: {head.content} is missing next to it")
+        raise ConfigError(f"content: the file {head.content} is missing")
     lines = _lines(files.packed)
     pool = next(lines)
     digest, zones = ContentDigest(pool), []
@@ -157,10 +157,10 @@ def _lines(packed: bytes) -> Iterator[str]:
         try:
             part = reader.decompress(packed, _PART_BYTES)
         except zlib.error as error:
-            raise ConfigError(f"{PACKED_KEY}: not gzip's format, or damaged: {error}") from None
+            raise ConfigError(f"{PACKED_KEY}: not in gzip format, or damaged: {error}") from None
         packed = reader.unconsumed_tail
         if not part and not packed and not reader.eof:
-            raise ConfigError(f"{PACKED_KEY}: it was cut off")
+            raise ConfigError(f"{PACKED_KEY}: the file was cut off")
         read += len(part)
         if read > MAX_TEXT_BYTES:
             raise ConfigError(f"{PACKED_KEY}: the content is longer than {MAX_TEXT_BYTES:,} bytes")
@@ -177,11 +177,11 @@ def _decode(line: bytearray) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{PACKED_KEY}: not text: {error}") from None
+        raise ConfigError(f"{PACKED_KEY}: not UTF-8 text: {error}") from None
 
 
 def _read_line(line: str) -> object:
-    return read_value(line, f"{PACKED_KEY}: a line is ")
+    return read_value(line, f"{PACKED_KEY}: a line")
 
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:

@@ -174,7 +174,7 @@ class _Pages:
             case _ if path == MIGRATION_PATH and self.migration is not None:
                 return self.migration.progress(query)
         known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH, BLOCKS_PATH))
-        return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; there are {known}\n".encode()
+        return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; use one of {known}\n".encode()
 
     def _blocks(self, take_block_map: TakeBlockMap, query: str) -> Page:
         asked = parse_qs(query)
@@ -194,7 +194,7 @@ class _Pages:
     def _health(self) -> Page:
         age = self._now() - self._read_report().published_unix_time
         if age > self._max_age:
-            text = f"the engine's last report is {age:.1f} s old, more than {self._max_age:g} s: it hangs\n"
+            text = f"the engine's last report is {age:.1f} s old, more than {self._max_age:g} s, so the engine hangs\n"
             return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode()
         return HTTPStatus.OK, _TEXT, b"ok\n"
 
@@ -286,7 +286,7 @@ class _Server(ThreadingHTTPServer):
         if isinstance(error, OSError):
             _log.debug("a client of the admin port has disconnected: %s", error)
         else:
-            _log.error("the admin port failed at a request", exc_info=error)
+            _log.error("the admin port failed to answer a request", exc_info=error)
 
 
 def _end(connection: socket.socket) -> None:
@@ -303,7 +303,7 @@ def _bind(host: str, port: int, pages: _Pages) -> _Server:
     try:
         server = (_IPv6Server if ":" in host else _Server)((host, port), _Handler)
     except OSError as error:
-        advice = "choose another with --admin-port" if error.errno == errno.EADDRINUSE else "check --admin-host"
+        advice = "choose another port with --admin-port" if error.errno == errno.EADDRINUSE else "check --admin-host"
         raise OSError(
             error.errno, f"the admin port {host}:{port} can't be opened ({error.strerror}); {advice}"
         ) from None

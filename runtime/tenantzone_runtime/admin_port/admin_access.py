@@ -96,18 +96,18 @@ class AdminAccess:
     def _refusal(self, tokens: AdminTokens, authorization: str, token: str) -> str:
         if not tokens.accepted:
             return (
-                f"the admin port is closed: there is no token in {tokens.path}; mount the pool's "
+                f"the admin port refuses all requests, because {tokens.path} contains no token; mount the pool's "
                 "Secret tenantzone-admin-POOL there, or start the engine with --admin-open"
             )
         if authorization[: len(_SCHEME)].lower() == _SCHEME:
             token = token or authorization[len(_SCHEME) :].strip()
         if not token:
             return (
-                "no token: send 'Authorization: Bearer TOKEN' or "
-                f"'{ADMIN_TOKEN_HEADER}: TOKEN'; it is in the pool's Secret tenantzone-admin-POOL"
+                "the request has no token; send 'Authorization: Bearer TOKEN' or "
+                f"'{ADMIN_TOKEN_HEADER}: TOKEN' with the token in the pool's Secret tenantzone-admin-POOL"
             )
         shown = token.encode("utf-8", "surrogateescape")
         # All tokens are compared, so that the time does not reveal which one matches.
         if not sum(hmac.compare_digest(shown, accepted) for accepted in tokens.accepted):
-            return "this token is not in force; the one that is, is in the pool's Secret tenantzone-admin-POOL"
+            return "this token is not in force; send the token in the pool's Secret tenantzone-admin-POOL"
         return ""

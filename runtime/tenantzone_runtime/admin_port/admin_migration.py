@@ -44,7 +44,7 @@ class MigrationPage:
         try:
             order = parse_order(body)
         except ValueError as error:
-            return HTTPStatus.BAD_REQUEST, _TEXT, f"the body is not a valid order: {error}\n".encode()
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"the body is not a valid migration order: {error}\n".encode()
         try:
             self._do(order)
         except MigrationError as error:
@@ -57,7 +57,7 @@ class MigrationPage:
         if length is None or not (length.isascii() and length.isdigit()):
             return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"the header Content-Length must state the order's length\n"
         if len(length) > len(str(LONGEST_ORDER)) or int(length) > LONGEST_ORDER:
-            text = f"an order may have at most {LONGEST_ORDER:,} bytes\n"
+            text = f"a migration order may have at most {LONGEST_ORDER:,} bytes\n"
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, text.encode()
         return None
 

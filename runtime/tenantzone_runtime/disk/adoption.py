@@ -81,7 +81,7 @@ class Adoption:
         The disk may have less room than before, so chunks within each zone's reservation take precedence over other
         zones' chunks above their reservations.
         """
-        assert self._listing is not None, "the disk was listed"
+        assert self._listing is not None, "the disk must be listed before its files are adopted"
         left = dict(self._listing.objects)
         self.is_done = True
         zones = self._tier.ledger.zones

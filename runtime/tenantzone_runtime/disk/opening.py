@@ -60,6 +60,7 @@ def open_disk_tier(
     chunks = capacity_bytes // file_bytes
     if not chunks:
         raise ValueError(
-            f"the disk tier's capacity of {capacity_bytes} bytes has no room for a chunk, which takes {file_bytes}"
+            f"the disk tier's capacity of {capacity_bytes} bytes is less than one chunk, which takes {file_bytes} "
+            "bytes; increase --disk-tier-size"
         )
     return DiskTier(objects, Tier("disk", chunks, file_bytes, bounds, now), seal, settings, shape)

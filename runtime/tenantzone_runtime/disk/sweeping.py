@@ -80,7 +80,7 @@ class Sweeping:
 
     def _sweep(self, space: Space) -> None:
         receipt = space.receipt
-        assert receipt is not None, "the space is over"
+        assert receipt is not None, "only a removed space is swept"
 
         def work() -> None:
             receipt.files += self._objects.sweep(space.seal.folder)

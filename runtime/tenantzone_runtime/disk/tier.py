@@ -398,9 +398,9 @@ class DiskTier:
         breaker = self.read_breaker if job.is_load else self.write_breaker
         if not breaker.is_open:
             logger.warning(
-                "The disk tier gave up a %s that took too long, with %d chunks left", _way(job), len(job.left)
+                "The disk tier gave up on a %s that took too long; %d chunks were left", _way(job), len(job.left)
             )
-        breaker.failed(time.monotonic(), f"not done within {self._settings.seconds:g} s", at_once=True)
+        breaker.failed(time.monotonic(), f"a transfer did not finish within {self._settings.seconds:g} s", at_once=True)
 
     def _run_write(self, tenant: str, work: Callable[[], object], ended: Ended) -> None:
         self._results.run(self._writers, tenant, work, ended)

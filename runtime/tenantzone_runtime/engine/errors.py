@@ -29,6 +29,6 @@ class ForeignBlockError(RuntimeError):
     """A request was about to use a block of another zone. This must never happen, but is checked."""
 
     def __init__(self, block_id: int, zone: Zone | None) -> None:
-        name = "no zone" if zone is None else f"zone {zone.spec.tenant}"
-        super().__init__(f"block {block_id} does not belong to {name}")
+        problem = "belongs to a zone" if zone is None else f"does not belong to zone {zone.spec.tenant}"
+        super().__init__(f"block {block_id} {problem}")
         self.block_id = block_id

@@ -32,11 +32,14 @@ class ZoneScheduler(ZoneAwareScheduler):
         settings = read_settings(os.environ)
         if not settings.seal_key:
             raise UnsupportedError(
-                f"{SEAL_KEY} is not set: vLLM must load the plugin 'tenantzone' "
-                "(add it to VLLM_PLUGINS if you set that), or set the variable to 64 hexadecimal digits"
+                f"{SEAL_KEY} is not set; let vLLM load the plugin 'tenantzone' (if VLLM_PLUGINS is set, add the "
+                "plugin to it), or set the variable to 64 hexadecimal digits"
             )
         if settings.state_dir is None:
-            raise UnsupportedError(f"{STATE_DIR} is not set: vLLM must load the plugin 'tenantzone', which makes it")
+            raise UnsupportedError(
+                f"{STATE_DIR} is not set; let vLLM load the plugin 'tenantzone', which creates "
+                "the folder (if VLLM_PLUGINS is set, add the plugin to it)"
+            )
         identify_adapters_by_weights()
         let_migrations_wake_engines()
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)

@@ -38,8 +38,8 @@ def check_version(version: str = vllm.__version__) -> None:
     """
     if not SUPPORTED_VERSIONS.contains(Version(version), prereleases=True):
         raise UnsupportedError(
-            f"vLLM {version} is not supported, zones need vllm{SUPPORTED_VERSIONS}; install one of those, "
-            "or start vLLM without --scheduler-cls to go without zones"
+            f"vLLM {version} is not supported, because zones need vllm{SUPPORTED_VERSIONS}; install such a version, "
+            "or start vLLM without --scheduler-cls to run without zones"
         )
 
 
@@ -60,13 +60,13 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
     ]
     if has_groups_in_tiers(config, caches) and not keep_groups_in_tiers(version):
         found.append(
-            f"tiers and a model with several groups of KV caches with vLLM {version} (they were seen together with "
-            f"vllm{_GROUPS_IN_TIERS}; install that, or leave the tiers out)"
+            f"tiers for a model with several groups of KV caches with vLLM {version} (they were tested together only "
+            f"with vllm{_GROUPS_IN_TIERS}; install such a version, or omit the tiers)"
         )
     if found:
         raise UnsupportedError(
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "
-            "Or start vLLM without --scheduler-cls to go without zones"
+            "Or start vLLM without --scheduler-cls to run without zones"
         )
 
 

@@ -95,7 +95,10 @@ class ActiveConfig:
         tenant = identity.tenant_of(scope)
         if self.config is not None and tenant not in self.zones and not self._registers_unknown:
             raise Refusal(
-                403, "no_zone", f"Tenant {tenant!r} has no zone on this engine; ask for a TenantZone in its pool"
+                403,
+                "no_zone",
+                f"Tenant {tenant!r} has no zone on this engine; ask the administrator for a "
+                "TenantZone in the engine's pool",
             )
         return tenant
 

@@ -28,7 +28,7 @@ async def following(active: ActiveConfig, folder: Path) -> AsyncIterator[None]:
     """
     reporter = _Reporter(active, folder)
     reporter.report()
-    task = asyncio.create_task(_follow(active, reporter), name="following what is in force")
+    task = asyncio.create_task(_follow(active, reporter), name="following the active config")
     try:
         yield
     finally:
@@ -50,7 +50,7 @@ async def _follow(active: ActiveConfig, reporter: "_Reporter") -> None:
         except Exception as error:
             # Requests are safe: the next request gets the same error, and is refused.
             if repr(error) != logged:
-                _log.exception("the frontend could not look at what is in force, and tries again")
+                _log.exception("the frontend could not check the active config, and tries again")
             logged = repr(error)
 
 

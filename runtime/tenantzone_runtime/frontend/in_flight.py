@@ -100,7 +100,7 @@ class Held:
             raise Refusal(
                 429,
                 "tenant_requests",
-                f"This API key's tenant has {self._tenant.requests} requests under way; wait for some of them to end",
+                f"This tenant has {self._tenant.requests} requests in progress; wait for some of them to end",
                 headers=_LATER,
             )
         self._requests += requests
@@ -133,12 +133,12 @@ class Held:
             raise Refusal(
                 429,
                 "tenant_bodies",
-                "This API key's tenant has too many bytes of requests under way; wait for some of them to end",
+                "This tenant's requests in progress have too many bytes; wait for some of them to end",
                 headers=_LATER,
             )
         if self._all.size + size > self._bounds.max_held_body_bytes:
             raise Refusal(
-                503, "all_bodies", "The memory of this server for request bodies is in use; try again", headers=_LATER
+                503, "all_bodies", "This server's memory for request bodies is full; try again later", headers=_LATER
             )
         self._size += size
         self._tenant.size += size

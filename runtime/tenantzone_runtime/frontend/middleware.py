@@ -65,11 +65,13 @@ class TenantMiddleware:
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
-                f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
-                "If VLLM_PLUGINS is set, add 'tenantzone' to it"
+                f"{SEAL_KEY} is empty, although the vLLM plugin 'tenantzone' creates the key when vLLM starts. If "
+                "VLLM_PLUGINS is set, add 'tenantzone' to it"
             )
         if self._settings.state_dir is None:
-            raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
+            raise ValueError(
+                f"{STATE_DIR} is empty, although the vLLM plugin 'tenantzone' creates the folder when vLLM starts"
+            )
         self._state_dir = self._settings.state_dir
         open_all()
         self._routes = RouteTable(self._settings.open_routes)
@@ -178,15 +180,13 @@ class TenantMiddleware:
         method, path = scope["method"], routed_path(scope["path"], scope.get("root_path", ""))
         routes = self._routes.at(path)
         if not routes:
-            raise Refusal(
-                404, "unknown_route", f"{path} is not a route of this server, letter by letter; check the URL"
-            )
+            raise Refusal(404, "unknown_route", f"{path} does not match a route of this server exactly; check the URL")
         # Browsers send OPTIONS without a key before a request: vLLM's CORS middleware answers.
         wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
         route = next((route for route in routes if route.method == wanted), None)
         if route is None:
             allowed = ", ".join(route.method for route in routes)
-            raise Refusal(405, "wrong_method", f"{path} takes {allowed}, not {method}", headers={"allow": allowed})
+            raise Refusal(405, "wrong_method", f"{path} accepts {allowed}, not {method}", headers={"allow": allowed})
         if route.access is Access.REFUSED:
             raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
         return route
@@ -195,7 +195,9 @@ class TenantMiddleware:
         """Check that the tenant is still the same, because a key may be revoked while a body is received."""
         await self._active_config.look_if_due()
         if self._active_config.tenant_of(scope, self._active_config.identity) != tenant:
-            raise unauthorized("unknown_key", "The tenant of this request has changed while it was received; repeat it")
+            raise unauthorized(
+                "unknown_key", "The tenant of this request changed while the server received it; repeat the request"
+            )
 
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext

@@ -50,11 +50,11 @@ class Route:
 
 MACHINERY = dict.fromkeys(
     ("kv_transfer_params", "ec_transfer_params", "kv_hints", "kv_cache_report_mode"),
-    "it is for the engine's machinery, such as where it fetches blocks from; leave it out",
+    "it controls internals of the engine, such as where the engine fetches blocks; omit it",
 )
 """Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, each with the reason."""
 _NO_PLUGINS = MACHINERY | {
-    "data": "it is for a plugin of the engine, which the frontend does not know; send 'input' or 'messages'"
+    "data": "it is for an engine plugin, and the frontend can't check its content; send 'input' or 'messages'"
 }
 _NO_STORED_RESPONSES = MACHINERY | {
     "previous_response_id": "stored responses are shared between tenants; send the conversation in 'input'",
@@ -91,7 +91,7 @@ _WITHOUT_ARGUMENTS = {"/v1/embeddings", "/classify", "/pooling"}
 
 _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
-        "it shows what all tenants do; scrape the admin port, or list the path in TENANTZONE_OPEN_ROUTES",
+        "it shows the activity of all tenants; scrape the admin port, or list the path in TENANTZONE_OPEN_ROUTES",
         (("GET", "/metrics"), ("GET", "/load"), ("GET", "/kv_event_sources"), ("GET", "/server_info")),
     ),
     (
@@ -110,8 +110,8 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "it is a session, which keeps its blocks while it waits for its client, where no queue or grace of a zone "
-        "bounds it; send the sound whole, in a message of /v1/chat/completions",
+        "it is a session, which keeps its blocks while it waits for its client, and no queue limit or grace of a "
+        "zone ends that; send the whole sound in a message of /v1/chat/completions",
         ((WEBSOCKET, "/v1/realtime"),),
     ),
     (
@@ -119,7 +119,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (("POST", "/v1/audio/transcriptions"), ("POST", "/v1/audio/translations")),
     ),
     (
-        "it makes requests of lists that the frontend does not count; use /v1/embeddings, /classify or /pooling",
+        "it creates requests from lists that the frontend does not count; use /v1/embeddings, /classify or /pooling",
         (
             ("POST", "/v2/embed"),
             ("POST", "/score"),
@@ -130,7 +130,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "disaggregated serving moves blocks past the zones; use /v1/chat/completions or /v1/completions",
+        "disaggregated serving moves blocks that zones do not account for; use /v1/chat/completions or /v1/completions",
         (
             ("POST", "/inference/v1/generate"),
             ("POST", "/inference/v1/abort_requests"),
@@ -144,7 +144,7 @@ _REFUSED: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "it changes or stops the engine for all tenants; do it where the engine is started",
+        "it changes or stops the engine for all tenants; ask the server's administrator to do it",
         (
             ("POST", "/v1/load_lora_adapter"),
             ("POST", "/v1/unload_lora_adapter"),
@@ -234,7 +234,9 @@ class RouteTable:
             self._exact[route.path] = (*self._exact.get(route.path, ()), route)
         readable = {path for path, routes in self._exact.items() if any(route.method == "GET" for route in routes)}
         for path in sorted(opened - readable):
-            raise ValueError(f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened, only {', '.join(sorted(readable))}")
+            raise ValueError(
+                f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened; choose from {', '.join(sorted(readable))}"
+            )
 
     def at(self, path: str) -> tuple[Route, ...]:
         """Returns the routes of a path, one for each method; empty if the path is not exactly one of vLLM's paths."""

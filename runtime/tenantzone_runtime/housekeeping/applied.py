@@ -52,7 +52,9 @@ class AppliedConfig:
                 new.replace(self._path)
         except OSError as error:
             self._shown = None
-            self._reject(config.generation, f"the API server cannot read it and enforces an earlier config: {error}")
+            self._reject(
+                config.generation, f"the API server cannot read the config, so it enforces an earlier one: {error}"
+            )
         else:
             self._shown, self.rejection = config, None
 

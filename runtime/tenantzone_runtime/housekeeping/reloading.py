@@ -132,17 +132,17 @@ def _warn_of_too_few_blocks(config: RuntimeConfig, lacking: Mapping[str, int]) -
     named = ", ".join(f"{zone} ({blocks} blocks)" for zone, blocks in islice(lacking.items(), _NAMED_ZONES))
     more = f" and {len(lacking) - _NAMED_ZONES} more" if len(lacking) > _NAMED_ZONES else ""
     logger.warning(
-        "this engine has too few blocks for config %d: nothing is reserved here for %s%s",
+        "this engine has too few blocks for config %d, so it reserves none for %s%s",
         *(config.generation, named, more),
         extra={"generation": config.generation},
     )
 
 
 def _explain(cause: Exception, not_put_back: Exception | None) -> str:
-    text = f"it could not be applied, and is tried again: {_name(cause)}"
+    text = f"the config could not be applied, and is tried again: {_name(cause)}"
     if not_put_back is None:
         return text
-    return f"{text}; nor could the config before it be put back, which is in force in part: {_name(not_put_back)}"
+    return f"{text}; the previous config could not be restored, so only a part of it is in force: {_name(not_put_back)}"
 
 
 def _name(error: Exception) -> str:

@@ -27,7 +27,8 @@ class Salting:
             logger.info("the salt key %s is in force", self._source.id)
         else:
             logger.warning(
-                "no salt key in %s: the engine uses a key of its own, so cached chunks are lost on a restart, and no "
+                "there is no salt key in %s, so the engine uses a key of its own: cached chunks are lost on a "
+                "restart, and no "
                 "other engine or router computes the same block hashes",
                 settings.salt_dir,
             )
@@ -41,7 +42,11 @@ class Salting:
         is_another = self._source.poll()
         if is_another:
             evicted = self._engine.evict_cache()
-            logger.warning("the salt key %s is in force; %d blocks cached before it are free", self._source.id, evicted)
+            logger.warning(
+                "the salt key %s is in force; %d blocks that were cached with the previous key are free",
+                self._source.id,
+                evicted,
+            )
         before, self.status = self.status, self._read_status()
         return self.status != before
 

@@ -143,7 +143,9 @@ def make_bill(folders: Iterable[Path], period: Period) -> Bill:
     for folder in folders:
         _read(folder, bill, runs)
     for engine in sorted({engine for (engine, _, _), run in runs.items() if run.before is None and not run.from_zero}):
-        bill.warnings.append(f"{engine}: what it used before its first record is not billed; older files are gone")
+        bill.warnings.append(
+            f"{engine}: usage before the engine's first record is not billed, because older files are gone"
+        )
     sums = dict[Who, Amounts]()
     for (_, _, who), run in sorted(runs.items(), key=lambda item: item[0][2]):
         sums[who] = sums.get(who, Amounts()) + run.used()
@@ -171,14 +173,16 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
                 _take(entry.record, bill.period, runs, kept)
             except (KeyError, TypeError, ValueError) as error:
                 named = f"record {entry.link.seq}"
-                raise BrokenJournalError(entry.place, named, f"no engine wrote it so: {error!r}") from error
+                problem = f"the record is not as an engine writes it: {error!r}"
+                raise BrokenJournalError(entry.place, named, problem) from error
     except EndCutOffError as error:
-        bill.warnings.append(f"{folder}: the last line is left out: {error}")
+        bill.warnings.append(f"{folder}: the last line is ignored: {error}")
     if kept is None:
         raise NoJournalError(f"the journal in {folder} has no records")
     if not kept.whole and (bill.period.begin is None or bill.period.begin <= kept.begin):
         bill.warnings.append(
-            f"{folder}: begins at {kept.begin}, what was used before is not billed; older files are gone"
+            f"{folder}: the journal begins at {kept.begin}; usage before that is not billed, because older files are "
+            "gone"
         )
     bill.sources.append(source)
 

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         own.run(own)
     except BrokenJournalError as error:
-        sys.exit(f"{_PROGRAM}: broken: {error}")
+        sys.exit(f"{_PROGRAM}: the journal is broken: {error}")
     except (NoJournalError, HeadNotFoundError) as error:
         sys.exit(f"{_PROGRAM}: {error}")
     except OSError as error:
@@ -114,20 +114,24 @@ def _time(text: str) -> datetime:
     try:
         return time_of(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T12:00:00Z") from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write it like 2026-11-01 or 2026-11-01T12:00:00Z"
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=_PROGRAM, description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    check = commands.add_parser("verify", help="check the chain, and name the first record that does not hold")
-    check.add_argument("folder", type=Path, metavar="FOLDER", help="the journal of one engine")
-    check.add_argument("--head", metavar="HASH", help="a record's hash that was noted before: is it in the chain?")
+    check = commands.add_parser("verify", help="verify the chain of hashes, and name the first invalid record")
+    check.add_argument("folder", type=Path, metavar="FOLDER", help="folder with the journal of one engine")
+    check.add_argument("--head", metavar="HASH", help="hash of a record, noted earlier, that the chain must contain")
     check.set_defaults(run=_verify)
-    bill = commands.add_parser("bill", help="add up what each zone used")
-    bill.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="journals, one of each engine")
-    bill.add_argument("--from", dest="begin", type=_time, metavar="TIME", help="begin of the period (UTC)")
-    bill.add_argument("--to", dest="end", type=_time, metavar="TIME", help="end of the period, which is not in it")
+    bill = commands.add_parser("bill", help="add up the usage of each zone")
+    bill.add_argument(
+        "folders", type=Path, nargs="+", metavar="FOLDER", help="folders with journals, one for each engine"
+    )
+    bill.add_argument("--from", dest="begin", type=_time, metavar="TIME", help="start of the period (UTC)")
+    bill.add_argument("--to", dest="end", type=_time, metavar="TIME", help="end of the period, exclusive (UTC)")
     bill.add_argument("--json", action="store_true", help="print JSON")
     bill.set_defaults(run=_bill)
     return parser

@@ -92,7 +92,9 @@ class JournalFiles:
         try:
             fcntl.flock(self._folder_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BlockingIOError(error.errno, "another engine writes the journal in this folder") from error
+            raise BlockingIOError(
+                error.errno, "another engine writes the journal in this folder; give each engine a folder of its own"
+            ) from error
 
     def _rotate(self, full: LineFile) -> LineFile:
         full.sync()

@@ -52,7 +52,7 @@ class _NoRecords:
 
     def __init__(self, place: Place, before: Link | None, what: str) -> None:
         named = "no record" if before is None else f"where record {before.seq + 1} should be"
-        self.problem = place, named, f"not a whole record: {what}"
+        self.problem = place, named, f"the line is not a complete record: {what}"
         self._content, self._bytes = hashlib.sha256(), 0
 
     def add(self, line: bytes) -> None:
@@ -89,7 +89,7 @@ def read_journal(folder: Path) -> Iterator[Entry]:
             raise BrokenJournalError(*cut_off.problem)
         link = _checked(place, record, before)
         if cut_off is None and record.get("kind") == CutOff.kind:
-            raise BrokenJournalError(place, f"record {link.seq}", "the lines that it says were cut off are gone")
+            raise BrokenJournalError(place, f"record {link.seq}", "the truncated lines that this record names are gone")
         before, cut_off = link, None
         yield Entry(place, record, link, bytes_read)
     if cut_off:
@@ -106,16 +106,18 @@ def _checked(place: Place, record: dict[str, Any], before: Link | None) -> Link:
         raise BrokenJournalError(place, named, _out_of_order(link.seq, before.seq))
     known = before or (BEFORE_FIRST if link.seq == 0 else None)
     if known and record.get("previous") != known.hash:
-        raise BrokenJournalError(place, named, "it does not follow the record before: one of the two was replaced")
+        raise BrokenJournalError(
+            place, named, "the record's link does not match the previous record, so one of the two was replaced"
+        )
     return link
 
 
 def _out_of_order(seq: int, before: int) -> str:
     if seq <= before:
-        return f"it stands after record {before}: moved, or a copy"
+        return f"the record follows record {before}, so it was moved or copied"
     if seq == before + 2:
-        return f"record {before + 1} is missing before it"
-    return f"records {before + 1} to {seq - 1} are missing before it"
+        return f"record {before + 1} is missing before this one"
+    return f"records {before + 1} to {seq - 1} are missing before this one"
 
 
 def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:

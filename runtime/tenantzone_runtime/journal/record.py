@@ -158,13 +158,13 @@ def link_of(record: dict[str, Any]) -> Link:
     """
     seq, written = record.get("seq"), record.get("hash")
     if type(seq) is not int or not isinstance(written, str):
-        raise ValueError("it has no seq or no hash")
+        raise ValueError("the record has no seq or no hash")
     try:
         fits = digest(record) == written
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     if not fits:
-        raise ValueError("its content does not fit its hash: it was changed")
+        raise ValueError("the record's content does not match its hash, so the record was changed")
     return Link(seq, written)
 
 
@@ -194,9 +194,9 @@ def _number(value: object) -> object:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
-        raise ValueError("a field is given twice")
+        raise ValueError("a field occurs twice")
     return record
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not valid JSON")

@@ -35,16 +35,16 @@ class Verified:
     def lines(self) -> list[str]:
         """Returns the summary as lines of text."""
         said = [
-            f"{self.records} records hold, {self.first.seq} to {self.head.seq}",
+            f"{self.records} records are valid, {self.first.seq} to {self.head.seq}",
             f"from {self.first_time} to {self.head_time}",
             f"head {self.head.hash}",
         ]
         if self.first.seq:
-            said.append(f"it does not begin at record 0: records 0 to {self.first.seq - 1} are no longer there")
+            said.append(f"the journal does not begin at record 0; records 0 to {self.first.seq - 1} are gone")
         if self.lost:
-            said.append(f"it says that {self.lost} records were lost before they could be written")
+            said.append(f"the journal reports that {self.lost} records were lost before they could be written")
         if self.cut_off:
-            said.append(f"it names {self.cut_off} places where a crash cut off a line")
+            said.append(f"the journal reports {self.cut_off} places where a crash truncated a line")
         if self.noted is not None:
             said.append(f"the noted hash is that of record {self.noted}")
         return said
@@ -83,7 +83,8 @@ def verify(folder: Path, noted: str | None = None) -> Verified:
         raise NoJournalError(f"the journal in {folder} has no records")
     if noted is not None and seen.noted is None:
         raise HeadNotFoundError(
-            f"records {seen.first.seq} to {seen.head.seq} hold, but none of them has the hash {noted}: since it was "
-            "noted, the journal's end was cut off, the journal was written anew, or the file was deleted to save room"
+            f"records {seen.first.seq} to {seen.head.seq} are valid, but none of them has the hash {noted}; since "
+            "the hash was noted, the journal's end was cut off, the journal was rewritten, or the file was deleted "
+            "to save room"
         )
     return seen

@@ -120,7 +120,7 @@ class JournalWriter:
         with self._changed:
             waiting = len(self._queue)
         if waiting:
-            logger.error("the journal in %s ends with %d records not written", self._folder, waiting)
+            logger.error("the journal in %s was closed before its last %d records were written", self._folder, waiting)
 
     def _count_lost(self, at: float) -> None:
         # The ``lost`` record may exceed the queue's limit by one, so it always has room.
@@ -156,12 +156,12 @@ class JournalWriter:
             self._give_up_files(error)
             return False
         except Exception:
-            logger.exception("there is no way to write a record of kind %s", event.kind)
+            logger.exception("a record of kind %s can't be written, and is lost", event.kind)
             with self._changed:
                 self._queue.appendleft((at, Lost(1)))
             return True
         if self._refused:
-            logger.warning("the journal in %s is written again", self._folder)
+            logger.warning("the journal in %s can be written again", self._folder)
             self._refused = False
         return True
 
@@ -175,14 +175,14 @@ class JournalWriter:
         return self._files
 
     def _append(self, files: JournalFiles, event: JournalEvent, at: float) -> None:
-        assert self._head is not None, "an open journal has an end"
+        assert self._head is not None, "a journal must be opened before records are appended"
         line, link = encode(event, self._head, engine=self._engine, at=at, offset=self._offset)
         files.append(line)
         self._head = link
 
     def _give_up_files(self, error: OSError) -> None:
         if not self._refused:
-            logger.error("the journal in %s can't be written, records wait: %s", self._folder, error)
+            logger.error("the journal in %s can't be written, so records wait in memory: %s", self._folder, error)
         self._refused = True
         if self._files:
             self._files.close()

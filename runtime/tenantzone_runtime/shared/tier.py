@@ -349,7 +349,7 @@ class SharedTier:
 
     def _new_space(self, tenant: str, purge: str) -> Space:
         pool = self._pool
-        assert pool is not None, "there is a config"
+        assert pool is not None, "a config must be applied before spaces are created"
         seal = self._seals(tenant, purge)
         groups = zone_group(pool.namespace, pool.name, tenant), pool_group(pool.namespace, pool.name)
         return Space(tenant, seal, instance_name(tenant, seal.folder, purge), groups)

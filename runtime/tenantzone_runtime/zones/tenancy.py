@@ -180,7 +180,7 @@ class Tenancy:
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
         """Returns the reason why a zone's next request can never have the ``count`` blocks that it needs."""
         return (
-            f"it needs {count} blocks, but zone {zone.spec.tenant} can have at most "
+            f"the request needs {count} blocks, but zone {zone.spec.tenant} can have at most "
             f"{self.ledger.totals.reachable(zone, peak)} of this engine's {self._capacity}, because of its limit "
             f"of {zone.spec.quota.limit} and the blocks that other zones never lend"
         )

@@ -153,7 +153,7 @@ def test_each_beam_is_a_request_of_its_tenant(engine):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/v1/rerank", "it makes requests of lists that the frontend does not count"),
+        ("/v1/rerank", "it creates requests from lists that the frontend does not count"),
         ("/v1/load_lora_adapter", "it changes or stops the engine for all tenants"),
         ("/reset_prefix_cache", "it changes or stops the engine for all tenants"),
     ],

@@ -280,7 +280,7 @@ def test_tiers_of_several_groups_are_refused_with_a_vllm_with_which_they_were_no
     config = vllm_config(tmp_path)
     with_tiers(config)
     check_supported(config, caches(10), version)
-    with pytest.raises(UnsupportedError, match=f"with vLLM {version} .they were seen together with vllm==0.32"):
+    with pytest.raises(UnsupportedError, match=f"with vLLM {version} .they were tested together only with vllm==0.32"):
         check_supported(config, caches(10, 64, ("full", "window")), version)
 
 
@@ -346,8 +346,8 @@ def test_a_group_whose_blocks_are_elsewhere_is_refused(tmp_path):
     [
         (WEBSOCKET, "/v1/realtime", "it is a session, which keeps its blocks while it waits for its client"),
         ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the frontend reads JSON"),
-        ("POST", "/v1/rerank", "it makes requests of lists that the frontend does not count; use /v1/embeddings"),
-        ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
+        ("POST", "/v1/rerank", "it creates requests from lists that the frontend does not count; use /v1/embeddings"),
+        ("POST", "/inference/v1/generate", "disaggregated serving moves blocks that zones do not account for"),
     ],
 )
 def test_routes_are_refused_with_a_reason(method, path, reason):

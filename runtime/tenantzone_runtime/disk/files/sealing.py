@@ -83,7 +83,7 @@ class ZoneSeal:
             self._cipher.decrypt_into(nonce, memoryview(sealed)[len(_HEADER) :], self._about + key, content)
         except InvalidTag:
             content[:] = bytes(len(content))
-            raise CorruptObjectError("the content is not what was sealed") from None
+            raise CorruptObjectError("the chunk's content was changed, or belongs to another chunk") from None
 
 
 class Buffers:

@@ -78,7 +78,7 @@ class ZoneBlockPool(BlockPool):
             self._index[self.acting] = index
 
     def _begin_index(self) -> BlockHashToBlockMap:
-        assert self.acting is not None, "requests from before zones have an index of their own"
+        assert self.acting is not None, "requests outside of zones use a separate index"
         index = self._index[self.acting] = BlockHashToBlockMap()
         return index
 

@@ -59,7 +59,7 @@ class Guard:
         zone, owner = zone_of(request), self._ledger.owner[block_id]
         names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(
-            "request %s of zone %s is failed: block %d belongs to zone %s",
+            "request %s of zone %s fails, because block %d belongs to zone %s",
             request.request_id,
             names[0],
             block_id,

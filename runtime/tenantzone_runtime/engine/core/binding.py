@@ -60,9 +60,9 @@ class Binder:
         try:
             tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
-            raise BindingError("unbound", None, f"{error}; it did not come through the frontend") from None
+            raise BindingError("unbound", None, f"{error}; the request did not come through the frontend") from None
         if has_foreign_media(request):
-            raise BindingError("unbound", tenant, "its media have names that are not its tenant's")
+            raise BindingError("unbound", tenant, "the request's media have names that do not belong to its tenant")
         self._check_adapter(request, tenant)
         zone = self._tenancy.zone_for(tenant, now)
         if zone is None:
@@ -100,7 +100,8 @@ class Binder:
             raise BindingError(
                 "too_long",
                 zone.spec.tenant,
-                f"the prompt of {prompt} tokens does not fit into {of}: {blocks} blocks, which hold {tokens} tokens",
+                f"the prompt of {prompt} tokens does not fit into {of} ({blocks} blocks, which hold {tokens} "
+                "tokens); send a shorter prompt",
             )
 
     @staticmethod

@@ -87,7 +87,8 @@ _OWES_TOO_MUCH: Final = (
     "retry later, or do without structured output"
 )
 _LEADS_NOWHERE: Final = (
-    "the grammar of the structured output allows no next token: it is infinitely recursive, nothing matches it, or the "
+    "the grammar of the structured output allows no next token, because it is infinitely recursive, nothing matches "
+    "it, or the "
     "answer already matches it and must not end (ignore_eos); use another schema or grammar"
 )
 NOT_COMPILED: Final = "the engine can't compile the schema or grammar of the structured output; use another one"
@@ -283,15 +284,15 @@ class GrammarMasks:
 
 def _too_long(seconds: float) -> str:
     return (
-        f"the grammar of the structured output takes too long: more than {seconds:g} s of CPU time for the next token; "
+        f"the grammar of the structured output takes more than {seconds:g} s of CPU time for the next token; "
         "use a simpler schema or grammar"
     )
 
 
 def _too_long_together(seconds: float) -> str:
     return (
-        f"the grammars of this tenant's structured outputs together take too long: more than {seconds:g} s of CPU time "
-        "for the next token of each answer; use simpler grammars, or fewer requests at once"
+        f"the grammars of this tenant's structured outputs together take more than {seconds:g} s of CPU time for the "
+        "next token of each answer; use simpler grammars, or fewer requests at once"
     )
 
 

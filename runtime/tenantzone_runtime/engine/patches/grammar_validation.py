@@ -72,7 +72,7 @@ def _check_library(params: SamplingParams) -> None:
     if wanted is not None and wanted._backend_was_auto and wanted._backend != _LIBRARY:
         raise ValueError(
             f"The schema or grammar of the structured output is not supported: {_LIBRARY} can't read it, and "
-            f"{wanted._backend} is not in use for this model"
+            f"{wanted._backend} is not in use for this model; send another schema or grammar"
         )
 
 

@@ -46,12 +46,12 @@ def check_scrub(config: RuntimeConfig, caches: KVCacheConfig, *, prepared: bool)
     if not prepared and not current_platform.is_cpu():
         raise ConfigError(
             f"zone {asking[0]}: scrub OnTransfer needs an engine that was started with --scrub-blocks "
-            "(TENANTZONE_SCRUB_BLOCKS=1); restart it so, or set scrub to Never"
+            "(TENANTZONE_SCRUB_BLOCKS=1); restart the engine with it, or set scrub to Never"
         )
     zeroed = FullAttentionSpec if current_platform.is_cpu() else AttentionSpec
     for group in caches.kv_cache_groups:
         if not isinstance(group.kv_cache_spec, zeroed):
             raise ConfigError(
-                f"zone {asking[0]}: scrub OnTransfer can't be done for this model: vLLM's workers zero no memory of "
-                f"layers of the kind {type(group.kv_cache_spec).__name__} here; set scrub to Never"
+                f"zone {asking[0]}: scrub OnTransfer is not supported for this model, because vLLM's workers do not "
+                f"zero memory of {type(group.kv_cache_spec).__name__} layers here; set scrub to Never"
             )

@@ -161,7 +161,7 @@ class ZoneRequestQueue(RequestQueue):
     def _put_back(self, request: Request) -> None:
         """Put a request with a place into its zone's queue."""
         zone = zone_of(request)
-        assert zone is not None, "a request outside of zones has no place"
+        assert zone is not None, "only a request of a zone has a place in a zone's queue"
         queue = self._queue_of(zone)
         front = queue.peek_request() if queue else None
         queue.put_back(request)
@@ -211,7 +211,7 @@ class ZoneRequestQueue(RequestQueue):
         if self._before_zones:
             return self._before_zones.pop_request()
         zone = zone_of(self.peek_request())
-        assert zone is not None, "a request outside of zones waits before them"
+        assert zone is not None, "requests outside of zones are popped first"
         request = self._queues[zone].pop_request()
         if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
             self.loads.begin(request)

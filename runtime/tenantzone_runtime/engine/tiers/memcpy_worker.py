@@ -39,7 +39,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
         for cache in kv_caches.tensors:
             if cache.tensor.device.type != "cpu":
                 raise ValueError(
-                    f"KV caches on {cache.tensor.device} can't be copied by the CPU: use vLLM's own worker"
+                    f"KV caches on {cache.tensor.device} can't be copied by the CPU; use vLLM's own worker"
                 )
         self._blocks_per_chunk = blocks_per_chunk
         self._groups = kv_caches.group_data_refs
@@ -94,7 +94,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
             first_block += size
             if size:
                 first_chunk += steps[-1][0] + 1
-        assert first_chunk == len(chunks), "each chunk has blocks"
+        assert first_chunk == len(chunks), "a chunk has no blocks"
 
 
 def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) -> list[int]:
@@ -113,6 +113,6 @@ def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) ->
     if (places < 0).any() or (places >= shape).any():
         raise IndexError(f"pages {places.min(0)} to {places.max(0)} of {shape}")
     if size > row or step != 1:
-        raise IndexError(f"{size} bytes of rows of {row}, which lie {step} apart")
+        raise IndexError(f"can't copy {size} bytes from rows of {row} elements with a stride of {step}")
     begins: list[int] = (memory.data_ptr() + places @ np.array(strides)).tolist()
     return begins

@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
 """Number of tenants per upkeep whose recorded prompts are trimmed to the cached amount, round-robin among tenants."""
-ENDING: Final = "this engine shuts down"
+ENDING: Final = "this engine is shutting down"
 _GROUPS: Final = (
-    "this engine's model has several groups of KV caches, so no migration is needed: chunks are copied to storages "
+    "this engine's model has several groups of KV caches, so it needs no migration; chunks are copied to storages "
     "when a request ends, and loaded when a request needs them"
 )
 """Reason why zones of such engines are not moved."""
@@ -86,7 +86,7 @@ class Migration:
         assert order.order != "stop"
         shared = self._scheduler.manager.shared_tier
         if shared is None:
-            raise MigrationError("this engine has no shared storages: start it with --manager-url")
+            raise MigrationError("this engine has no shared storages; start it with --manager-url")
         if shared.moves_whole_hits:
             raise MigrationError(_GROUPS)
         if self.is_ending():
@@ -167,7 +167,7 @@ class Migration:
             self.stop_all(ENDING)
         task = self._task
         if task is not None and time.monotonic() - task.asked > self.patience:
-            self.stop(task.tenant, f"no client has asked about it for {self.patience:g} s")
+            self.stop(task.tenant, f"no client has asked for the migration's report for {self.patience:g} s")
         if self.wants_step:
             self.wake()
 

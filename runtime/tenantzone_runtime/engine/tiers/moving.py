@@ -201,7 +201,7 @@ class Moving:
             yield {}
         if not query.is_answered:
             problem = shared.why_closed(moved.tenant) or shared.problem
-            raise MigrationError(problem or "the KV-cache manager did not say what storages have")
+            raise MigrationError(problem or "the KV-cache manager did not report which chunks storages have")
         return int(found)
 
     def _afford(self, task: Task) -> Counted:

@@ -316,7 +316,7 @@ class ZoneOffloadingConnector(OffloadingConnector):
 
     @property
     def scheduler(self) -> ZoneOffloadingScheduler:
-        assert self.connector_scheduler is not None, "the worker's side has no scheduler"
+        assert self.connector_scheduler is not None, "only the scheduler's side of the connector has a scheduler"
         return self.connector_scheduler
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:

@@ -228,7 +228,9 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     def _disk_tier(self, view: memoryview, flags: DiskFlags) -> ZoneDiskTier:
         salt_key, instance = self._sealed_by()
         if not salt_key.id:
-            logger.warning("The pool has no salt key: this engine will find nothing in its disk tier after a restart")
+            logger.warning(
+                "The pool has no salt key, so this engine will find nothing in its disk tier after a restart"
+            )
         is_linked = self.shape.is_linked
         tier = open_disk_tier(
             flags.folder,

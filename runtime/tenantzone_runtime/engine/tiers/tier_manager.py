@@ -244,9 +244,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
         caller = req_context.get_state(_Caller)
-        assert caller is not None, "a caller that loads has a zone"
+        assert caller is not None, "only a request of a zone loads chunks"
         chunk_ids = self._chunk_ids(keys)
-        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a chunk of another zone"
+        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a foreign chunk"
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
@@ -306,7 +306,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
-        assert output is not None, "there is room"
+        assert output is not None, "there is no room, although room was made"
         chunk_ids = self._chunk_ids(output.keys_to_store)
         self.tier.store(caller.zone, chunk_ids)
         self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))
@@ -366,7 +366,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             belongs to a chunk that is about to be evicted.
         """
         caller = req_context.get_state(_Caller)
-        assert caller is not None, "who may bring up something has a zone"
+        assert caller is not None, "only a request of a zone promotes chunks"
         lacking = [key for key in keys if not self.holds(key, req_context)]
         caller.promoted.update(lacking)
         if any(self._policy.get(key) is not None for key in lacking):
@@ -424,7 +424,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         for key in keys:
             chunk = self._policy.get(key)
             assert chunk is not None
-            assert chunk.ref_cnt == 0, "a chunk in transfer was given up"
+            assert chunk.ref_cnt == 0, "a chunk in transfer was evicted"
             self._policy.remove(key)
             self._free_chunk(chunk)
         self._num_evictable_cache_chunks -= len(keys)

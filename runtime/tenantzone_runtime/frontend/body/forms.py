@@ -46,7 +46,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
             raise Refusal(
                 400,
                 "complex_grammar",
-                f"'{field}' has patterns or grammars of more than {limit} characters; ask for a simpler form",
+                f"'{field}' has patterns or grammars of more than {limit} characters; send simpler ones",
                 param=field,
             )
 
@@ -111,8 +111,8 @@ def check_without_patterns(body: Mapping[str, Any]) -> None:
             raise Refusal(
                 400,
                 "request_limits",
-                f"'{where}' is a regular expression or a grammar, which this tenant's requests may not have "
-                "(requestLimits.structuredOutputs); ask for a schema without patterns, or a choice",
+                f"'{where}' is a regular expression or a grammar, which this tenant's requests may not contain "
+                "(requestLimits.structuredOutputs); send a schema without patterns, or a choice",
                 param=where,
             )
 

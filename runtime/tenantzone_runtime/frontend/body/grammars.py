@@ -65,21 +65,19 @@ def check_grammars(body: Mapping[str, Any], limit: int) -> None:
         except TooDeep:
             raise refuse_depth("complex_grammar", f"A JSON text in '{field}'", field) from None
         except TooMuch as error:
-            problem = f"and the other fields that describe the answer's form have, with the JSON texts in them, {error}"
-            raise _refused(
-                field, problem, "ask for a simpler form, and send schemas as objects, not as texts"
-            ) from None
+            problem = f"and the other fields that define the answer's format, with their JSON texts, contain {error}"
+            raise _refused(field, problem, "send simpler ones, and send schemas as objects, not as texts") from None
         if sum(squared for _, squared in repetitions) > MAX_REPETITIONS_SQUARED:
             raise _refused(
                 field,
-                f"repeats too often: the squares of its counts ({{1,1000}} and such) may add up to "
-                f"{MAX_REPETITIONS_SQUARED}",
+                f"has too many repetitions; the squares of the counts in repetitions such as {{1,1000}} may add up "
+                f"to at most {MAX_REPETITIONS_SQUARED}",
             )
         if max((number * squared for number, squared in repetitions), default=0) > MAX_REPETITIONS_TOGETHER:
-            raise _refused(field, "has a pattern with too many repetitions in it ({1,30} and such)")
+            raise _refused(field, "has a pattern with too many repetitions such as {1,30}")
 
 
-def _refused(field: str, problem: str, advice: str = "ask for a simpler form") -> Refusal:
+def _refused(field: str, problem: str, advice: str = "send a simpler one") -> Refusal:
     return Refusal(400, "complex_grammar", f"'{field}' {problem}; {advice}", param=field)
 
 

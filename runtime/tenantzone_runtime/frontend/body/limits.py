@@ -61,7 +61,8 @@ async def read_body(
         raise Refusal(
             408,
             "slow_body",
-            f"The request's body came too slowly: {len(body)} bytes in {seconds:g} s and more",
+            f"The request's body arrived too slowly, only {len(body)} bytes in more than {seconds:g} s; send it "
+            "faster, or send less",
             headers={"connection": "close"},
         ) from None
     return bytes(body)

@@ -179,7 +179,7 @@ class MediaUse:
         self._pixels += max(pixels, least) * count
         if self._pixels > self.bounds.max_request_pixels:
             raise _too_large(
-                "images and frames of videos", self.bounds.max_request_pixels, "pixels together", MAX_REQUEST_PIXELS
+                "images and frames of videos", self.bounds.max_request_pixels, "pixels in total", MAX_REQUEST_PIXELS
             )
 
     def add_samples(self, samples: int) -> None:
@@ -226,7 +226,7 @@ class MediaUse:
             raise _too_large(
                 "images, sounds and videos",
                 room,
-                "bytes of memory together",
+                "bytes of memory in total",
                 MAX_TENANT_MEDIA_BYTES if is_tenants else MAX_HELD_MEDIA_BYTES,
             )
         async with self._entering:
@@ -262,7 +262,7 @@ def slowly_fetched(seconds: float) -> Refusal:
         422,
         "large_media",
         f"The images, sounds and videos of the request could not be fetched within {seconds} seconds; send fewer, or"
-        " send them in the request",
+        " include their data in the request",
     )
 
 
@@ -277,7 +277,7 @@ def too_many_samples(bounds: Bounds) -> Refusal:
 
 
 def _too_many(found: str, limit: int, setting: str) -> Refusal:
-    message = f"The request has {found}, more than {limit} ({setting}); send fewer"
+    message = f"The request has {found}, more than the limit of {limit} ({setting}); send fewer"
     return Refusal(400, "large_media", message)
 
 

@@ -85,12 +85,15 @@ def _check_of_processor(name: str, value: object, bounds: Bounds) -> None:
 
 def _check_number(name: str, value: object, most: int) -> None:
     if value is not None and (not isinstance(value, int | float) or not 0 <= value <= most):
-        raise _refused(f"'{_PROCESSOR}.{name}' must be a number up to {most}", _PROCESSOR)
+        raise _refused(f"'{_PROCESSOR}.{name}' must be a number from 0 to {most}", _PROCESSOR)
 
 
 def _unknown(field: str, name: str) -> Refusal:
     flag = "--" + field.replace("_", "-")
-    message = f"'{field}.{name[:100]}' can't be bounded; leave it out, or set it for all with {flag} of the engine"
+    message = (
+        f"'{field}.{name[:100]}' is not supported, because its cost can't be limited; omit it, or set it for all "
+        f"requests with the engine's flag {flag}"
+    )
     return _refused(message, field)
 
 

@@ -33,8 +33,8 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
         raise Refusal(
             400,
             "many_prompts",
-            f"The request asks for {prompts * choices} answers, more than {limit}; send several with fewer prompts or "
-            "choices each",
+            f"The request asks for {prompts * choices} answers, more than the limit of {limit}; send several "
+            "requests with fewer prompts or choices each",
             param=field if prompts > 1 else choice,
         )
     return prompts * choices

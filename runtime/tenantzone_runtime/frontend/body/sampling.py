@@ -54,11 +54,11 @@ def check_sampling(body: Mapping[str, Any]) -> None:
         value = body.get(field)
         texts = value if isinstance(value, list) else [value]
         if sum(len(text) + 1 for text in texts if isinstance(text, str)) > most:
-            raise _refused(field, f"has more than {most} characters, counting one more for each text in it")
+            raise _refused(field, f"has more than {most} characters, counting one extra for each text")
     repetition = body.get(_REPETITION)
     if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
         raise _refused(
-            _REPETITION, f"looks too far back: max_pattern_size ** 2 * min_count may be {_MOST_COMPARED} at most"
+            _REPETITION, f"looks too far back: max_pattern_size ** 2 * min_count may be at most {_MOST_COMPARED}"
         )
 
 
@@ -84,8 +84,8 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
     if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
             field,
-            f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
-            f"{tokens:g} tokens; stream it, say a smaller max_tokens",
+            f"requests more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of {tokens:g} tokens",
+            "stream the answer, set a smaller max_tokens, or request less",
         )
 
 
@@ -125,8 +125,9 @@ def check_prompt_logprobs(count: int, field: str) -> None:
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
             field,
-            f"makes an answer of more than {MAX_PROMPT_LOGPROBS} log probabilities of prompts: for each token of each "
-            "prompt it has one more than are asked for; send fewer or shorter prompts",
+            f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens, counting one more per "
+            "token than the field's value",
+            "send fewer or shorter prompts, or request less",
         )
 
 
@@ -157,5 +158,5 @@ def _number(value: object) -> float:
     return float("inf") if isnan(number) else number
 
 
-def _refused(field: str, problem: str) -> Refusal:
-    return Refusal(400, "complex_body", f"'{field}' {problem}; ask for less", param=field)
+def _refused(field: str, problem: str, advice: str = "request less") -> Refusal:
+    return Refusal(400, "complex_body", f"'{field}' {problem}; {advice}", param=field)

@@ -62,7 +62,7 @@ def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
     for name in _CONVERSATIONS:
         for level in levels(body.get(name)):
             if any(_is_deep(each[_ARGUMENTS]) for each in level if isinstance(each, dict) and _ARGUMENTS in each):
-                raise refuse_depth("complex_body", f"The JSON text in an '{_ARGUMENTS}' of '{name}'", name)
+                raise refuse_depth("complex_body", f"The JSON text in a field '{_ARGUMENTS}' of '{name}'", name)
 
 
 def _is_deep(arguments: object) -> bool:
@@ -97,7 +97,10 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
         except UnicodeEncodeError:
             param = name.encode(errors="replace").decode()
             raise Refusal(
-                400, "malformed_body", f"'{param}' has a text with half of a surrogate pair in it", param=param
+                400,
+                "malformed_body",
+                f"'{param}' contains a text with half of a surrogate pair; send valid Unicode",
+                param=param,
             ) from None
 
 
@@ -112,7 +115,12 @@ def check_kinds(body: Mapping[str, Any]) -> None:
     for name, value in body.items():
         if isinstance(value, int) and value.bit_length() >= _BITS:
             param = name[:100]
-            raise Refusal(400, "malformed_body", f"'{param}' is a number of more than {_BITS} bits", param=param)
+            raise Refusal(
+                400,
+                "malformed_body",
+                f"'{param}' is a number of more than {_BITS} bits; send a smaller one",
+                param=param,
+            )
     for name in _OBJECTS:
         if not isinstance(body.get(name), dict | None):
             raise Refusal(400, "malformed_body", f"'{name}' must be an object", param=name)

@@ -47,7 +47,10 @@ def check_terms(
     urgent = _priorities_in(headers)
     if any(value.bit_length() >= 64 for value in urgent):
         raise Refusal(
-            400, "request_priority", f"'{PRIORITY_HEADER}' is a number of more than 64 bits", param=PRIORITY_HEADER
+            400,
+            "request_priority",
+            f"'{PRIORITY_HEADER}' is a number of more than 64 bits; send a smaller one",
+            param=PRIORITY_HEADER,
         )
     if zone is None:
         return
@@ -74,7 +77,7 @@ def _check_fields(body: Mapping[str, Any], fields: Sequence[str], bound: int | N
 
 def _check_that_beams_end(body: Mapping[str, Any]) -> None:
     if not any(body.get(field) for field in _ANSWER_TOKENS):
-        message = "with beam search, 'max_tokens' must say how long the answer may become (requestLimits.maxTokens)"
+        message = "With beam search, this tenant's requests must set 'max_tokens' (requestLimits.maxTokens)"
         raise Refusal(400, "request_limits", message, param="max_tokens")
 
 
@@ -124,8 +127,11 @@ def _check_priority(body: Mapping[str, Any], urgent: Sequence[int], bounds: Requ
 def _check_range(name: str, value: int, bounds: RequestPriority) -> None:
     lowest, highest = bounds.min, bounds.max
     if (lowest is not None and value < lowest) or (highest is not None and value > highest):
-        low, high = ("any" if bound is None else bound for bound in (lowest, highest))
-        message = f"'{name}' is {value}; this tenant's requests may have one from {low} to {high} (requestPriority)"
+        if lowest is None:
+            allowed = f"at most {highest}"
+        else:
+            allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        message = f"'{name}' is {value}; this tenant's requests may use a priority {allowed} (requestPriority)"
         raise Refusal(400, "request_priority", message, param=name)
 
 
@@ -136,5 +142,5 @@ def _whole(field: str, value: object, reason: Reason) -> int:
 
 
 def _beyond(field: str, name: str, bound: int) -> Refusal:
-    message = f"'{field}' asks for more than this tenant's requests may have: {bound} (requestLimits.{name})"
+    message = f"'{field}' exceeds {bound}, the limit for this tenant's requests (requestLimits.{name}); request less"
     return Refusal(400, "request_limits", message, param=field)

@@ -50,7 +50,9 @@ def only_header(headers: Headers, name: bytes) -> bytes | None:
     """
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
-        raise Refusal(400, "repeated_header", f"The header {name.decode()} is there {len(values)} times; send it once")
+        raise Refusal(
+            400, "repeated_header", f"The request has the header {name.decode()} {len(values)} times; send it once"
+        )
     return values[0].strip() if values else None
 
 
@@ -63,7 +65,8 @@ def check_tenant_name(name: str) -> str:
     if _TENANT.fullmatch(name) is None:
         raise unauthorized(
             "malformed_tenant",
-            "The tenant's name must have 1 to 253 letters, digits, '-', '_' and '.', a letter or digit at both ends",
+            "The tenant's name must have 1 to 253 letters, digits, '-', '_' and '.', and begin and end "
+            "with a letter or digit",
         )
     return name
 

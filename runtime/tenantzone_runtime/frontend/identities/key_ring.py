@@ -75,9 +75,9 @@ def _digest_of_line(number: int, key: str) -> bytes:
             raise KeyFileError(f"line {number}: expected 64 hexadecimal digits after {_HASHED!r}")
         return digest
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise KeyFileError(f"line {number}: a key consists of printable ASCII characters without spaces")
+        raise KeyFileError(f"line {number}: a key must consist of printable ASCII characters without spaces")
     if len(key) < MIN_KEY_LENGTH:
-        raise KeyFileError(f"line {number}: a key has at least {MIN_KEY_LENGTH} characters")
+        raise KeyFileError(f"line {number}: a key must have at least {MIN_KEY_LENGTH} characters")
     return hashlib.sha256(key.encode()).digest()
 
 
@@ -157,7 +157,7 @@ class KeyRing:
         """The reason why the ring has no keys; empty if it has keys."""
         if self._tenants:
             return ""
-        return f"the key folder {self._folder} {self._folder_error or 'has no key in it that counts'}"
+        return f"the key folder {self._folder} {self._folder_error or 'contains no valid key'}"
 
     def tenant_of(self, key: bytes) -> str | None:
         """Returns the tenant of a key; None if the key is unknown."""
@@ -169,11 +169,11 @@ class KeyRing:
             files = across_swaps(self._folder, self._read_files)
         except FileNotFoundError:
             if self.required:
-                self._complain("is gone; the keys stay as they were")
+                self._complain("is missing; the keys stay unchanged")
             return
         except OSError as error:
             self.required = True
-            self._complain(f"can't be read: {error.strerror}; the keys stay as they were")
+            self._complain(f"can't be read: {error.strerror}; the keys stay unchanged")
             return
         self._folder_error = None
         # A file with an invalid name also makes keys required, because it was probably meant to be a key file.
@@ -261,7 +261,7 @@ class KeyRing:
         tenants = [name for name in names if is_tenants_name(name)]
         left_out = frozenset(names) - frozenset(tenants)
         for name in sorted(left_out - self._left_out):
-            _log.warning("%r in the key folder is no tenant's: it is left out", name)
+            _log.warning("the file %r in the key folder is ignored, because its name is not a valid tenant name", name)
         self._left_out = left_out
         return tenants
 
@@ -300,7 +300,7 @@ class KeyRing:
             file = _KeyFile(settled, last_good, str(error))
         if before is None or file.error != before.error:
             _log.error(
-                "key file of tenant %r: %s; the keys that it had stay in force",
+                "key file of tenant %r: %s; its previous keys stay in force",
                 tenant,
                 file.error,
                 extra={"tenant": tenant},
@@ -316,7 +316,8 @@ class KeyRing:
             if len(tenants) > 1:
                 # If the key identified one of the tenants, the other tenants would act in its name.
                 _log.error(
-                    "the key sha256:%s... stands in the files of several tenants (%s); it is accepted for none",
+                    "the key sha256:%s... is refused, because it is in the key files of several tenants (%s); give "
+                    "each tenant its own key",
                     digest.hex()[:8],
                     ", ".join(sorted(tenants)),
                 )

@@ -30,7 +30,7 @@ def weakness(key: object) -> str:
         return "" if key.curve.name in CURVES else curve_weakness(key.curve.name)
     if isinstance(key, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
         return ""
-    return f"is of a kind that is not supported; use RSA of {MIN_RSA_BITS} bits or more, EC or Ed25519"
+    return f"has an unsupported type; use RSA of {MIN_RSA_BITS} bits or more, EC or Ed25519"
 
 
 def curve_weakness(name: object) -> str:
@@ -39,4 +39,4 @@ def curve_weakness(name: object) -> str:
     Args:
         name: the curve's name.
     """
-    return f"is on the curve {name}; use {', '.join(CURVES.values())}"
+    return f"is on the unsupported curve {name}; use {', '.join(CURVES.values())}"

@@ -33,7 +33,8 @@ class KeyIdentity:
         tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
         if tenant is None:
             raise unauthorized(
-                "unknown_key", "This API key is not known here; check it, or ask this server's administrator for one"
+                "unknown_key",
+                "This server does not know this API key; check it, or ask the server's administrator for a key",
             )
         return tenant
 
@@ -54,7 +55,7 @@ def _shown_key(headers: Headers) -> bytes:
             case b"x-api-key" | b"api-key":
                 shown.add(value.strip())
     if len(shown) != 1:
-        problem = "shows several API keys" if shown else "shows no API key"
+        problem = "has several API keys" if shown else "has no API key"
         raise unauthorized(
             "several_keys" if shown else "no_key",
             f"The request {problem}; send one in the header 'Authorization: Bearer KEY'",

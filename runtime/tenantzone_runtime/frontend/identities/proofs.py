@@ -47,7 +47,7 @@ def make_proof(declared: Proof, folder: Path) -> HopProof:
     """Make the proof that the config selects, with the files mounted in the folder."""
     if declared.secret_header is not None:
         return SharedSecret(declared.secret_header, folder)
-    assert declared.client_certificate is not None, "a proof is one of two"
+    assert declared.client_certificate is not None, "a proof has a secret header or a client certificate"
     return GatewayCertificate(declared.client_certificate, folder)
 
 
@@ -72,11 +72,15 @@ class SharedSecret:
             raise unusable()
         shown = only_header(scope["headers"], self._header)
         if shown is None:
-            raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
+            raise unauthorized(
+                "no_proof", "The request did not come through this server's gateway; send it to the gateway"
+            )
         digest = hashlib.sha256(shown).digest()
         # Compare with all secrets in constant time, so that the duration reveals nothing about them.
         if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
-            raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
+            raise unauthorized(
+                "wrong_proof", "The request did not come through this server's gateway; send it to the gateway"
+            )
 
 
 def _read_secrets(content: bytes) -> tuple[bytes, ...]:
@@ -91,11 +95,12 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
             continue
         if len(secret) < _MIN_SECRET_LENGTH or not all(33 <= byte <= 126 for byte in secret):
             raise ValueError(
-                f"line {number}: a secret must be {_MIN_SECRET_LENGTH} or more printable ASCII characters, no spaces"
+                f"line {number}: a secret must be {_MIN_SECRET_LENGTH} or more printable ASCII characters without "
+                "spaces"
             )
         secrets.append(hashlib.sha256(secret).digest())
     if not secrets:
-        raise ValueError("there is no secret in it")
+        raise ValueError("the file contains no secret")
     return tuple(secrets)
 
 
@@ -126,9 +131,14 @@ class GatewayCertificate:
             raise unusable()
         chain = scope.get("extensions", {}).get("tls", {}).get("client_cert_chain") or ()
         if not chain:
-            raise unauthorized("no_proof", "The connection shows no client certificate; go through the gateway")
+            raise unauthorized(
+                "no_proof", "The connection has no client certificate; send the request to this server's gateway"
+            )
         if not self._is_good(chain[0], issuers, found):
-            raise unauthorized("wrong_proof", "The connection's client certificate is not that of the gateway")
+            raise unauthorized(
+                "wrong_proof",
+                "The connection's client certificate is not the gateway's; send the request to this server's gateway",
+            )
 
     def _is_good(self, pem: str, issuers: _Certificates, found: dict[str, x509.Certificate]) -> bool:
         certificate = found.get(pem)

@@ -101,19 +101,20 @@ class TokenIdentity:
         except jwt.ExpiredSignatureError:
             raise _refused("has expired; get a new one") from None
         except (jwt.InvalidAudienceError, jwt.InvalidIssuerError):
-            raise _refused("is of another issuer, or for another audience") from None
+            raise _refused("has another issuer or audience; get one for this server") from None
         except jwt.MissingRequiredClaimError as error:
-            raise _refused(f"has no claim {error.claim}") from None
+            raise _refused(f"lacks the claim {error.claim}; get one with this claim") from None
         # Besides PyJWT's errors, catch those for invalid text, too large numbers and too deep nesting.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise _refused("can't be believed; get a new one") from None
+            raise _refused("is invalid; get a new one") from None
 
     def _tenant_in(self, claims: Mapping[str, Any]) -> str:
         value: Any = claims
         for name in self._declared.tenant_claim:
             value = value.get(name) if isinstance(value, dict) else None
         if not isinstance(value, str):
-            raise unauthorized("no_tenant", f"The token has no tenant in {' > '.join(self._declared.tenant_claim)}")
+            claim = " > ".join(self._declared.tenant_claim)
+            raise unauthorized("no_tenant", f"The token names no tenant in its claim {claim}")
         return check_tenant_name(value)
 
 
@@ -132,15 +133,15 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError('expected a JSON Web Key Set: {"keys": [...]}') from None
     if len(entries) > _MAX_KEYS:
-        raise ValueError(f"it has {len(entries)} keys, more than {_MAX_KEYS}")
+        raise ValueError(f"the file has {len(entries)} keys, more than the maximum of {_MAX_KEYS}")
     keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
             # Refuse even a private key that would be skipped, because every reader of the file could forge tokens.
             raise ValueError(
-                f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
-                "with this one no more"
+                f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer stop "
+                "signing with this key"
             )
         name = f"keys[{number}] (kid {entry.get('kid')!r})"
         if entry.get("kty") == "EC" and entry.get("use") in (None, "sig") and entry.get("crv") not in CURVES.values():
@@ -152,15 +153,15 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
             try:
                 key = jwt.PyJWK(entry, algorithm)
             except (jwt.PyJWTError, ValueError, TypeError, KeyError):
-                raise ValueError(f"keys[{number}] is broken") from None
+                raise ValueError(f"keys[{number}] is not a valid JSON Web Key") from None
             if problem := weakness(key.key):
                 problems[f"{name} {problem}"] = None
                 continue
             if (entry.get("kid"), algorithm) in keys:
-                raise ValueError(f"keys[{number}]: its kid is another key's, too")
+                raise ValueError(f"keys[{number}] has the kid of another key; give each key its own kid")
             keys[entry.get("kid"), algorithm] = key
     if not keys:
-        raise ValueError("; ".join((f"it has no key for {', '.join(algorithms)}", *problems)))
+        raise ValueError("; ".join((f"the file has no usable key for {', '.join(algorithms)}", *problems)))
     return Accepted(keys, tuple(problems))
 
 
@@ -200,9 +201,7 @@ def _shown_token(scope: Scope) -> bytes:
     authorization = only_header(scope["headers"], b"authorization") or b""
     scheme, _, token = authorization.partition(b" ")
     if scheme.lower() != b"bearer" or not token.strip():
-        raise unauthorized(
-            "no_token", "The request shows no token; send one in the header 'Authorization: Bearer TOKEN'"
-        )
+        raise unauthorized("no_token", "The request has no token; send one in the header 'Authorization: Bearer TOKEN'")
     if len(token) > _MAX_TOKEN_BYTES:
         raise _refused(f"is longer than {_MAX_TOKEN_BYTES} bytes")
     return token.strip()

@@ -39,10 +39,12 @@ class HeaderIdentity:
             raise unusable()
         self._proof.check(scope)
         if not self._is_from_gateway(scope):
-            raise unauthorized("wrong_proof", "The request does not come from where this server's gateways are")
+            raise unauthorized(
+                "wrong_proof", "The request did not come from a network of this server's gateways; send it to a gateway"
+            )
         name = only_header(scope["headers"], self._header)
         if not name:
-            raise unauthorized("no_tenant", f"The gateway names no tenant in the header {self._header.decode()}")
+            raise unauthorized("no_tenant", f"The gateway did not name a tenant in the header {self._header.decode()}")
         return check_tenant_name(name.decode("latin-1"))
 
     def _is_from_gateway(self, scope: Scope) -> bool:

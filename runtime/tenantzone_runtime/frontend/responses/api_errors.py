@@ -94,8 +94,8 @@ def _message(scope: Scope, status: int, detail: object, headers: Mapping[bytes, 
     """Returns a message for the client, which replaces FastAPI's terse texts for unknown routes and methods."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     if (status, detail) == (404, "Not Found"):
-        return f"{path} is not served by this engine, whose model may be for other routes; check the URL"
+        return f"This engine does not serve {path}, possibly because its model has other routes; check the URL"
     if (status, detail) == (405, "Method Not Allowed"):
         allowed = headers.get(b"allow", b"").decode("latin-1")
-        return f"{path} takes {allowed or 'other methods'}, not {scope['method']}"
+        return f"{path} accepts {allowed or 'other methods'}, not {scope['method']}"
     return detail if isinstance(detail, str) else json.dumps(detail)

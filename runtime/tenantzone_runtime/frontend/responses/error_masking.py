@@ -13,7 +13,7 @@ from tenantzone_runtime.frontend.responses.answers import App, Message, Receive,
 from tenantzone_runtime.frontend.responses.refusals import count_refusal
 from tenantzone_runtime.seal import without_seals
 
-FAILED = "The server failed at this request; what happened is in its log"
+FAILED = "The server failed to process this request; its log contains the cause"
 
 _log = logging.getLogger(__name__)
 _LONGEST_LOGGED = 2000
@@ -63,7 +63,7 @@ def _is_of_the_body(error: Exception) -> bool:
 
 async def _refuse_body(scope: Scope, send: Send) -> None:
     refusal = Refusal(
-        400, "malformed_body", "A field of the request's body has a value of a kind that it can't have; check them"
+        400, "malformed_body", "A field of the request's body has a value of the wrong type; check the fields"
     )
     count_refusal(refusal.reason)
     await refusal.send(scope, send)
@@ -101,7 +101,7 @@ class _MaskedAnswer:
 
     async def fail(self, error: Exception) -> None:
         """Answer that the application failed before it answered."""
-        _log.error("vLLM failed at a request to %s", self._path, exc_info=error)
+        _log.error("vLLM failed to process a request to %s", self._path, exc_info=error)
         await self._tell()
 
     async def _tell(self) -> None:
@@ -137,4 +137,4 @@ class _MaskedAnswer:
 
     def _note(self, reported: bytes) -> None:
         text = without_seals(reported[:_LONGEST_LOGGED].decode(errors="replace"))
-        _log.error("vLLM failed at a request to %s: %r", self._path, text)
+        _log.error("vLLM failed to process a request to %s: %r", self._path, text)

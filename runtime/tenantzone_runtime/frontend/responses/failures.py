@@ -30,7 +30,7 @@ def failure(scope: Scope, error: Exception) -> Refusal:
     cause = error.__cause__ if isinstance(error, BodyCheckFailed) and error.__cause__ is not None else error
     frame = traceback.extract_tb(cause.__traceback__)[-1]
     _log.error(
-        "the frontend failed at a request to %r: %s in %s, %s line %d",
+        "the frontend failed to process a request to %r: %s in %s, %s line %d",
         scope["path"],
         type(cause).__name__,
         frame.name,

@@ -28,5 +28,7 @@ def check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
         )
         if not {b"identity", b""}.issuperset(codings):
             raise Refusal(
-                415, "compressed_body", "Compressed request bodies are not supported; send it without Content-Encoding"
+                415,
+                "compressed_body",
+                "Compressed request bodies are not supported; send the body uncompressed, without Content-Encoding",
             )

@@ -50,13 +50,15 @@ def _refusing(status: int, reason: Reason, message: str, **headers: str) -> App:
 
 
 _refuse_head = _refusing(
-    431, "large_head", f"The request's headers are larger than {MAX_HEAD_BYTES} bytes, or there are too many"
+    431,
+    "large_head",
+    f"The request's headers are larger than {MAX_HEAD_BYTES} bytes, or there are too many; send fewer or shorter ones",
 )
 _refuse_connection = _refusing(
     503, "connections", "This server has too many connections; try again", **{"retry-after": "1"}
 )
 _refuse_upgrade = _refusing(
-    400, "upgrade", "This server takes no body with the header Upgrade; send the request without that header"
+    400, "upgrade", "This server accepts no body with the header Upgrade; send the request without that header"
 )
 
 

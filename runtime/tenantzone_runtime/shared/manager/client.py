@@ -178,7 +178,9 @@ class ManagerClient:
                 return msgspec.json.decode(body, type=kind)
             refusal = msgspec.json.decode(body, type=Refusal).error
         except msgspec.DecodeError as error:
-            raise ManagerError("INTERNAL", f"the KV-cache manager answered {status}: {error}") from error
+            raise ManagerError(
+                "INTERNAL", f"the KV-cache manager answered with status {status} and an unreadable body: {error}"
+            ) from error
         raise ManagerError(refusal.code, refusal.message)
 
     def _post(self, path: str, body: bytes, deadline: float) -> tuple[int, bytes]:

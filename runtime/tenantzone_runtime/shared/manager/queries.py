@@ -102,7 +102,7 @@ class Query:
 
     def answer(self, keys: Sequence[bytes], locations: CacheLocations) -> None:
         """Record the manager's answer for these keys, in this order."""
-        assert self.asked is not None, "who is answered has asked"
+        assert self.asked is not None, "a query must be sent before it is answered"
         self.is_pending = False
         if self.is_given_up:
             return

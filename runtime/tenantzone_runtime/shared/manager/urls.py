@@ -28,4 +28,4 @@ def check_tls(url: str, files: TlsFiles) -> None:
         ValueError: there are files for another URL, which would not be used.
     """
     if files.paths and urlsplit(url).scheme != "https":
-        raise ValueError(f"certificates require a URL that begins with https, but the URL is {url}")
+        raise ValueError(f"TLS files require an https:// URL of the manager, not {url}")

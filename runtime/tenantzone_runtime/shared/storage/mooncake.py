@@ -32,7 +32,7 @@ class MooncakeStorages:
                 code = store.get_size(place.name)
                 missing = FileNotFoundError if code == MISSING else OSError
                 # Mooncake does not report why a known object is unavailable. Its node may be gone.
-                why = f"code {code}" if code < 0 else f"it knows of {code} bytes"
+                why = f"code {code}" if code < 0 else f"the object has {code} bytes"
                 raise missing(f"Mooncake could not read {place.name} ({why})")
             found = memoryview(handle)
             is_whole = found.nbytes == len(content)
@@ -47,5 +47,8 @@ def _master_of(place: PoolPlace) -> str:
     known = os.environ.get("MOONCAKE_MASTER", "")
     if place.master != known:
         given = f"MOONCAKE_MASTER is {known}" if known else "MOONCAKE_MASTER is not set"
-        raise OSError(f"the storage uses the Mooncake master {place.master}, but for this engine {given}")
+        raise OSError(
+            f"the storage uses the Mooncake master {place.master}, but this engine's {given}; set the "
+            "variable to the storage's master"
+        )
     return known

@@ -89,7 +89,7 @@ def open_s3() -> S3Storages:
         from botocore.config import Config
         from botocore.session import get_session
     except ImportError:
-        raise OSError("storages of type S3 need botocore: pip install 'tenantzone[s3]'") from None
+        raise OSError("storages of type S3 need botocore; run pip install 'tenantzone[s3]'") from None
     config = Config(
         connect_timeout=_SECONDS, read_timeout=_SECONDS, max_pool_connections=16, retries={"total_max_attempts": 2}
     )

@@ -118,7 +118,7 @@ class Storing:
     @property
     def _hit_shape(self) -> HitShape:
         shape = self._shape.hits
-        assert shape is not None, "who has hits has their shape"
+        assert shape is not None, "hits require a known shape"
         return shape
 
     def _begin(
@@ -229,7 +229,7 @@ class Storing:
             zone.counts.write_failures += chunks
             return
         zone.counts.refuse_writes("closed", chunks)
-        problem = f"zone {zone.tenant} may not store: {error}"
+        problem = f"the manager refuses chunks of zone {zone.tenant}: {error}"
         if problem != self.problem:
             logger.warning("The shared tier: %s", problem)
         self.problem = problem

@@ -57,7 +57,7 @@ class Ledger:
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
-        assert zone.spec.tenant not in self.zones, "a tenant has one zone"
+        assert zone.spec.tenant not in self.zones, "the tenant has a zone already"
         assert zone.held == 0
         self._zones_entered += 1
         zone.number = self._zones_entered
@@ -68,7 +68,7 @@ class Ledger:
 
     def discard(self, zone: Zone) -> None:
         """Remove a zone that holds nothing any more."""
-        assert zone.held == 0, "a zone leaves when its last block is free"
+        assert zone.held == 0, "a zone with blocks can't be discarded"
         self.totals.leave(zone)
         self.overflow.remove(zone)
         del self.zones[zone.spec.tenant]
@@ -252,7 +252,9 @@ class Ledger:
         for zone in zones:
             assert owned.pop(zone, 0) == zone.held, f"zone {zone.spec.tenant}: owners and counts differ"
             assert all(self.owner[block_id] is zone for block_id in zone.cached)
-            assert len(list(zone.cached)) == len(zone.cached), f"zone {zone.spec.tenant}: the order has lost blocks"
+            assert len(list(zone.cached)) == len(zone.cached), (
+                f"zone {zone.spec.tenant}: the eviction order lacks cached blocks"
+            )
         assert not owned, "blocks are owned by a zone that is not in the ledger"
         assert self.held_blocks == sum(zone.held for zone in zones)
         assert self.cached_blocks == sum(len(zone.cached) for zone in zones)

@@ -206,7 +206,7 @@ class LoanBook:
         while missing > 0 and (borrower := self._needing.at(passed_over)) and (lender := lending.first()):
             if may_borrow(borrower, lender):
                 blocks = min(missing, borrower.surplus - borrower.borrowed, room(lender))
-                assert blocks > 0, "who has no need or no room is in no order"
+                assert blocks > 0, "only zones with a need or with room are in the orders"
                 self._lend(lender, borrower, blocks)
                 missing -= blocks
             else:

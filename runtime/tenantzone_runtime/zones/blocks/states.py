@@ -27,7 +27,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
     """Note that a request of the zone has ended, for whatever reason."""
-    assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than came"
+    assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than began"
     zone.requests -= 1
     zone.last_active = ledger.now
     if zone.requests == 0:

@@ -47,10 +47,14 @@ def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpe
     for number, zone in enumerate(config.zones):
         if zone.eviction_policy not in EVICTION_POLICIES:
             known = ", ".join(EVICTION_POLICIES)
-            raise ConfigError(f"zones[{number}].evictionPolicy: this engine knows {known}, not {zone.eviction_policy}")
+            raise ConfigError(
+                f"zones[{number}].evictionPolicy: this engine supports {known}, not {zone.eviction_policy}"
+            )
         header = zone.fairness.header
         if header is not None and (field := taken_by_identity(header, config.pool.identity)):
-            raise ConfigError(f"zones[{number}].fairness.header ('{header}') is the header of the pool's {field}")
+            raise ConfigError(
+                f"zones[{number}].fairness.header ('{header}') is the header of the pool's {field}; use another header"
+            )
     granted = zip(config.zones, grants(config.zones, capacity), seat_grants(config.zones, seats), strict=True)
     return [_spec(*of_zone) for of_zone in granted]
 

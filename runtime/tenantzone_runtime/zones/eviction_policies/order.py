@@ -217,4 +217,4 @@ class EvictionOrder(ABC):
 
     def _check_count(self, count: int) -> None:
         if count > self.size:
-            raise KeyError(f"{count} blocks are to be evicted, {self.size} are kept")
+            raise KeyError(f"can't evict {count} blocks, because only {self.size} are cached")

@@ -113,7 +113,7 @@ class Users:
             raise IndexError("no user waits")
         priority = min(self._queues)
         account = self._queues[priority].next(lambda _: True)
-        assert isinstance(account, UserAccount), "a queue without anybody is not kept"
+        assert isinstance(account, UserAccount), "a queue without users must be removed"
         self._reached = max(self._reached, account.service)
         return account.name, priority
 

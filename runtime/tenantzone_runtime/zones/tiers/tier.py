@@ -380,11 +380,13 @@ class Tier:
         self.admission.check(self.ledger.zones.values())
         in_transfer = Counter(transfer.zone for transfer in self._transfers.values())
         for zone in self.ledger.zones.values():
-            assert in_transfer[zone] == zone.in_use, f"zone {zone.spec.tenant}: not all that is in use is in transfer"
+            assert in_transfer[zone] == zone.in_use, (
+                f"zone {zone.spec.tenant}: other chunks are in use than in transfer"
+            )
         stores = Counter(transfer.zone for transfer in self._transfers.values() if not transfer.readers)
         assert stores == self.storing
         self.links.check()
-        assert all(self.ledger.owner[chunk_id] is not None for chunk_id in self.links), "a chunk that is gone is linked"
+        assert all(self.ledger.owner[chunk_id] is not None for chunk_id in self.links), "a free chunk is linked"
 
     def _let_go(self, transfers: Sequence[tuple[int, _Transfer]], *, keeping: bool) -> list[int]:
         given_up: list[int] = []

@@ -60,7 +60,7 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
     if threading.current_thread() is not threading.main_thread():
         return call()
     if _ends_at is not None:
-        raise RuntimeError("a call that may be interrupted can't run within another one")
+        raise RuntimeError("an interruptible call can't run within another interruptible call")
     collects = gc.isenabled()
     try:
         # Garbage collection visits all objects of the process, and its time must not count for the call.

@@ -156,8 +156,8 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
     except (ImportError, AttributeError):
         # In another version of vLLM, the class may be elsewhere. Its parsers then stay on the event loop.
         _log.warning(
-            "vLLM has no %s in %s: parsers that it calls can't continue in other processes, and end requests with long "
-            "answers earlier",
+            "vLLM has no %s in %s: parsers that this class calls can't continue in other processes, so requests with "
+            "long answers end earlier",
             owner,
             module,
         )

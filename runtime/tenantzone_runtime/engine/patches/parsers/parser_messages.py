@@ -140,4 +140,4 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _named(identity: int) -> Any:
-    raise NotImplementedError("the unpickler replaces this function by `Shared.named`")
+    raise NotImplementedError("the unpickler replaces this function with `Shared.named`")
