@@ -17,7 +17,7 @@ from tenantzone_operator.kube.store import Key, Store
 from tenantzone_operator.pool.outcome import Outcome
 from tenantzone_operator.pool.worker import PoolWorker
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.under_way import WritingSlots
+from tenantzone_operator.writing.status_writer import WritingSlots
 
 logger = logging.getLogger(__name__)
 

@@ -35,8 +35,7 @@ from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import Reclaims, Status
 from tenantzone_operator.status.statuses import ZoneStatuses, leaving_pool_status, pool_status
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.status_writer import StatusWriter
-from tenantzone_operator.writing.under_way import WritingSlots
+from tenantzone_operator.writing.status_writer import StatusWriter, WritingSlots
 
 logger = logging.getLogger(__name__)
 
