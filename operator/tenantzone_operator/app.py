@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import kopf
 
+from tenantzone_contract.kube_names import OPERATOR, OPERATOR_NAMESPACE
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.console.server import ReplicaState, console_served
@@ -23,7 +24,7 @@ from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.pod_watch import list_selected
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
-from tenantzone_operator.leader.leadership import DEFAULT_NAMESPACE, Alone, Leadership, fence, new_identity
+from tenantzone_operator.leader.leadership import Alone, Leadership, fence, new_identity
 from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
 from tenantzone_operator.pool.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.serving.exposition import metrics_served
@@ -65,7 +66,7 @@ class Options:
     """Host and port of the health probes; None for no probes."""
     lease: LeaseOptions | None
     """The Lease for the leader election; None to lead without an election, as the only replica."""
-    own_namespace: str = DEFAULT_NAMESPACE
+    own_namespace: str = OPERATOR_NAMESPACE
     """Namespace of the Secret with the operator's admin key."""
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics endpoint; None for no metrics."""
@@ -234,7 +235,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
         standalone=True,
         # Without an identity, kopf would look up the user's name, and a pod's user id may have no name. Nothing uses
         # this identity.
-        identity=cast(Any, "tenantzone-operator"),
+        identity=cast(Any, OPERATOR),
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace is not None else [],
         stop_flag=stop,

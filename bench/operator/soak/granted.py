@@ -3,8 +3,8 @@
 from typing import Any
 
 from tenantzone_contract.config import ConfigError
+from tenantzone_contract.kube_names import config_map_name
 from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_operator.kube.names import config_map_name
 
 
 class Granted:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from tenantzone_contract.kube_names import POOLS, ZONES
 from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.api import Api, explain, is_gone
 from tenantzone_operator.kube.resources import Meta, Pool, Zone
@@ -191,7 +192,7 @@ class StatusWriter:
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
         async def write() -> None:
-            written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
+            written = await self._try("zone", zone.meta, status, self._api.apply_status(ZONES, zone.meta, status))
             if written is None:
                 return
             self._store.zones.update(written)
@@ -206,7 +207,7 @@ class StatusWriter:
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
         async def write() -> None:
-            written = await self._try("pool", pool.meta, status, self._api.apply_pool_status(pool.meta, status))
+            written = await self._try("pool", pool.meta, status, self._api.apply_status(POOLS, pool.meta, status))
             if written is None:
                 return
             self._store.pools.update(written)
