@@ -6,7 +6,7 @@ Updates are server-side applies or merge patches of the operator's own fields, s
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -93,33 +93,20 @@ class Api:
         """Yields the events of a cluster-scoped resource in Tenantzone's API, like `watch_pods`."""
         return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
-    async def secret_version(self, namespace: str, name: str) -> tuple[str, int]:
-        """Returns a Secret's uid and resource version, and the listing's resource version.
+    async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """Returns a Secret's metadata, or nothing if it does not exist, and the listing's resource version.
 
-        The first is empty if the Secret does not exist. The call reads only metadata, and selects the Secret by name,
-        so that an RBAC rule with this resource name is enough.
-        """
-        params = {"fieldSelector": f"metadata.name={name}"}
-        found = await self.rest.call(
-            "GET", resource_path(_CORE, namespace, "secrets"), params=params, headers=_ONLY_LIST
-        )
-        versions = [_version_of(item["metadata"]) for item in found["items"]]
-        return (versions[0] if versions else ""), int(found["metadata"]["resourceVersion"])
-
-    async def watch_secret(self, namespace: str, name: str, version: int, seconds: int) -> AsyncGenerator[str, None]:
-        """Watch a Secret for ``seconds``, starting at the resource version of a listing.
-
-        Yields the Secret's uid and resource version after each change, or an empty text if it was deleted.
-
-        Raises:
-            RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
+        The call selects the Secret by name, so that an RBAC rule with this resource name is enough.
         """
         path, query = resource_path(_CORE, namespace, "secrets"), {"fieldSelector": f"metadata.name={name}"}
-        async with aclosing(self._watch(path, query, version, seconds, _ONLY_METADATA)) as events:
-            async for event in events:
-                if event.get("type") == "ERROR":
-                    return
-                yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
+        return await self._list(path, query, read, _ONLY_LIST)
+
+    def watch_secret(
+        self, namespace: str, name: str, version: int, seconds: int
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yields the events of a Secret, with its metadata, like `watch_pods`."""
+        path, query = resource_path(_CORE, namespace, "secrets"), {"fieldSelector": f"metadata.name={name}"}
+        return self._watch(path, query, version, seconds, _ONLY_METADATA)
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
         """Returns the ConfigMap of the pool's config, even if another client created it; None if it does not exist."""
@@ -261,11 +248,17 @@ class Api:
         params = {**query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
         return self.rest.watch(path, params, seconds + _GRACE_SECONDS, headers)
 
-    async def _list(self, path: str, query: Mapping[str, str], read: Callable[[Body], T]) -> tuple[list[T], int]:
+    async def _list(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[Body], T],
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[list[T], int]:
         found: list[T] = []
         params = {**query, "limit": str(_PAGE)}
         while True:
-            page = await self.rest.call("GET", path, params=params)
+            page = await self.rest.call("GET", path, params=params, headers=headers)
             # Convert each page immediately, because all objects as plain JSON would need many times the memory.
             found += map(read, page["items"])
             token = page["metadata"].get("continue")
@@ -317,7 +310,3 @@ def _owner(meta: Meta) -> dict[str, Any]:
         "uid": meta.uid,
         "controller": True,
     }
-
-
-def _version_of(metadata: Mapping[str, Any]) -> str:
-    return f"{metadata['uid']}/{metadata['resourceVersion']}"

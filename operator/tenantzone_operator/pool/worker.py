@@ -15,7 +15,8 @@ from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import EngineWatch
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsForbiddenError, PodsUnknownError, PodWatch
+from tenantzone_operator.kube.informer import LONGEST_ASKED_SECONDS
+from tenantzone_operator.kube.pod_watch import PodsForbiddenError, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
