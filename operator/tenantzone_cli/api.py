@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 
 P = ParamSpec("P")
 T = TypeVar("T")

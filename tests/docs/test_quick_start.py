@@ -14,9 +14,9 @@ import yaml
 from hack.controlplane import Cluster
 from hack.controlplane.binaries import find_kubectl
 from hack.version import VERSION
-from tenantzone_contract.admin_token import admin_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
 from tenantzone_contract.kube_names import config_map_name
-from tenantzone_contract.salt import salt_secret_name
 from tests.docs.test_site import DOCS, REPOSITORY
 
 PAGE = (DOCS / "quick-start.md").read_text()

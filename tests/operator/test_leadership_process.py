@@ -19,7 +19,7 @@ from tenantzone_operator.app import STUCK_SECONDS, Options
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube.api import Api
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leadership import Alone, Leadership, LeaseExpired, fence

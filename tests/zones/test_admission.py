@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.admission import Admission
+from tenantzone_runtime.zones.schedule.admission import Admission
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tenantzone_cli.doctor.shipped import differences, field_path
 from tenantzone_cli.resources import Pod, unix_time
 from tenantzone_cli.table import duration
 from tenantzone_contract.kube_names import GROUP, OPERATOR, VERSION
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0

@@ -22,7 +22,7 @@ from tenantzone_contract.kube_names import (
     config_map_name,
     resource_path,
 )
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 
 NOT_SERVED: Final = "PoolNotServed"
 """Reason of the condition Accepted if the operator lacks rights for a pool."""

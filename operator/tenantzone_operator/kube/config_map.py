@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenantzone_contract.kube_names import GROUP, OPERATOR
-from tenantzone_contract.packing import ConfigFiles, config_map_data, config_map_keys, files_of
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.packing import ConfigFiles, config_map_data, config_map_keys, files_of
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.resources import Pool
 
 POOL_LABEL = f"{GROUP}/pool"

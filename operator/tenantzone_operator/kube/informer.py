@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 import aiohttp
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import InformerCache, T

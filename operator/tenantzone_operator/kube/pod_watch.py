@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.informer import Informer
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tenantzone_contract.kube_names import OPERATOR
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.rest import Rest, RestError
 
 _MAX_LEASES = 4

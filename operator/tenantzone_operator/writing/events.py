@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from tenantzone_contract.kube_names import GROUP, OPERATOR, VERSION
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.resources import Meta
 from tenantzone_operator.kube.rest import RestError

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tenantzone_contract.kube_names import POOLS, ZONES
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import Api, explain, is_gone
 from tenantzone_operator.kube.resources import Meta, Pool, Zone
 from tenantzone_operator.kube.rest import RestError
