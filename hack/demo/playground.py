@@ -19,7 +19,7 @@ from hack.demo.console import say, wait_until
 from hack.demo.model import Model
 from hack.demo.paths import PYTHON, STATE, demo_environment
 from hack.demo.stack import AlreadyRunningError, Stack, fresh_folder, running
-from tenantzone_cli.names import OPERATOR_NAMESPACE
+from tenantzone_contract.kube_names import OPERATOR_NAMESPACE
 
 FOLDER = STATE / "up"
 _LOG = FOLDER / "keeper.log"

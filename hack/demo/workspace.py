@@ -16,7 +16,7 @@ from typing import IO
 from hack.controlplane import Cluster, ControlPlane
 from hack.demo.console import command, say
 from hack.demo.paths import REPOSITORY
-from tenantzone_cli.names import OPERATOR, OPERATOR_NAMESPACE
+from tenantzone_contract.kube_names import OPERATOR, OPERATOR_NAMESPACE
 
 _CRDS = REPOSITORY / "crds"
 _INSTALLATION = REPOSITORY / "manifests" / "base"

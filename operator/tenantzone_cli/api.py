@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
+from tenantzone_contract.zone_config.specs import Body
+
 P = ParamSpec("P")
 T = TypeVar("T")
-Body = Mapping[str, Any]
-"""An object as the API server sends it."""
 
 TIMEOUT_SECONDS = 15.0
 _PAGE = 500

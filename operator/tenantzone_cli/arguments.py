@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tenantzone_cli.names import CONNECTION, OPERATOR_NAMESPACE, SORTS
+from tenantzone_cli.names import CONNECTION, SORTS
 from tenantzone_contract.duration import parse_duration
+from tenantzone_contract.kube_names import OPERATOR_NAMESPACE
 from tenantzone_contract.quantity import parse_bytes
 
 

@@ -19,9 +19,9 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachable, exchange
-from tenantzone_cli.names import API, POOLS, within
 from tenantzone_cli.resources import Pod, Pool, read_pod, read_pool
 from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
+from tenantzone_contract.kube_names import API, POOLS, resource_path
 from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
 
 _AT_ONCE = 16
@@ -82,7 +82,7 @@ def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
     pods = engine_pods(api, pool)
     if not pool.is_("SelectorOverlaps"):
         return pods
-    pools = [read_pool(body) for body in api.list(within(API, pool.namespace, POOLS))]
+    pools = [read_pool(body) for body in api.list(resource_path(API, pool.namespace, POOLS))]
     older = [other for other in pools if other.age_order < pool.age_order]
     taken = {pod.name for other in older for pod in engine_pods(api, other)}
     return [pod for pod in pods if pod.name not in taken]
@@ -132,7 +132,7 @@ def _token(api: Api, pool: Pool) -> _Token:
     name = admin_secret_name(pool.name)
     secret = f"the Secret {pool.namespace}/{name}"
     try:
-        data = api.get(f"{within('/api/v1', pool.namespace, 'secrets')}/{name}").get("data") or {}
+        data = api.get(resource_path("/api/v1", pool.namespace, "secrets", name)).get("data") or {}
         return _Token(base64.b64decode(data[TOKEN_FILE], validate=True).decode("ascii").strip())
     except ApiError as error:
         if error.is_forbidden:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from tenantzone_contract.duration import parse_duration
-from tenantzone_operator.kube.names import LEASE_NAME
+from tenantzone_contract.kube_names import OPERATOR
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def _add_leader_election(parser: argparse.ArgumentParser) -> None:
         metavar="NS",
         help="where the Lease lies, and the key of admin tokens; default: the pod's own, or tenantzone-system",
     )
-    group.add_argument("--leader-elect-name", metavar="NAME", default=LEASE_NAME, help="default: %(default)s")
+    group.add_argument("--leader-elect-name", metavar="NAME", default=OPERATOR, help="default: %(default)s")
     for flag, default, text in (
         ("lease-duration", "15s", "how long the others wait for a leader that they do not hear of"),
         ("renew-deadline", "10s", "how long a leader that can't renew goes on"),

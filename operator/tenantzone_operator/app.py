@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import kopf
 
+from tenantzone_contract.kube_names import OPERATOR, OPERATOR_NAMESPACE
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.console.server import ReplicaState, console_served
@@ -23,8 +24,7 @@ from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.pod_watch import list_selected
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
-from tenantzone_operator.leader.leader import Leader
-from tenantzone_operator.leader.leadership import DEFAULT_NAMESPACE, Alone, Leadership, fence, new_identity
+from tenantzone_operator.leader.leadership import Alone, Leadership, fence, new_identity
 from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
 from tenantzone_operator.pool.reconcile import RESYNC_SECONDS, Reconciler, Resync
 from tenantzone_operator.serving.exposition import metrics_served
@@ -66,7 +66,7 @@ class Options:
     """Host and port of the health probes; None for no probes."""
     lease: LeaseOptions | None
     """The Lease for the leader election; None to lead without an election, as the only replica."""
-    own_namespace: str = DEFAULT_NAMESPACE
+    own_namespace: str = OPERATOR_NAMESPACE
     """Namespace of the Secret with the operator's admin key."""
     metrics: tuple[str, int] | None = None
     """Host and port of the metrics endpoint; None for no metrics."""
@@ -77,24 +77,40 @@ class Options:
 
 
 class Operator:
-    """One process of the operator: it watches, answers probes, and reconciles while it leads."""
+    """One process of the operator: it watches, answers probes, and reconciles while it leads.
+
+    Args:
+        options: the options from the command line.
+        api: the API server.
+        reconciler: reconciles pools while this process leads.
+        manager: reconciles the KV-cache manager while this process leads; None without a manager.
+        leadership: decides when this process leads.
+        store: receives the objects that the watches see.
+    """
 
     def __init__(
-        self, options: Options, api: Api, leader: Leader, leadership: Alone | Leadership, store: Store
+        self,
+        options: Options,
+        api: Api,
+        reconciler: Reconciler,
+        manager: ManagerReconciler | None,
+        leadership: Alone | Leadership,
+        store: Store,
     ) -> None:
         self._options = options
         self._api = api
-        self.leader = leader
+        self.reconciler = reconciler
+        self._manager = manager
         self.leadership = leadership
         self._store = store
-        self._resync = Resync(store, api, done=leader.check_all)
+        self.resync = Resync(store, api, done=reconciler.check_all)
 
     async def run(self) -> None:
         """Watch, and lead if possible, until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         _stop_on_signals(stop)
         while not stop.is_set():
-            await _unless(stop, self._resync.once())
+            await _unless(stop, self.resync.once())
             if not stop.is_set():
                 where = self._options.namespace or "all namespaces"
                 logger.info("watching %s: %d pools, %d zones", where, len(self._store.pools), len(self._store.zones))
@@ -103,20 +119,18 @@ class Operator:
 
     async def _watch(self, stop: asyncio.Event) -> None:
         """Run kopf and take part in the leader election, until ``stop`` is set or a watch fails for good."""
-        leading = asyncio.create_task(
-            self.leadership.run(partial(self.leader.run, self._resync.once)), name="leadership"
-        )
+        leading = asyncio.create_task(self.leadership.run(self._lead), name="leadership")
         # If the election fails, this process fails.
         leading.add_done_callback(lambda task: None if task.cancelled() else stop.set())
 
         async def end() -> None:
-            self._resync.stop()
+            self.resync.stop()
             leading.cancel()
             await asyncio.gather(leading, return_exceptions=True)
 
-        self._resync.start()
+        self.resync.start()
         try:
-            registry = make_registry(self._options.connection, self._store, self.leader, self._resync, end)
+            registry = make_registry(self._options.connection, self._store, self.reconciler, self.resync, end)
             await _run_kopf(registry, self._options.namespace, stop)
         except Exception as error:
             logger.warning("watching: %s; starting over", explain(error))
@@ -125,8 +139,13 @@ class Operator:
         if not leading.cancelled():
             leading.result()
 
+    async def _lead(self) -> None:
+        """Lead for one term, until cancelled."""
+        async with self.reconciler.leading(self.resync.once):
+            await (asyncio.Event().wait() if self._manager is None else self._manager.run())
+
     def live(self) -> tuple[bool, dict[str, Any]]:
-        age = self.leader.age_seconds()
+        age = self.reconciler.age_seconds()
         shown = {
             "leading": self.leadership.is_leading,
             "secondsSinceReconcile": _rounded(age),
@@ -135,8 +154,8 @@ class Operator:
         return age is None or age <= STUCK_SECONDS, shown
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        age, silence = self.leader.listing_age_seconds(), self.leadership.silence_seconds
-        without_pods, pools = self.leader.without_pods()
+        age, silence = self.resync.age_seconds(), self.leadership.silence_seconds
+        without_pods, pools = self.reconciler.without_pods()
         shown = {
             "secondsSinceListing": _rounded(age),
             "secondsWithoutAnswer": _rounded(silence),
@@ -150,7 +169,7 @@ class Operator:
     def replica_state(self) -> ReplicaState:
         """Returns this replica's current state, for the console."""
         is_ready, _ = self.ready()
-        has_listed = self.leader.listing_age_seconds() is not None
+        has_listed = self.resync.age_seconds() is not None
         return ReplicaState(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
 
 
@@ -177,16 +196,16 @@ async def run(options: Options) -> None:
         if options.manager is not None:
             client = await stack.enter_async_context(ManagerClient(options.manager, trace_configs=traces))
             manager = ManagerReconciler(api, client, store, options.namespace)
-        leader = Leader(lambda: Reconciler(store, api, admin_key), [] if manager is None else [manager.run])
-        operator = Operator(options, api, leader, leadership, store)
+        reconciler = Reconciler(store, api, admin_key)
+        operator = Operator(options, api, reconciler, manager, leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
             collector = OperatorCollector(
                 lambda: leadership.is_leading,
-                leader.age_seconds,
-                leader.without_pods,
-                leader.outcomes,
+                reconciler.age_seconds,
+                reconciler.without_pods,
+                reconciler.outcomes,
                 lambda: None if manager is None else manager.answers,
             )
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
@@ -216,7 +235,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
         standalone=True,
         # Without an identity, kopf would look up the user's name, and a pod's user id may have no name. Nothing uses
         # this identity.
-        identity=cast(Any, "tenantzone-operator"),
+        identity=cast(Any, OPERATOR),
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace is not None else [],
         stop_flag=stop,

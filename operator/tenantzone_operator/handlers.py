@@ -10,13 +10,12 @@ from typing import Any
 
 import kopf
 
+from tenantzone_contract.kube_names import GROUP, POOLS, VERSION, ZONES
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.credentials.login import KopfLogin
-from tenantzone_operator.kube.names import GROUP, POOLS, VERSION, ZONES
 from tenantzone_operator.kube.store import Store
-from tenantzone_operator.leader.leader import Leader
-from tenantzone_operator.pool.reconcile import Resync
+from tenantzone_operator.pool.reconcile import Reconciler, Resync
 
 _DELETED = "DELETED"
 _CONNECT_SECONDS = 5.0
@@ -67,14 +66,14 @@ def make_settings() -> kopf.OperatorSettings:
 
 
 def make_registry(
-    connection: Connection, store: Store, leader: Leader, resync: Resync, end: Callable[[], Awaitable[None]]
+    connection: Connection, store: Store, reconciler: Reconciler, resync: Resync, end: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
     """Returns all handlers, bound to the objects that they call.
 
     Args:
         connection: how kopf logs in.
         store: receives the objects that the watches see.
-        leader: receives the keys of changed pools.
+        reconciler: receives the keys of changed pools.
         resync: gets a request for a listing when a watch restarts.
         end: called when kopf ends, to end all tasks that were started during its run.
     """
@@ -101,7 +100,7 @@ def make_registry(
             before, now = store.zones.put(body)
             zones = [zone for zone in (before, now) if zone is not None] if before != now else []
         for zone in zones:
-            leader.mark((zone.meta.namespace, zone.pool))
+            reconciler.mark((zone.meta.namespace, zone.pool))
 
     @kopf.on.event(GROUP, VERSION, POOLS, registry=registry)
     async def pool_changed(event: Body, **_: Any) -> None:
@@ -114,9 +113,9 @@ def make_registry(
             before, now = store.pools.put(body)
             if now is None or before == now:
                 return
-        leader.mark((namespace, name))
+        reconciler.mark((namespace, name))
         # Mark the other pools too, because the change may move pods that two pools select to the other pool.
-        leader.mark_namespace(namespace)
+        reconciler.mark_namespace(namespace)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:

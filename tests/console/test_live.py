@@ -103,10 +103,10 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, st
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
     (seen,) = await live.engines(KEY)
-    assert seen.live_report is not None
+    assert seen.report is not None
     clock.now += 60
     (seen,) = await live.engines(KEY)
-    assert (seen.live_report, seen.error) == (None, "/report answers with status 500")
+    assert (seen.report, seen.error) == (None, "/report answers with status 500")
 
 
 async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store):
@@ -116,7 +116,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store)
     await live.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
     (seen,) = await live.engines(KEY)
-    assert seen.live_report is None
+    assert seen.report is None
     assert "the engine hangs" in seen.error
 
 
@@ -165,11 +165,11 @@ async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, stor
     live = LiveEngines(store, list_pods, no_tokens, clock)
     assert live.view(KEY).pods == []
     (seen,) = await live.engines(KEY)
-    assert seen.live_report is not None
+    assert seen.report is not None
     assert [pod.meta.name for pod in live.view(KEY).pods] == ["engine-0", "engine-1"]
     assert asked == ["demo"]
 
     there.clear()
     clock.now += 100 * FRESH_SECONDS
     (seen,) = await live.engines(KEY)
-    assert seen.live_report is not None, "an API server that is away takes no engine away"
+    assert seen.report is not None, "an API server that is away takes no engine away"

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from tenantzone_contract.cache.blocks import BlockKind, BlockMap
-from tenantzone_contract.reports.report import ConfigStatus, Rejection, TierReport, ZoneReport, ZoneTierReport
+from tenantzone_contract.reports.report import (
+    ConfigStatus,
+    EngineReport,
+    Rejection,
+    TierReport,
+    ZoneReport,
+    ZoneTierReport,
+)
 from tenantzone_contract.reports.summary import ZoneSummary
-from tenantzone_operator.console.live import LiveEngine
+from tenantzone_operator.console.live import LiveEngine, live_report
 from tenantzone_operator.console.showing import show_blocks, show_pool
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.kube.resources import Pod, Zone, read_pod, read_zone
@@ -62,8 +69,13 @@ def heard(name: str, rejected: str = "", *zones: ZoneReport) -> LiveEngine:
     """An engine whose latest report has this content."""
     rejection = Rejection(error=rejected, unix_time=0.0) if rejected else None
     reported = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
+    return answering(name, reported)
+
+
+def answering(name: str, reported: EngineReport) -> LiveEngine:
+    """An engine that has answered with this report."""
     look = LiveEngine(pod(name))
-    look.hear(read_report_text(reported.model_dump_json(by_alias=True).encode()), now=0.0)
+    look.hear(live_report(read_report_text(reported.model_dump_json(by_alias=True).encode())), 1.0, now=0.0)
     return look
 
 
@@ -74,7 +86,7 @@ def shown_with(*engines: LiveEngine, zones: Sequence[Zone] = (), waiting: Sequen
 
 def test_an_engine_answers_or_refuses_the_config_or_is_not_reached_or_not_ready():
     silent = LiveEngine(pod("engine-2"))
-    silent.miss(OSError("no route"), now=99.0)
+    silent.lose("no route")
 
     engines = shown_with(
         heard("engine-0"), heard("engine-1", "limit: too low"), silent, waiting=[pod("engine-3", ip="")]
@@ -111,8 +123,7 @@ def test_what_a_zone_holds_in_tiers_is_that_of_all_engines_and_each_tier_is_show
     engines = [heard("a", "", first), heard("b", "", second), heard("c")]
     tiers = (TierReport(tier="disk", capacity_bytes=900, held_bytes=5, chunk_bytes=1, problem="reads fail: \x1bno"),)
     reported = report("d", 100, ConfigStatus(applied_generation=1), ()).model_copy(update={"tiers": tiers})
-    engines.append(LiveEngine(pod("d")))
-    engines[-1].hear(read_report_text(reported.model_dump_json(by_alias=True).encode()), now=0.0)
+    engines.append(answering("d", reported))
 
     shown = shown_with(*engines, zones=[declared("acme")])
 

@@ -10,7 +10,8 @@ from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
 from tenantzone_operator.status.acknowledgement import History
-from tenantzone_operator.status.statuses import zone_status
+from tenantzone_operator.status.latency import ShownRanges
+from tenantzone_operator.status.statuses import ZoneStatuses, zone_status
 from tests.operator.objects import NOW, observed, pool, silent, snapshot, zone
 
 
@@ -26,12 +27,12 @@ def engine(name: str = "engine-0", *, of: Zone | None = None, **latency: Any) ->
     return observed(snapshot(1, of or targeted()), engine=name, acme={"latency": LatencyReport(**latency)})
 
 
-def status_of(zone: Zone, *observations: Any) -> dict[str, Any]:
+def status_of(zone: Zone, *observations: Any, shown: ShownRanges | None = None) -> dict[str, Any]:
     history = History()
     made = make_plan(pool(), [zone], in_force=None, last_generation=0, size=100, room=ConfigRoom())
     assert made.config is not None
     history.record(made.config, 1000)
-    return zone_status(zone, made.decisions["acme"], observations, history, before=zone.status, now=NOW)
+    return zone_status(zone, made.decisions["acme"], observations, history, before=zone.status, now=NOW, shown=shown)
 
 
 def condition(status: dict[str, Any]) -> dict[str, Any]:
@@ -96,12 +97,12 @@ def test_ready_does_not_depend_on_it():
 
 def test_times_that_move_a_little_change_nothing():
     """Each change is a write, and the figure moves with each request."""
-    number, seen, status = random.Random(1), [], None
+    number, seen, status, shown = random.Random(1), [], None, ShownRanges()
     for border in (1.15, 1.5, 2.0, 3.0):
         for _ in range(50):
             actual = 0.05 * border * number.uniform(0.97, 1.03)
             reason = "Met" if actual <= 0.05 * 1.15 else "Neighbours"
-            status = status_of(targeted(status=status), engine(token_time=target(actual, reason)))
+            status = status_of(targeted(status=status), engine(token_time=target(actual, reason)), shown=shown)
             if condition(status)["message"] not in seen[-1:]:
                 seen.append(condition(status)["message"])
     assert len(seen) <= 5, "no more than one for each border"
@@ -109,11 +110,13 @@ def test_times_that_move_a_little_change_nothing():
 
 @pytest.mark.parametrize("last", [0.04, 0.06, 0.5])
 def test_times_that_have_moved_far_are_reported_whatever_was_reported_before(last):
-    first = status_of(targeted(), engine(token_time=target(last, "Met" if last < 0.05 else "Neighbours")))
-    found = condition(status_of(targeted(status=first), engine(token_time=target(0.12, "Neighbours"))))
-    assert "100 ms to 150 ms" in found["message"]
-    back = condition(status_of(targeted(status=first), engine(token_time=target(0.03, "Met"))))
-    assert back["status"] == "True"
+    for actual, expected in ((0.12, "100 ms to 150 ms"), (0.03, "50 ms between two tokens: in no engine")):
+        shown = ShownRanges()
+        reason = "Met" if last < 0.05 else "Neighbours"
+        first = status_of(targeted(), engine(token_time=target(last, reason)), shown=shown)
+        reported = engine(token_time=target(actual, "Met" if actual < 0.05 else "Neighbours"))
+        found = condition(status_of(targeted(status=first), reported, shown=shown))
+        assert expected in found["message"]
 
 
 def at(name: str, ratio: float, reason: str = "Neighbours") -> Any:
@@ -142,9 +145,9 @@ MOVING = {
 
 @pytest.mark.parametrize("engines", MOVING.values(), ids=MOVING)
 def test_engines_that_move_a_little_change_nothing(engines):
-    status, changes = None, -1
+    status, changes, shown = None, -1, ShownRanges()
     for _ in range(100):
-        before, status = status, status_of(targeted(status=status), *engines())
+        before, status = status, status_of(targeted(status=status), *engines(), shown=shown)
         changes += before is None or condition(status) != condition(before)
     assert changes <= 2, "no more than until the first words are found"
 
@@ -166,3 +169,38 @@ def test_requests_now_and_then_change_nothing_while_the_target_is_met():
     assert condition(status_of(other, of_other))["reason"] == "NoTraffic"
     missed = status_of(targeted(), engine(token_time=target(0.09, "OwnLoad")))
     assert condition(status_of(targeted(status=missed), quiet))["reason"] == "NoTraffic"
+
+
+def test_ranges_are_those_of_the_operators_memory_and_not_of_a_status_that_others_may_write():
+    at_a_bound = at("a", 1.2)
+    shown = ShownRanges()
+    met = status_of(targeted(), at("a", 1.0), shown=shown)
+    forged = condition(status_of(targeted(), at("a", 2.5)))
+    status = met | {
+        "conditions": [forged if each["type"] == "LatencyTargetMet" else each for each in met["conditions"]]
+    }
+    assert condition(status_of(targeted(status=status), at_a_bound, shown=shown))["status"] == "True"
+
+
+def test_a_new_leader_shows_a_time_at_a_bound_as_it_is_unless_the_target_was_met():
+    at_a_bound = at("a", 1.2)
+    met, missed = (status_of(targeted(), at("a", ratio)) for ratio in (1.0, 2.5))
+    assert condition(status_of(targeted(status=met), at_a_bound))["status"] == "True"
+    assert "57.5 ms to 75 ms" in condition(status_of(targeted(status=missed), at_a_bound))["message"]
+
+
+def test_a_pools_statuses_keep_the_ranges_of_each_zone():
+    statuses, history, zone = ZoneStatuses(), History(), targeted()
+    made = make_plan(pool(), [zone], in_force=None, last_generation=0, size=100, room=ConfigRoom())
+    assert made.config is not None
+    history.record(made.config, 1000)
+
+    def met(ratio: float) -> str:
+        found = statuses.make([zone], made.decisions, [at("a", ratio)], history, now=NOW)["acme"]
+        return condition(dict(found))["message"]
+
+    first = met(1.75)
+    assert "75 ms to 100 ms" in first
+    assert [met(ratio) for ratio in (2.1, 1.4)] == [first, first]
+    assert "100 ms to 150 ms" in met(2.5)
+    assert "100 ms to 150 ms" in met(1.9)

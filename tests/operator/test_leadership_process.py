@@ -17,13 +17,14 @@ from hack.ports import free_ports
 from tenantzone_operator.__main__ import main
 from tenantzone_operator.app import STUCK_SECONDS, Options
 from tenantzone_operator.app import Operator as App
+from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
-from tenantzone_operator.leader.leader import Leader
 from tenantzone_operator.leader.leadership import Alone, Leadership, LeaseExpired, fence
 from tenantzone_operator.leader.lease import Election, LeaseObject, Timing
+from tenantzone_operator.pool.reconcile import Reconciler
 from tenantzone_operator.serving.health import health_served
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
@@ -126,7 +127,8 @@ def idle_operator() -> App:
     """An operator that leads, and has done nothing yet."""
     api = Api(Rest(Connection(None).for_kopf), None)
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
-    return App(options, api, Leader(lambda: pytest.fail("nothing was listed yet")), Alone(), Store())
+    store = Store()
+    return App(options, api, Reconciler(store, api, AdminKey(api, "default")), None, Alone(), store)
 
 
 @contextmanager
@@ -134,12 +136,19 @@ def later(seconds: float) -> Iterator[None]:
     """Advances the time by `seconds`."""
     now = time.monotonic() + seconds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tenantzone_operator.leader.leader.time.monotonic", lambda: now)
+        patch.setattr("tenantzone_operator.pool.reconcile.time.monotonic", lambda: now)
         yield
 
 
 async def test_a_leader_that_reconciles_nothing_for_three_minutes_is_to_be_restarted(idle_operator: App):
-    term = asyncio.create_task(idle_operator.leader.run(asyncio.Event().wait))  # type: ignore[arg-type]
+    async def list_forever() -> None:
+        await asyncio.Event().wait()
+
+    async def lead() -> None:
+        async with idle_operator.reconciler.leading(list_forever):
+            pytest.fail("nothing was listed yet")
+
+    term = asyncio.create_task(lead())
     await asyncio.sleep(0)
 
     assert idle_operator.live()[0]
@@ -155,7 +164,7 @@ async def test_a_leader_that_reconciles_nothing_for_three_minutes_is_to_be_resta
 def test_it_is_ready_from_its_first_listing_on_for_as_long_as_others_follow(idle_operator: App):
     assert not idle_operator.ready()[0]
 
-    idle_operator.leader.check_all()
+    idle_operator.resync.note_listing()
 
     assert idle_operator.ready()[0]
     with later(STUCK_SECONDS):
@@ -167,7 +176,7 @@ def test_a_replica_to_which_the_api_server_does_not_answer_is_not_ready(idle_ope
     lease = LeaseObject(Rest(Connection(None).for_kopf), "default", "any")
     election = Election(lease, "me", Timing(), clock=lambda: next(clock))
     idle_operator.leadership = Leadership(election)
-    idle_operator.leader.check_all()
+    idle_operator.resync.note_listing()
     assert not idle_operator.ready()[0], "it was never answered"
 
     election.answered_at = 110.0

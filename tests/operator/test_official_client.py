@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config, watch
 
-from tenantzone_operator.kube.names import GROUP, VERSION, ZONES
+from tenantzone_contract.kube_names import GROUP, VERSION, ZONES
 from tests.operator.world import POOL, World
 
 pytestmark = pytest.mark.controlplane

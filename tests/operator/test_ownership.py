@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
+from tenantzone_contract.kube_names import OPERATOR
+from tenantzone_operator.kube.config_map import MANAGED_BY_LABEL, POOL_LABEL
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.world import POOL, World, conditions
 
 pytestmark = pytest.mark.controlplane
 
-LABELS = {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: POOL}
+LABELS = {MANAGED_BY_LABEL: OPERATOR, POOL_LABEL: POOL}
 
 
 @pytest.fixture

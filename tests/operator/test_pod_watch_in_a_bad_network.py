@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event
-from tenantzone_operator.kube import pod_watch
+from tenantzone_operator.kube import informer, pod_watch
 from tenantzone_operator.kube.pod_watch import PodsUnknownError
 from tests.operator.bad_watches import bad_watches
 from tests.operator.watched_pods import OURS, THEIRS, Pods, pool
@@ -66,7 +66,7 @@ async def test_events_of_the_past_change_nothing(pods: Pods, proxy: Proxy):
 
 
 async def test_a_watch_that_says_nothing_is_put_right(pods: Pods, proxy: Proxy, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", (1, 1))
+    monkeypatch.setattr(informer, "WATCH_SECONDS", (1, 1))
     pods.add("gone")
     await pods.watch.follow(pool(**OURS))
     proxy.faults = Faults(stream=lambda _: [])
@@ -92,7 +92,7 @@ async def test_pods_that_can_not_be_listed_are_said_to_be_unknown_and_not_to_be_
 
 async def test_pods_that_were_listed_long_ago_are_said_to_be(pods: Pods, proxy: Proxy, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pod_watch, "STALE_SECONDS", 3.0)
-    monkeypatch.setattr(pod_watch, "WATCH_SECONDS", (1, 1))
+    monkeypatch.setattr(informer, "WATCH_SECONDS", (1, 1))
     pods.add("engine-0")
     await pods.watch.follow(pool(**OURS))
     pods.watch.check_age()
@@ -135,4 +135,4 @@ async def test_a_watch_that_never_works_costs_few_listings(
         await asyncio.sleep(0.1)
     await pods.until(lambda: len(pods.known) == 20)
     # After 0.1, 0.2, 0.4 seconds and so on; in the end after 5.
-    assert len(listings) <= 8 + (time.monotonic() - began) / pod_watch.LAST_PAUSE_SECONDS
+    assert len(listings) <= 8 + (time.monotonic() - began) / informer.LAST_PAUSE_SECONDS

@@ -12,7 +12,6 @@ from tenantzone_operator.app import Operator, Options
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube import pod_watch
 from tenantzone_operator.kube.credentials.connection import Connection
-from tenantzone_operator.leader.leader import Leader
 from tenantzone_operator.leader.leadership import Alone
 from tenantzone_operator.pool.reconcile import Reconciler
 from tests.operator.objects import body
@@ -29,14 +28,10 @@ def _pods_grow_old_soon(monkeypatch: pytest.MonkeyPatch):
 @asynccontextmanager
 async def leading(pods: Pods) -> AsyncIterator[Operator]:
     """An operator that leads, without watches of pools and zones: the tests put those into its store."""
-    leader = Leader(lambda: Reconciler(pods.store, pods.api, AdminKey(pods.api, pods.key[0])))
+    reconciler = Reconciler(pods.store, pods.api, AdminKey(pods.api, pods.key[0]))
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
-    term = asyncio.create_task(leader.run(lambda: asyncio.sleep(0)))
-    try:
-        yield Operator(options, pods.api, leader, Alone(), pods.store)
-    finally:
-        term.cancel()
-        await asyncio.gather(term, return_exceptions=True)
+    async with reconciler.leading(lambda: asyncio.sleep(0)):
+        yield Operator(options, pods.api, reconciler, None, Alone(), pods.store)
 
 
 def put_pool(pods: Pods, name: str, labels: dict[str, str], status: dict[str, Any] | None = None) -> None:
@@ -56,51 +51,51 @@ async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(po
     put_pool(pods, "demo", OURS)
     proxy.faults = Faults(reads=Refusal(500), only="/pods", times=1000)
     async with leading(pods) as operator:
-        operator.leader.check_all()
+        operator.resync.note_listing()
         assert operator.ready()[0]
         await pods.until(lambda: without_pods(operator) == 1)
         assert not operator.ready()[0]
         assert operator.live()[0], "a restart would not help"
 
         put_zone(pods, "lost", pool="none")
-        operator.leader.check_all()
+        operator.resync.note_listing()
         assert not operator.ready()[0], "a pool that does not exist has no pods to know"
 
         put_pool(pods, "known", {"app": "no label"})
-        operator.leader.check_all()
+        operator.resync.note_listing()
         await pods.until(lambda: operator.ready()[0])
         assert without_pods(operator) == 1
         proxy.heal()
-        await pods.until(lambda: operator.leader.without_pods() == (0, 2))
+        await pods.until(lambda: operator.reconciler.without_pods() == (0, 2))
         assert "demo" in {key[1] for key in pods.store.pods}
     assert pods.store.pods == {}, "a new term begins with listings"
-    assert operator.leader.without_pods() == (0, 0)
+    assert operator.reconciler.without_pods() == (0, 0)
 
 
 async def test_pools_that_are_not_served_count_for_nothing(pods: Pods, proxy: Proxy):
     put_pool(pods, "demo", OURS)
     proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
     async with leading(pods) as operator:
-        operator.leader.check_all()
+        operator.resync.note_listing()
 
         def is_said() -> bool:
-            outcome = operator.leader.outcomes().get(pods.key)
+            outcome = operator.reconciler.outcomes().get(pods.key)
             return outcome is not None and "PoolNotServed" in str(outcome.pool)
 
         await pods.until(is_said)
         await asyncio.sleep(2 * pod_watch.STALE_SECONDS)
         assert without_pods(operator) == 0
-        assert operator.leader.without_pods() == (0, 0)
+        assert operator.reconciler.without_pods() == (0, 0)
         assert operator.ready()[0], "pools of others are none of its business"
 
         proxy.heal()
-        await pods.until(lambda: operator.leader.without_pods() == (0, 1))
+        await pods.until(lambda: operator.reconciler.without_pods() == (0, 1))
 
 
 async def test_a_pool_that_had_a_config_counts_when_the_rights_for_it_are_gone(pods: Pods, proxy: Proxy):
     put_pool(pods, "demo", OURS, {"configGeneration": 7})
     proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
     async with leading(pods) as operator:
-        operator.leader.check_all()
+        operator.resync.note_listing()
         await pods.until(lambda: without_pods(operator) == 1)
         assert not operator.ready()[0]

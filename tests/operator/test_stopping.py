@@ -38,11 +38,9 @@ async def test_a_worker_that_is_about_to_try_again_is_followed_by_none():
     async with Rest(log_in) as rest:
         api = Api(rest, None)
         reconciler = Reconciler(store, api, AdminKey(api, "tenantzone-system"))
-        reconciler.check_all()
-        async with asyncio.timeout(20):
+        async with reconciler.leading(lambda: asyncio.sleep(0)), asyncio.timeout(20):
             await is_asked_often.wait()
 
-        await reconciler.stop()
         reconciler.mark(("default", "pool-0"))
         reconciler.check_all()
 

@@ -10,13 +10,10 @@ import pytest
 from aiohttp import web
 
 from tenantzone_operator.kube.api import Api
-from tenantzone_operator.kube.resources import Zone, read_zone
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
-from tenantzone_operator.writing.awaited import AWAITED_SECONDS, Awaited
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.status_writer import StatusWriter
-from tenantzone_operator.writing.under_way import WritingSlots
+from tenantzone_operator.writing.status_writer import StatusWriter, WritingSlots
 from tests.operator.objects import NOW, body
 
 POOLS = 10
@@ -52,13 +49,20 @@ class ApiServer:
         self._objects[name] = body(name, generation=generation, spec={"pool": pool}, status=READY)
         self.store.zones.put(self._objects[name])
 
+    def delete(self, name: str) -> None:
+        """Deletes a zone."""
+        found = self._objects.pop(name)
+        self.store.zones.remove(found | {"metadata": found["metadata"] | {"resourceVersion": "1000"}})
+
     async def answer(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         self.asked.append(name)
         self.is_asked.set()
         if not name.startswith("honest"):
             await self.may_answer.wait()
-        found = self._objects[name]
+        found = self._objects.get(name)
+        if found is None:
+            return web.json_response({"message": "not found"}, status=404)
         version = {"resourceVersion": str(len(self.asked) + 1)}
         sent = json.loads(await request.text())["status"]
         sent["conditions"] += self.condition_of_others
@@ -103,6 +107,11 @@ class Writing:
 
     async def stop(self) -> None:
         await self._writer.stop()
+
+    @property
+    def known(self) -> set[str]:
+        """The uids of the objects whose writes it keeps in mind."""
+        return set(self._writer._states)
 
 
 async def test_what_engines_do_in_some_pools_keeps_no_zone_of_another_waiting(server: ApiServer, api: Api):
@@ -233,36 +242,21 @@ async def test_what_is_under_way_ends_when_the_pool_does(server: ApiServer, api:
     assert server.asked.count("stuck") == 2
 
 
-def zone(generation: int, programmed: str, seen: int = 1) -> Zone:
-    return read_zone(body("acme", generation=generation, spec={"pool": "demo"}, status=status(seen, programmed)))
+async def test_states_of_gone_objects_are_forgotten_once_their_writes_have_ended(server: ApiServer, api: Api):
+    for name in ("stuck", "honest-0", "honest-1"):
+        server.add(name, "pool", generation=2)
+    writing = Writing(server, api, "pool")
+    statuses = dict.fromkeys(("stuck", "honest-0", "honest-1"), status(2, "True"))
+    assert await writing.write(statuses) is not None
+    server.delete("stuck")
+    server.delete("honest-0")
 
-
-def test_a_change_is_awaited_until_the_engines_have_it():
-    awaited = Awaited()
-    assert awaited.sort([zone(1, "True")], 0.0) == ([], [zone(1, "True")])
-
-    changed = zone(2, "True")
-    assert awaited.sort([changed], 1.0) == ([changed], [])
-    awaited.note(changed, status(2, "Unknown"), 2.0)
-    assert awaited.sort([changed], 3.0) == ([changed], [])
-    awaited.note(changed, status(2, "True"), 4.0)
-    assert awaited.sort([changed], 5.0) == ([], [changed])
-
-
-def test_no_change_is_awaited_for_ever():
-    awaited, reported = Awaited(), zone(2, "Unknown", seen=2)
-    assert awaited.sort([reported], 0.0) == ([reported], [])
-    assert awaited.sort([reported], AWAITED_SECONDS + 1) == ([], [reported])
-
-
-def test_a_change_without_a_written_status_is_awaited_however_long_it_takes():
-    awaited, untold = Awaited(), zone(2, "True", seen=1)
-    assert awaited.sort([untold], 0.0) == ([untold], [])
-    assert awaited.sort([untold], 10 * AWAITED_SECONDS) == ([untold], [])
-
-
-def test_what_is_gone_is_forgotten():
-    awaited, reported = Awaited(), zone(2, "Unknown", seen=2)
-    awaited.sort([reported], 0.0)
-    awaited.keep(set())
-    assert awaited.sort([reported], AWAITED_SECONDS + 1) == ([reported], [])
+    assert await writing.write(statuses) is not None
+    assert writing.known == {"uid-stuck", "uid-honest-1"}
+    server.may_answer.set()
+    async with asyncio.timeout(10):
+        wait = await writing.write(statuses)
+        while wait is not None:
+            await asyncio.sleep(wait)
+            wait = await writing.write(statuses)
+    assert writing.known == {"uid-honest-1"}

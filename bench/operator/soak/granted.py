@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from tenantzone_contract.kube_names import config_map_name
 from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_contract.zone_config.packing import files_of, unpack_config
-from tenantzone_operator.kube.names import config_map_name
 
 
 class Granted:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.live import Engine, engine_pods, engines_of
-from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import Pod, read_pool, read_zone
 from tenantzone_cli.table import render
 from tenantzone_contract.cache.migration import (
@@ -25,6 +24,7 @@ from tenantzone_contract.cache.migration import (
     Prompt,
     parse_migration,
 )
+from tenantzone_contract.kube_names import API, POOLS, ZONES, resource_path
 from tenantzone_contract.quantity import shown_bytes
 
 _LOOK_SECONDS = 0.3
@@ -169,8 +169,8 @@ def open_move(
     """
     if source == target:
         raise MigrateError(f"--from and --to name the same pod, {source}")
-    zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
-    pool = read_pool(api.get(f"{within(API, namespace, POOLS)}/{zone.pool}"))
+    zone = read_zone(api.get(resource_path(API, namespace, ZONES, name)))
+    pool = read_pool(api.get(resource_path(API, namespace, POOLS, zone.pool)))
     pods = {pod.name: pod for pod in engine_pods(api, pool)}
     ready = [_ready(pods, pod, pool.name) for pod in (source, target)]
     source_engine, target_engine = engines_of(api, pool, ready)

@@ -9,11 +9,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
-from tenantzone_cli.api import Api, Body
-from tenantzone_cli.names import API, ZONES, within
+from tenantzone_cli.api import Api
 from tenantzone_cli.resources import Zone, read_zone
 from tenantzone_cli.table import render, shown
+from tenantzone_contract.kube_names import API, ZONES, resource_path
 from tenantzone_contract.zone_config.config import PURGE_ANNOTATION
+from tenantzone_contract.zone_config.specs import Body
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
@@ -104,4 +105,4 @@ def _read(api: Api, namespace: str, name: str) -> Zone:
 
 
 def _path(namespace: str, name: str) -> str:
-    return f"{within(API, namespace, ZONES)}/{name}"
+    return resource_path(API, namespace, ZONES, name)

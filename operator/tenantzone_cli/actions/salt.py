@@ -5,8 +5,8 @@ import binascii
 from pathlib import Path
 
 from tenantzone_cli.api import Api
-from tenantzone_cli.names import API, POOLS, within
 from tenantzone_contract.keys.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key, salt_secret_name
+from tenantzone_contract.kube_names import API, POOLS, resource_path
 
 
 class SaltError(Exception):
@@ -41,7 +41,7 @@ def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
         SaltError: the Secret contains no valid key, or ``pool`` is None and the namespace does not have exactly one.
     """
     name = salt_secret_name(pool or _only_pool(api, namespace))
-    data = api.get(f"{within('/api/v1', namespace, 'secrets')}/{name}").get("data") or {}
+    data = api.get(resource_path("/api/v1", namespace, "secrets", name)).get("data") or {}
     try:
         return parse_salt_key(base64.b64decode(data.get(SALT_KEY_FILE, ""), validate=True))
     except (SaltKeyError, binascii.Error) as error:
@@ -49,7 +49,7 @@ def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
 
 
 def _only_pool(api: Api, namespace: str) -> str:
-    pools = sorted(body["metadata"]["name"] for body in api.list(within(API, namespace, POOLS)))
+    pools = sorted(body["metadata"]["name"] for body in api.list(resource_path(API, namespace, POOLS)))
     if len(pools) == 1:
         return str(pools[0])
     found = f"several ZonePools ({', '.join(pools)}); name one with --pool" if pools else "no ZonePool"

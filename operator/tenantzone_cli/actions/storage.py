@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenantzone_cli.api import Api
-from tenantzone_cli.names import API, GROUPS, STORAGES
 from tenantzone_cli.resources import Thing, read_thing
 from tenantzone_cli.table import render, shown
+from tenantzone_contract.kube_names import API, GROUPS, STORAGES
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
 
 _STORAGE_COLUMNS = ("STORAGE", "TYPE", "HELD", "CAPACITY", "USED%", "ENABLED", "HEALTHY", "READY", "PLACE")

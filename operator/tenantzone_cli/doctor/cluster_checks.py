@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tenantzone_cli.api import ApiError, Body
+from tenantzone_cli.api import ApiError
 from tenantzone_cli.doctor.facts import (
     CONFIG_RIGHT,
     PODS_RIGHT,
@@ -13,9 +13,10 @@ from tenantzone_cli.doctor.facts import (
 )
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.doctor.shipped import differences, field_path
-from tenantzone_cli.names import GROUP, OPERATOR, VERSION
 from tenantzone_cli.resources import Pod, unix_time
 from tenantzone_cli.table import duration
+from tenantzone_contract.kube_names import GROUP, OPERATOR, VERSION
+from tenantzone_contract.zone_config.specs import Body
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0

@@ -5,23 +5,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
+from tenantzone_cli.api import Api, ApiError, Outcome, attempt
 from tenantzone_cli.doctor.shipped import Right, Shipped, read_shipped
 from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
-from tenantzone_cli.names import (
+from tenantzone_cli.names import OPERATOR_SELECTOR
+from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
+from tenantzone_contract.kube_names import (
     API,
     GROUP,
     GROUPS,
     MANAGER,
     OPERATOR,
-    OPERATOR_SELECTOR,
     POOLS,
     STORAGES,
     ZONES,
     config_map_name,
-    within,
+    resource_path,
 )
-from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
+from tenantzone_contract.zone_config.specs import Body
 
 NOT_SERVED: Final = "PoolNotServed"
 """Reason of the condition Accepted if the operator lacks rights for a pool."""
@@ -116,9 +117,9 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
             right: attempt(_may_operator, api, right, operator_namespace)
             for right in needed_rights(shipped.rights, filter(is_served, known), namespace, operator_namespace)
         },
-        deployment=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'deployments')}/{OPERATOR}"),
+        deployment=attempt(api.get, resource_path("/apis/apps/v1", operator_namespace, "deployments", OPERATOR)),
         operator_pods=attempt(_operator_pods, api, operator_namespace),
-        lease=attempt(api.get, f"{within('/apis/coordination.k8s.io/v1', operator_namespace, 'leases')}/{OPERATOR}"),
+        lease=attempt(api.get, resource_path("/apis/coordination.k8s.io/v1", operator_namespace, "leases", OPERATOR)),
         zones=attempt(_zones, api, namespace),
         pools=pools,
         configs={pool.key: attempt(_config, api, pool) for pool in known},
@@ -126,7 +127,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
         answers=ask_engines(api, [(pool, pod) for pool in known for pod in _ready(pods[pool.key])]),
         storages=attempt(_things, api, STORAGES),
         groups=attempt(_things, api, GROUPS),
-        manager=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'statefulsets')}/{MANAGER}"),
+        manager=attempt(api.get, resource_path("/apis/apps/v1", operator_namespace, "statefulsets", MANAGER)),
     )
 
 
@@ -146,24 +147,24 @@ def _own_pods(
 
 
 def _zones(api: Api, namespace: str | None) -> Sequence[Zone]:
-    return [read_zone(body) for body in api.list(within(API, namespace, ZONES))]
+    return [read_zone(body) for body in api.list(resource_path(API, namespace, ZONES))]
 
 
 def _pools(api: Api, namespace: str | None) -> Sequence[Pool]:
-    return [read_pool(body) for body in api.list(within(API, namespace, POOLS))]
+    return [read_pool(body) for body in api.list(resource_path(API, namespace, POOLS))]
 
 
 def _things(api: Api, plural: str) -> Sequence[Thing]:
-    return [read_thing(body) for body in api.list(within(API, None, plural))]
+    return [read_thing(body) for body in api.list(resource_path(API, None, plural))]
 
 
 def _operator_pods(api: Api, namespace: str) -> Sequence[Pod]:
-    pods = api.list(within("/api/v1", namespace, "pods"), labelSelector=OPERATOR_SELECTOR)
+    pods = api.list(resource_path("/api/v1", namespace, "pods"), labelSelector=OPERATOR_SELECTOR)
     return [read_pod(body) for body in pods]
 
 
 def _config(api: Api, pool: Pool) -> Body:
-    found: Body = api.get(f"{within('/api/v1', pool.namespace, 'configmaps')}/{config_map_name(pool.name)}")
+    found: Body = api.get(resource_path("/api/v1", pool.namespace, "configmaps", config_map_name(pool.name)))
     return found
 
 

@@ -10,8 +10,8 @@ from tenantzone_cli.advice import storage_advice
 from tenantzone_cli.api import ApiError
 from tenantzone_cli.doctor.facts import Facts
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
-from tenantzone_cli.names import MANAGER, OPERATOR
 from tenantzone_cli.resources import Thing
+from tenantzone_contract.kube_names import MANAGER, OPERATOR
 
 _FLAG = "--manager-url"
 _INSTALL = "kubectl apply -k manifests/overlays/manager"

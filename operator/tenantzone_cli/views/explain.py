@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenantzone_cli.advice import advice
-from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
+from tenantzone_cli.api import Api, ApiError, Outcome, attempt
 from tenantzone_cli.live import EngineAnswer, ask_engines, own_engine_pods
-from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import Condition, Pod, Pool, Zone, read_pool, read_zone
 from tenantzone_cli.table import duration, render
 from tenantzone_cli.views.engine_lines import engine_table, latency_lines, loan_lines, request_lines, tier_table
 from tenantzone_cli.views.tier_reservations import tier_reservations
+from tenantzone_contract.kube_names import API, POOLS, ZONES, resource_path
 from tenantzone_contract.zone_config.share import floor_blocks
+from tenantzone_contract.zone_config.specs import Body
 
 _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
 
@@ -39,8 +40,8 @@ def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
         ApiError: the zone does not exist, or the user may not read it.
         Unreachable: the API server does not answer.
     """
-    zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
-    body = attempt(api.get, f"{within(API, namespace, POOLS)}/{zone.pool}")
+    zone = read_zone(api.get(resource_path(API, namespace, ZONES, name)))
+    body = attempt(api.get, resource_path(API, namespace, POOLS, zone.pool))
     pool = read_pool(body) if not isinstance(body, ApiError) else None
     pods: Outcome[Sequence[Pod]] = attempt(own_engine_pods, api, pool) if pool is not None else []
     ready = [pod for pod in pods if pod.ready] if not isinstance(pods, ApiError) else []
@@ -55,7 +56,7 @@ def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
 
 
 def _zones(api: Api, namespace: str) -> list[Zone]:
-    return [read_zone(body) for body in api.list(within(API, namespace, ZONES))]
+    return [read_zone(body) for body in api.list(resource_path(API, namespace, ZONES))]
 
 
 def explain(facts: Facts) -> list[str]:

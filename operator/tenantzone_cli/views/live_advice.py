@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from tenantzone_cli.api import Api, Body
-from tenantzone_cli.names import API, POOLS, within
+from tenantzone_cli.api import Api
 from tenantzone_cli.resources import Pool, read_pool, unix_time
 from tenantzone_cli.table import duration, render, shown
+from tenantzone_contract.kube_names import API, POOLS, resource_path
+from tenantzone_contract.zone_config.specs import Body
 
 _HEADERS = ("POOL", "MODE", "STATE", "ZONE", "FIELD", "SPEC", "VALUE", "SINCE", "WHY")
 
@@ -28,7 +29,9 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
         Unreachable: the API server does not answer.
         NoPoolError: no pool has this name.
     """
-    pools = sorted((read_pool(body) for body in api.list(within(API, namespace, POOLS))), key=lambda pool: pool.key)
+    pools = sorted(
+        (read_pool(body) for body in api.list(resource_path(API, namespace, POOLS))), key=lambda pool: pool.key
+    )
     named = [pool for pool in pools if name in (None, pool.name)]
     if name is not None and not named:
         raise NoPoolError(f"there is no ZonePool {name}{f' in namespace {namespace}' if namespace else ''}")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from tenantzone_cli.api import Api
 from tenantzone_cli.live import EngineAnswer, ask_pools
-from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import read_pool, read_zone
 from tenantzone_cli.table import render, shown
 from tenantzone_cli.views.rows import Row, as_json, live_rows, status_rows
+from tenantzone_contract.kube_names import API, POOLS, ZONES, resource_path
 
 _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
     "held": ("HELD", lambda row: row.summary.held),
@@ -50,11 +50,11 @@ def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAns
         ApiError: the user may not read the objects.
         Unreachable: the API server does not answer.
     """
-    zones = [read_zone(body) for body in api.list(within(API, selection.namespace, ZONES))]
+    zones = [read_zone(body) for body in api.list(resource_path(API, selection.namespace, ZONES))]
     zones = [zone for zone in zones if selection.pool in (None, zone.pool)]
     if not selection.live:
         return list(status_rows(zones)), []
-    pools = [read_pool(body) for body in api.list(within(API, selection.namespace, POOLS))]
+    pools = [read_pool(body) for body in api.list(resource_path(API, selection.namespace, POOLS))]
     answers = [answer for answer in ask_pools(api, pools) if selection.pool in (None, answer.pool[1])]
     return list(live_rows(zones, answers)), answers
 

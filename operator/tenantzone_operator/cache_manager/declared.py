@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.duration import parse_duration
+from tenantzone_contract.kube_names import GROUP
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.resources import Meta, read_meta
@@ -13,7 +14,7 @@ from tenantzone_operator.kube.store import Key
 NO_END: Final = 2**63
 """A number of bytes that no storage reaches."""
 
-FINALIZER: Final = "tenantzone.io/kv-cache-manager"
+FINALIZER: Final = f"{GROUP}/kv-cache-manager"
 """Finalizer that keeps a deleted object until the manager has freed its blocks, as only the object locates them."""
 
 

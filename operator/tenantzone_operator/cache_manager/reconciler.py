@@ -13,12 +13,13 @@ from typing import Final
 
 import aiohttp
 
+from tenantzone_contract.kube_names import GROUPS, KINDS, STORAGES
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
 from tenantzone_operator.cache_manager.declared import Declared, read_group, read_storage
 from tenantzone_operator.cache_manager.members import Members, members, namespace_rows, service_accounts, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
-from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, STORAGES, Objects
+from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.cache_manager.statuses import group_status, is_refused, storage_status, without_gauges
 from tenantzone_operator.cache_manager.turn import Turn
 from tenantzone_operator.kube.api import Api, explain
@@ -167,7 +168,7 @@ class ManagerReconciler:
                 # For example, a webhook has refused the write. The statuses of other objects must still be written.
                 if self._refused_statuses.note(uid, str(error), now):
                     logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
-            elif error.status not in OUTDATED:
+            elif not error.is_outdated:
                 raise
             return
         self._refused_statuses.done(uid)

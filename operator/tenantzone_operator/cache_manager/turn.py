@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tenantzone_contract.kube_names import GROUPS, KINDS, STORAGES
 from tenantzone_contract.text import printable
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
@@ -18,7 +19,7 @@ from tenantzone_operator.cache_manager.declared import (
     emptied_storage,
 )
 from tenantzone_operator.cache_manager.members import Members, with_members
-from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, STORAGES, Objects
+from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.cache_manager.statuses import Found
 from tenantzone_operator.kube.conditions import Reason, name_some
 from tenantzone_operator.kube.rest import RestError
@@ -205,7 +206,7 @@ class Turn:
         try:
             await self._objects.hold(plural, declared)
         except RestError as error:
-            if error.status in OUTDATED:
+            if error.is_outdated:
                 self._passed_over.add(declared.meta.uid)
             elif error.is_lasting:
                 why = f"its finalizer, which delays deletion until its blocks are gone, can't be added: {_shown(error)}"
@@ -259,7 +260,7 @@ class Turn:
                 if error.is_lasting:
                     self._wait(declared, f"the API server accepts the removal of its finalizer: {_shown(error)}")
                     return
-                if error.status not in OUTDATED:
+                if not error.is_outdated:
                     raise
             else:
                 logger.info("%s %s was removed from the KV-cache manager", KINDS[plural], declared.meta.name)

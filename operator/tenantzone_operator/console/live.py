@@ -15,7 +15,7 @@ from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import EngineReport, LoanReport, TierReport, ZoneReport, max_report_bytes
 from tenantzone_operator.engines.views import ZoneView, zone_view
-from tenantzone_operator.engines.watch import FROZEN_SECONDS, HANGS, SILENCE_SECONDS
+from tenantzone_operator.engines.watch import WatchedEngine
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
@@ -75,32 +75,8 @@ class LiveReport:
     loans: tuple[LoanReport, ...]
 
 
-@dataclass(slots=True, weakref_slot=True)
-class LiveEngine:
-    """One ready engine, with its last report or the error that prevented one."""
-
-    pod: Pod
-    live_report: LiveReport | None = None
-    error: str = ""
-    """Why no report is available; empty if one is."""
-    answered_at: float = float("-inf")
-    published: float = 0.0
-    """Time of the last report by the engine's clock; only compared with the time of the next report."""
-    renewed_at: float = 0.0
-
-    def hear(self, report: EngineReport, now: float) -> None:
-        self.answered_at = now
-        if report.published_unix_time != self.published:
-            self.published, self.renewed_at = report.published_unix_time, now
-        if now - self.renewed_at > FROZEN_SECONDS:
-            self.live_report, self.error = None, HANGS
-        else:
-            self.live_report, self.error = _live_report(report), ""
-
-    def miss(self, error: Exception, now: float) -> None:
-        """Record that the engine did not answer; a single late answer is tolerated."""
-        if now - self.answered_at > SILENCE_SECONDS:
-            self.live_report, self.error = None, reason(error)
+LiveEngine = WatchedEngine[LiveReport]
+"""One ready engine, with the parts of its last report that the console shows."""
 
 
 @dataclass(slots=True)
@@ -186,10 +162,10 @@ class LiveEngines:
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
             return None
-        live_reports = [engine.live_report for engine in look.engines.values()]
-        if not live_reports or None in live_reports:
+        reports = [engine.report for engine in look.engines.values()]
+        if not reports or None in reports:
             return None
-        looks = by_name(declared(engine for engine in live_reports if engine is not None))
+        looks = by_name(declared(report for report in reports if report is not None))
         return {name: summarized(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
@@ -233,14 +209,15 @@ class LiveEngines:
             async with slots:
                 report = await read_report(engine.pod, port, max_bytes, quota, tokens)
         except TRANSIENT as error:
-            engine.miss(error, self._clock())
+            if engine.is_unreachable(self._clock()):
+                engine.lose(reason(error))
         else:
-            engine.hear(report, self._clock())
+            engine.hear(live_report(report), report.published_unix_time, self._clock())
 
 
-def declared(live_reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
+def declared(reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
     """Returns the zones in these reports that TenantZones declare."""
-    return (zone for live_report in live_reports for zone in live_report.zones if not zone.is_registered)
+    return (zone for report in reports for zone in report.zones if not zone.is_registered)
 
 
 def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
@@ -256,7 +233,8 @@ def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
     return ZoneSummary.of(zone.amounts for zone in zones)
 
 
-def _live_report(report: EngineReport) -> LiveReport:
+def live_report(report: EngineReport) -> LiveReport:
+    """Returns the parts of a report that the console shows."""
     rejected = report.config.rejected
     return LiveReport(
         engine_version=printable(report.engine_version),

@@ -56,8 +56,8 @@ def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[st
         engines: the pool's engines with their reports.
         wanted: selects zones whose name or tenant contains this text; empty selects all.
     """
-    live_reports = [engine.live_report for engine in engines if engine.live_report is not None]
-    rows = [*_declared_rows(view.zones, live_reports), *_registered_rows(live_reports)]
+    reports = [engine.report for engine in engines if engine.report is not None]
+    rows = [*_declared_rows(view.zones, reports), *_registered_rows(reports)]
     found = sorted((row for row in rows if _matches(row, wanted)), key=lambda row: (row["name"], row["registered"]))
     pool = view.pool
     return {
@@ -91,8 +91,8 @@ def _matches(row: dict[str, Any], wanted: str) -> bool:
     return wanted in row["name"] or wanted in row["tenant"]
 
 
-def _declared_rows(zones: Iterable[Zone], live_reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
-    reported = by_name(declared(live_reports))
+def _declared_rows(zones: Iterable[Zone], reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+    reported = by_name(declared(reports))
     for zone in zones:
         looks = reported.get(zone.meta.name, [])
         yield {
@@ -107,9 +107,9 @@ def _declared_rows(zones: Iterable[Zone], live_reports: Sequence[LiveReport]) ->
         }
 
 
-def _registered_rows(live_reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+def _registered_rows(reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
     # Auto-registered zones are named after their tenants.
-    reported = by_name(zone for live_report in live_reports for zone in live_report.zones if zone.is_registered)
+    reported = by_name(zone for report in reports for zone in report.zones if zone.is_registered)
     for tenant, looks in reported.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, "latency": {}, **_live(looks)}
 
@@ -145,25 +145,25 @@ def _requests(looks: Iterable[LiveZone]) -> dict[str, int]:
 
 
 def _engine(engine: LiveEngine) -> dict[str, Any]:
-    pod, live_report = engine.pod.meta.name, engine.live_report
-    if live_report is None:
+    pod, report = engine.pod.meta.name, engine.report
+    if report is None:
         return {"pod": pod, "state": "Unreachable", "message": engine.error}
     return {
         "pod": pod,
-        "state": "RefusesConfig" if live_report.refusal else "Answers",
-        "message": live_report.refusal,
-        "engineVersion": live_report.engine_version,
-        "capacityBlocks": live_report.capacity_blocks,
-        "blockSizeTokens": live_report.block_size_tokens,
-        "freeBlocks": live_report.free_blocks,
-        "generation": live_report.generation,
-        **_requests(live_report.zones),
+        "state": "RefusesConfig" if report.refusal else "Answers",
+        "message": report.refusal,
+        "engineVersion": report.engine_version,
+        "capacityBlocks": report.capacity_blocks,
+        "blockSizeTokens": report.block_size_tokens,
+        "freeBlocks": report.free_blocks,
+        "generation": report.generation,
+        **_requests(report.zones),
     }
 
 
 def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
     """Yields an engine's KV-cache tiers, in bytes."""
-    for tier in engine.live_report.tiers if engine.live_report is not None else ():
+    for tier in engine.report.tiers if engine.report is not None else ():
         yield {
             "pod": engine.pod.meta.name,
             "tier": tier.tier,
@@ -180,7 +180,7 @@ def _not_ready(view: View) -> list[dict[str, Any]]:
 
 def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
     names = {zone.tenant: zone.meta.name for zone in zones}
-    loans = engine.live_report.loans if engine.live_report is not None else ()
+    loans = engine.report.loans if engine.report is not None else ()
     return {
         "pod": engine.pod.meta.name,
         "loans": [

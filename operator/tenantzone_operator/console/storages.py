@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from tenantzone_contract.kube_names import GROUPS, STORAGES
 from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
-from tenantzone_operator.cache_manager.objects import GROUPS, STORAGES, Objects
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
 
@@ -34,9 +34,8 @@ async def list_stored(api: Api) -> Stored:
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
     """
-    objects = Objects(api)
-    storages = await objects.list_all(STORAGES, read_storage)
-    groups = await objects.list_all(GROUPS, read_group)
+    storages, _ = await api.list_cluster(STORAGES, read_storage)
+    groups, _ = await api.list_cluster(GROUPS, read_group)
     return Stored(
         tuple(sorted(storages, key=lambda each: each.meta.name)), tuple(sorted(groups, key=lambda each: each.meta.name))
     )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 from tenantzone_operator.engines.answers import ANSWER_SECONDS, read_report, reason
 from tenantzone_operator.engines.http import SlowError, TokenRefusedError, UnbelievableError
@@ -44,27 +45,60 @@ SAY_AGAIN_SECONDS = 60.0
 HANGS = "its report is no longer renewed; the engine hangs"
 
 
-@dataclass(slots=True)
-class _Engine:
+Report = TypeVar("Report")
+
+
+@dataclass(slots=True, weakref_slot=True)
+class WatchedEngine(Generic[Report]):
     """One watched pod. Times are from this machine's monotonic clock, because the engine's clock may differ."""
 
     pod: Pod
-    report: EngineView | None = None
+    report: Report | None = None
+    """The needed parts of the newest report; None if the engine does not answer or hangs."""
     error: str = ""
-    """Why no report is available, as shown in statuses, with the same words whatever answers at the port.
+    """Why no report is available; empty if one is."""
+    answered_at: float = float("-inf")
+    published: float = 0.0
+    """Time of the newest report by the engine's clock; only compared with the time of the next report."""
+    renewed_at: float = 0.0
 
-    The pool's author chooses the port, and the author of a pod's status chooses the address, so the words must not
-    reveal anything about the server at this address and port.
+    def hear(self, report: Report, published: float, now: float) -> None:
+        """Record an answer, which does not count if the engine no longer renews its report.
+
+        Args:
+            report: the needed parts of the report.
+            published: time of the report by the engine's clock.
+            now: the time of the answer.
+        """
+        self.answered_at = now
+        if published != self.published:
+            self.published, self.renewed_at = published, now
+        is_frozen = now - self.renewed_at > FROZEN_SECONDS
+        self.report, self.error = (None, HANGS) if is_frozen else (report, "")
+
+    def is_unreachable(self, now: float) -> bool:
+        """Returns whether a missing answer means that the engine is unreachable; one late answer is tolerated."""
+        return self.report is None or now - self.answered_at > SILENCE_SECONDS
+
+    def lose(self, why: str) -> None:
+        """Record why the engine is unreachable."""
+        self.report, self.error = None, why
+
+
+@dataclass(slots=True)
+class _Engine(WatchedEngine[EngineView]):
+    """One watched pod with the state of its requests.
+
+    The error is shown in statuses. It has the same words whatever answers at the port: the pool's author chooses the
+    port, and the author of a pod's status chooses the address, so the words must not reveal anything about the server
+    at this address and port.
     """
+
     refuses: bool = False
     """Whether no report is available because the engine refuses the pool's tokens."""
     said: str = ""
     """The reason in the last log line."""
     said_at: float = float("-inf")
-    answered_at: float = 0.0
-    published: float = 0.0
-    """Time of the newest report by the engine's clock; only compared with the time of the next report."""
-    renewed_at: float = 0.0
     blocks: int | None = None
     asking: asyncio.Task[bool] | None = None
     """Task of the request in flight, if any."""
@@ -203,15 +237,15 @@ class EngineWatch:
                 unexpected = None if isinstance(error, (OSError, ValueError)) else error
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
-                is_unreachable = engine.report is None or now - engine.answered_at > SILENCE_SECONDS
+                is_unreachable = engine.is_unreachable(now)
                 is_costly = isinstance(error, UnbelievableError) or unexpected is not None
                 if is_costly or (isinstance(error, SlowError) and is_unreachable):
                     engine.backoff = min(max(2 * engine.backoff, POLL_SECONDS), MAX_BACKOFF_SECONDS)
                     engine.ask_after = now + engine.backoff
                 if is_unreachable:
-                    engine.report, why = None, reason(error)
+                    why = reason(error)
                     engine.refuses = isinstance(error, TokenRefusedError)
-                    engine.error = (
+                    engine.lose(
                         f"its admin port {self._port} refuses the operator (the pool's condition says what to mount)"
                         if engine.refuses
                         else _no_report(engine.pod, self._port)
@@ -219,14 +253,9 @@ class EngineWatch:
             else:
                 ENGINE_POLLS.labels("ok").inc()
                 engine.is_prompt, engine.backoff, engine.refuses = True, 0.0, False
-                engine.answered_at = now
                 engine.blocks = report.capacity_blocks
-                if report.published_unix_time != engine.published:
-                    engine.published, engine.renewed_at = report.published_unix_time, now
-                if now - engine.renewed_at <= FROZEN_SECONDS:
-                    engine.report, engine.error = seen, ""
-                else:
-                    engine.report, engine.error, why = None, HANGS, HANGS
+                engine.hear(seen, report.published_unix_time, now)
+                why = engine.error
         has_turned = (before[1] == "") != (engine.error == "")
         if has_turned or (why not in ("", engine.said) and now - engine.said_at >= SAY_AGAIN_SECONDS):
             engine.said, engine.said_at, name = why, now, engine.pod.meta.name

@@ -6,17 +6,27 @@ Updates are server-side applies or merge patches of the operator's own fields, s
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import aiohttp
 
+from tenantzone_contract.kube_names import (
+    API,
+    GROUP,
+    KINDS,
+    OPERATOR,
+    POOLS,
+    VERSION,
+    ZONES,
+    config_map_name,
+    resource_path,
+)
 from tenantzone_contract.zone_config.packing import ConfigFiles
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
 from tenantzone_operator.kube.credentials.connection import Connection
-from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
 from tenantzone_operator.kube.resources import Meta, Pod, Pool
 from tenantzone_operator.kube.rest import Rest, RestError
 
@@ -28,11 +38,11 @@ _GRACE_SECONDS = 5.0
 """Seconds that the API server has to close a watch after its timeout."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
-_APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
-_PATCHED = {"fieldManager": FIELD_MANAGER}
+_APPLIED = {"fieldManager": OPERATOR, "force": "true"}
+_PATCHED = {"fieldManager": OPERATOR}
 _ONLY_METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _ONLY_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-_OURS = f"/apis/{GROUP}/{VERSION}"
+_CORE = "/api/v1"
 _EVENTS = "/apis/events.k8s.io/v1"
 
 
@@ -54,14 +64,18 @@ class Api:
 
     async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         """Returns all TenantZones, each converted by ``read``, and the listing's resource version."""
-        return await self._list(_OURS, ZONES, read)
+        return await self._list(resource_path(API, self._namespace, ZONES), {}, read)
 
     async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        return await self._list(_OURS, POOLS, read)
+        return await self._list(resource_path(API, self._namespace, POOLS), {}, read)
+
+    async def list_cluster(self, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """Returns all objects of a cluster-scoped resource in Tenantzone's API, and the listing's resource version."""
+        return await self._list(resource_path(API, None, plural), {}, read)
 
     async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
         """Returns the pods of a namespace that match the label selector, and the listing's resource version."""
-        return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
+        return await self._list(resource_path(_CORE, namespace, "pods"), {"labelSelector": query}, read)
 
     def watch_pods(
         self, namespace: str, query: str, version: int, seconds: int
@@ -73,36 +87,26 @@ class Api:
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
         """
-        params = {"labelSelector": query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
-        return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
+        return self._watch(resource_path(_CORE, namespace, "pods"), {"labelSelector": query}, version, seconds)
 
-    async def secret_version(self, namespace: str, name: str) -> tuple[str, int]:
-        """Returns a Secret's uid and resource version, and the listing's resource version.
+    def watch_cluster(self, plural: str, version: int, seconds: int) -> AsyncGenerator[dict[str, Any], None]:
+        """Yields the events of a cluster-scoped resource in Tenantzone's API, like `watch_pods`."""
+        return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
-        The first is empty if the Secret does not exist. The call reads only metadata, and selects the Secret by name,
-        so that an RBAC rule with this resource name is enough.
+    async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
+        """Returns a Secret's metadata, or nothing if it does not exist, and the listing's resource version.
+
+        The call selects the Secret by name, so that an RBAC rule with this resource name is enough.
         """
-        params = {"fieldSelector": f"metadata.name={name}"}
-        found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets"), params=params, headers=_ONLY_LIST)
-        versions = [_version_of(item["metadata"]) for item in found["items"]]
-        return (versions[0] if versions else ""), int(found["metadata"]["resourceVersion"])
+        path, query = resource_path(_CORE, namespace, "secrets"), {"fieldSelector": f"metadata.name={name}"}
+        return await self._list(path, query, read, _ONLY_LIST)
 
-    async def watch_secret(self, namespace: str, name: str, version: int, seconds: int) -> AsyncGenerator[str, None]:
-        """Watch a Secret for ``seconds``, starting at the resource version of a listing.
-
-        Yields the Secret's uid and resource version after each change, or an empty text if it was deleted.
-
-        Raises:
-            RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
-        """
-        params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": str(version)}
-        params["timeoutSeconds"] = str(seconds)
-        path = _path("/api/v1", namespace, "secrets")
-        async with aclosing(self.rest.watch(path, params, seconds + _GRACE_SECONDS, _ONLY_METADATA)) as events:
-            async for event in events:
-                if event.get("type") == "ERROR":
-                    return
-                yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
+    def watch_secret(
+        self, namespace: str, name: str, version: int, seconds: int
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yields the events of a Secret, with its metadata, like `watch_pods`."""
+        path, query = resource_path(_CORE, namespace, "secrets"), {"fieldSelector": f"metadata.name={name}"}
+        return self._watch(path, query, version, seconds, _ONLY_METADATA)
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
         """Returns the ConfigMap of the pool's config, even if another client created it; None if it does not exist."""
@@ -115,7 +119,7 @@ class Api:
         return None if found is None else str(found["metadata"]["resourceVersion"])
 
     async def _read_config(self, namespace: str, pool: str, headers: Mapping[str, str]) -> Body | None:
-        path = _path("/api/v1", namespace, "configmaps", config_map_name(pool))
+        path = resource_path(_CORE, namespace, "configmaps", config_map_name(pool))
         try:
             return await self.rest.call("GET", path, headers=headers)
         except RestError as error:
@@ -150,18 +154,18 @@ class Api:
         }
         if found is None:
             # A server-side apply would take over a ConfigMap that another client has just created.
-            path = _path("/api/v1", pool.meta.namespace, "configmaps")
+            path = resource_path(_CORE, pool.meta.namespace, "configmaps")
             return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
         # A merge patch replaces all owner references. A server-side apply would keep those to an earlier pool of this
         # name.
         body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
-        path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
+        path = resource_path(_CORE, pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
     async def read_secret(self, namespace: str, name: str) -> dict[str, str] | None:
         """Returns the data of a Secret, in base64; None if the Secret does not exist."""
         try:
-            found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets", name))
+            found = await self.rest.call("GET", resource_path(_CORE, namespace, "secrets", name))
         except RestError as error:
             if error.status == 404:
                 return None
@@ -183,7 +187,7 @@ class Api:
             "type": "Opaque",
             "data": {entry: b64encode(content).decode() for entry, content in data.items()},
         }
-        await self._write("POST", _path("/api/v1", namespace, "secrets"), body, "application/json", _PATCHED)
+        await self._write("POST", resource_path(_CORE, namespace, "secrets"), body, "application/json", _PATCHED)
 
     async def create_pool_secret(self, pool: Pool, name: str, data: Mapping[str, bytes]) -> None:
         """Create a Secret that is deleted together with the pool.
@@ -197,34 +201,35 @@ class Api:
     async def annotate(self, pod: Pod, annotation: str, value: str) -> None:
         """Set an annotation of a pod, which makes kubelet sync the pod's volumes."""
         body = {"metadata": {"uid": pod.meta.uid, "annotations": {annotation: value}}}
-        path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
+        path = resource_path(_CORE, pod.meta.namespace, "pods", pod.meta.name)
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
-    async def apply_zone_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Apply a zone's status, and return the zone as written."""
-        return await self._apply_status("TenantZone", ZONES, meta, status)
-
-    async def apply_pool_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Apply a pool's status, and return the pool as written."""
-        return await self._apply_status("ZonePool", POOLS, meta, status)
-
-    async def create_event(self, namespace: str, event: Body) -> None:
-        """Create an Event of the API group ``events.k8s.io``."""
-        await self._write("POST", _path(_EVENTS, namespace, "events"), event, "application/json", _PATCHED)
-
-    async def patch_event(self, namespace: str, name: str, change: Body) -> None:
-        await self._write("PATCH", _path(_EVENTS, namespace, "events", name), change, _MERGE, _PATCHED)
-
-    async def _apply_status(self, kind: str, plural: str, meta: Meta, status: Mapping[str, Any]) -> Body:
+    async def apply_status(self, plural: str, meta: Meta, status: Mapping[str, Any]) -> Body:
+        """Apply the status of an object in Tenantzone's API, and return the object as written."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": kind,
+            "kind": KINDS[plural],
             # The uid ensures that the status is not written to a new object of the same name.
             "metadata": {"name": meta.name, "uid": meta.uid},
             "status": status,
         }
-        path = _path(_OURS, meta.namespace, plural, meta.name) + "/status"
-        return await self._write("PATCH", path, body, _APPLY, _APPLIED)
+        return await self._write("PATCH", _object_path(plural, meta) + "/status", body, _APPLY, _APPLIED)
+
+    async def set_finalizers(self, plural: str, meta: Meta, finalizers: Sequence[str]) -> Body:
+        """Replace the finalizers of an object in Tenantzone's API, and return the object as written.
+
+        Raises:
+            RestError: the request failed; with status 409, the object has changed, perhaps by another finalizer.
+        """
+        metadata = {"uid": meta.uid, "resourceVersion": str(meta.version), "finalizers": list(finalizers)}
+        return await self._write("PATCH", _object_path(plural, meta), {"metadata": metadata}, _MERGE, _PATCHED)
+
+    async def create_event(self, namespace: str, event: Body) -> None:
+        """Create an Event of the API group ``events.k8s.io``."""
+        await self._write("POST", resource_path(_EVENTS, namespace, "events"), event, "application/json", _PATCHED)
+
+    async def patch_event(self, namespace: str, name: str, change: Body) -> None:
+        await self._write("PATCH", resource_path(_EVENTS, namespace, "events", name), change, _MERGE, _PATCHED)
 
     async def _write(
         self, method: str, path: str, body: Body, content_type: str, params: Mapping[str, str]
@@ -232,14 +237,28 @@ class Api:
         self.writes += 1
         return await self.rest.call(method, path, body=body, content_type=content_type, params=params)
 
-    async def _list(self, group: str, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        return await self._list_all(_path(group, self._namespace, plural), {}, read)
+    def _watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        version: int,
+        seconds: int,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        params = {**query, "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
+        return self.rest.watch(path, params, seconds + _GRACE_SECONDS, headers)
 
-    async def _list_all(self, path: str, query: Mapping[str, str], read: Callable[[Body], T]) -> tuple[list[T], int]:
+    async def _list(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[Body], T],
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[list[T], int]:
         found: list[T] = []
         params = {**query, "limit": str(_PAGE)}
         while True:
-            page = await self.rest.call("GET", path, params=params)
+            page = await self.rest.call("GET", path, params=params, headers=headers)
             # Convert each page immediately, because all objects as plain JSON would need many times the memory.
             found += map(read, page["items"])
             token = page["metadata"].get("continue")
@@ -279,9 +298,8 @@ def explain(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{advice}"
 
 
-def _path(group: str, namespace: str | None, plural: str, name: str = "") -> str:
-    where = f"/namespaces/{namespace}" if namespace is not None else ""
-    return f"{group}{where}/{plural}" + (f"/{name}" if name else "")
+def _object_path(plural: str, meta: Meta) -> str:
+    return resource_path(API, meta.namespace or None, plural, meta.name)
 
 
 def _owner(meta: Meta) -> dict[str, Any]:
@@ -292,7 +310,3 @@ def _owner(meta: Meta) -> dict[str, Any]:
         "uid": meta.uid,
         "controller": True,
     }
-
-
-def _version_of(metadata: Mapping[str, Any]) -> str:
-    return f"{metadata['uid']}/{metadata['resourceVersion']}"

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tenantzone_contract.kube_names import GROUP, OPERATOR
 from tenantzone_contract.zone_config.packing import ConfigFiles, config_map_data, config_map_keys, files_of
 from tenantzone_contract.zone_config.specs import Body
-from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tenantzone_operator.kube.resources import Pool
+
+POOL_LABEL = f"{GROUP}/pool"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class ConfigMap:
 
 def config_map_labels(pool: str) -> dict[str, str]:
     """Returns the labels that mark a ConfigMap as managed by the operator for this pool."""
-    return {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool}
+    return {MANAGED_BY_LABEL: OPERATOR, POOL_LABEL: pool}
 
 
 def read_config_map(body: Body) -> ConfigMap:

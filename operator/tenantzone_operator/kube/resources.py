@@ -101,6 +101,15 @@ class Pod:
     """Whether the pod has its node's IP address, which other pods on the node may also have."""
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A Secret without its data."""
+
+    meta: Meta
+    version: str
+    """UID and resource version of the Secret, which is different for another Secret of the same name."""
+
+
 def read_zone(body: Body) -> Zone:
     """Parse a TenantZone from its JSON in the Kubernetes API."""
     meta, spec = read_meta(body), body.get("spec", {})
@@ -166,6 +175,12 @@ def read_pod(body: Body) -> Pod:
         secrets_hash=(metadata.get("annotations") or {}).get(SECRETS_HASH_ANNOTATION, ""),
         host_network=bool((body.get("spec") or {}).get("hostNetwork")),
     )
+
+
+def read_secret(body: Body) -> Secret:
+    """Parse a Secret from its metadata in the Kubernetes API."""
+    metadata = body["metadata"]
+    return Secret(read_meta(body), f"{metadata['uid']}/{metadata['resourceVersion']}")
 
 
 def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ class RestError(Exception):
         """Seconds after which to retry, from the Retry-After header; None if the answer has no such header."""
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether the operator lacks the right for the request."""
+        return self.status == 403
+
+    @property
     def is_outdated(self) -> bool:
         """Whether the object was changed, deleted or created since it was read, or its namespace was deleted."""
         return self.status in (404, 409)

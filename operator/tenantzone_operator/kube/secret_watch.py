@@ -1,26 +1,20 @@
 """Watches the metadata of the Secrets that a pool's engine pods mount, each by its name."""
 
-import asyncio
 import hashlib
-import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing
-
-import aiohttp
+from functools import partial
 
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.pod_watch import FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, WATCH_SECONDS
-from tenantzone_operator.kube.resources import Pod
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.informer import Informer
+from tenantzone_operator.kube.resources import Pod, Secret, read_secret
+from tenantzone_operator.kube.store import InformerCache
 from tenantzone_operator.logs import About
 
 MAX_SECRETS = 16
 """Maximum number of watched Secrets per pool, because any pod's author decides how many Secrets it mounts."""
 FORBIDDEN_SECONDS = 30.0
 """Seconds until the retry for a Secret that the operator may not watch."""
-
-_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 class SecretWatches:
@@ -38,8 +32,8 @@ class SecretWatches:
         self._api = api
         self._changed = changed
         self._log = log
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._versions: dict[str, str] = {}
+        self._informers: dict[str, Informer[Secret]] = {}
+        """Informer of each watched Secret, by the Secret's name."""
         self._unwatched: dict[str, str] = {}
         """Why Secrets can't be watched, by the Secret's name."""
         self._too_many: frozenset[str] = frozenset()
@@ -51,64 +45,49 @@ class SecretWatches:
 
     def hash_for(self, pod: Pod) -> str:
         """Returns :func:`secrets_hash` for the current versions."""
-        return secrets_hash(pod, self._versions, self.unwatched)
+        listed = {name: informer.cache for name, informer in self._informers.items() if informer.is_listed}
+        versions = {name: next((found.version for found in cache), "") for name, cache in listed.items()}
+        return secrets_hash(pod, versions, self.unwatched)
 
     def follow(self, names: Sequence[str]) -> None:
         """Watch exactly these Secrets from now on; if there are too many, only the first ones."""
         wanted = names[:MAX_SECRETS]
         self._too_many = frozenset(names).difference(wanted)
-        for name in self._tasks.keys() - set(wanted):
-            self._tasks.pop(name).cancel()
-            self._versions.pop(name, None)
+        for name in self._informers.keys() - set(wanted):
+            self._informers.pop(name).stop()
             self._unwatched.pop(name, None)
         for name in wanted:
-            if name not in self._tasks:
-                self._tasks[name] = asyncio.create_task(self._run(name), name=f"secret {self._namespace}/{name}")
+            if name not in self._informers:
+                self._informers[name] = self._start(name)
 
     def stop(self) -> None:
         self.follow(())
 
-    async def _run(self, name: str) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            wait = FIRST_PAUSE_SECONDS
-            try:
-                await self._watch(name)
-                pause = FIRST_PAUSE_SECONDS
-            except _TRANSIENT as error:
-                is_forbidden = isinstance(error, RestError) and error.status == 403
-                # After a broken connection, the known version remains valid.
-                if is_forbidden or name not in self._versions:
-                    self._complain(name, explain(error))
-                wait = FORBIDDEN_SECONDS if is_forbidden else pause
-                pause = min(2 * pause, LAST_PAUSE_SECONDS)
-            except Exception as error:
-                self._log.exception("secret %s/%s", self._namespace, name)
-                self._complain(name, explain(error))
-                wait = LAST_PAUSE_SECONDS
-            await asyncio.sleep(wait)
+    def _start(self, name: str) -> Informer[Secret]:
+        return Informer(
+            f"secret {self._namespace}/{name}",
+            partial(self._api.list_secret, self._namespace, name),
+            partial(self._api.watch_secret, self._namespace, name),
+            InformerCache(read_secret),
+            partial(self._know, name),
+            partial(self._fail, name),
+            self._log,
+            forbidden_seconds=FORBIDDEN_SECONDS,
+        )
 
-    async def _watch(self, name: str) -> None:
-        """List the Secret, and watch it until the API server ends the watch as usual."""
-        version, listed = await self._api.secret_version(self._namespace, name)
-        self._know(name, version)
-        seconds = random.randint(*WATCH_SECONDS)
-        async with aclosing(self._api.watch_secret(self._namespace, name, listed, seconds)) as versions:
-            async for version in versions:
-                self._know(name, version)
-
-    def _know(self, name: str, version: str) -> None:
-        is_news = self._versions.get(name) != version or name in self._unwatched
-        self._versions[name] = version
+    def _know(self, name: str) -> None:
         self._unwatched.pop(name, None)
-        if is_news:
-            self._changed()
+        self._changed()
 
-    def _complain(self, name: str, complaint: str) -> None:
+    def _fail(self, name: str, error: Exception, _: bool) -> None:
+        informer = self._informers.get(name)
+        # After a broken connection, the known version remains valid.
+        if informer is None or (informer.is_listed and not informer.is_forbidden and name not in self._unwatched):
+            return
+        complaint = explain(error)
         if self._unwatched.get(name) != complaint:
             self._log.warning("secret %s/%s can't be watched: %s; retrying", self._namespace, name, complaint)
             self._unwatched[name] = complaint
-            self._versions.pop(name, None)
             self._changed()
 
 

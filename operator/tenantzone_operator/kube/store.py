@@ -9,15 +9,24 @@ etcd's revisions have always had it.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
 from tenantzone_operator.kube.selectors import matches
 
-T = TypeVar("T", Zone, Pool, Pod)
 Key = tuple[str, str]
 """Namespace and name."""
+
+
+class HasMeta(Protocol):
+    """An object that can be in an informer cache."""
+
+    @property
+    def meta(self) -> Meta: ...
+
+
+T = TypeVar("T", bound=HasMeta)
 
 
 class InformerCache(Generic[T]):

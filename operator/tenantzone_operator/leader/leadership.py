@@ -11,13 +11,13 @@ from typing import Any
 
 import aiohttp
 
+from tenantzone_contract.kube_names import OPERATOR_NAMESPACE
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.leader.lease import Election
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_NAMESPACE = "tenantzone-system"
 _RELEASE_SECONDS = 2.0
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -155,4 +155,4 @@ def own_namespace() -> str:
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:
-        return DEFAULT_NAMESPACE
+        return OPERATOR_NAMESPACE

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tenantzone_contract.kube_names import OPERATOR
 from tenantzone_contract.zone_config.specs import Body
-from tenantzone_operator.kube.names import FIELD_MANAGER
 from tenantzone_operator.kube.rest import Rest, RestError
 
 _MAX_LEASES = 4
@@ -77,7 +77,7 @@ class LeaseObject:
         Raises:
             RestError: with status 409 or 404, the Lease has changed.
         """
-        params = {"fieldManager": FIELD_MANAGER}
+        params = {"fieldManager": OPERATOR}
         if before is None:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",

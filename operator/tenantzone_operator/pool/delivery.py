@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tenantzone_contract.kube_names import OPERATOR, config_map_name
 from tenantzone_contract.text import printable
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.zone_config.config_signature import SignatureError, sign_config, verify_config
 from tenantzone_contract.zone_config.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.config_map import ConfigMap
-from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, config_map_name
+from tenantzone_operator.kube.config_map import MANAGED_BY_LABEL, ConfigMap
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
@@ -159,7 +159,7 @@ class Delivery:
         name = config_map_name(pool.meta.name)
         self._known, self._is_delivered, self.must_recall = found, False, False
         self._foreign = (
-            f"the ConfigMap {name} is not the operator's: it has no label {MANAGED_BY_LABEL}: {FIELD_MANAGER}; "
+            f"the ConfigMap {name} is not the operator's: it has no label {MANAGED_BY_LABEL}: {OPERATOR}; "
             f"delete it, or choose another name for the pool"
         )
 

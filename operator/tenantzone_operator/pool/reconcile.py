@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -17,7 +18,7 @@ from tenantzone_operator.kube.store import Key, Store
 from tenantzone_operator.pool.outcome import Outcome
 from tenantzone_operator.pool.worker import PoolWorker
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.under_way import WritingSlots
+from tenantzone_operator.writing.status_writer import WritingSlots
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,15 @@ NEEDS_CRDS = "the API server lacks the CRD TenantZone or ZonePool: kubectl apply
 
 
 class Reconciler:
-    """Runs a worker for each pool that exists or that a zone names."""
+    """Reconciles pools while this process leads, with a worker for each pool that exists or that a zone names.
+
+    Changes on a standby are ignored, because a term begins with all pools. No state survives from an earlier term.
+
+    Args:
+        store: contains the zones and pools.
+        api: the API server.
+        admin_key: returns the tokens for the engines' admin ports.
+    """
 
     def __init__(self, store: Store, api: Api, admin_key: AdminKey) -> None:
         self._store = store
@@ -41,63 +50,82 @@ class Reconciler:
         """Reading quotas by namespace; a quota lives as long as a worker uses it."""
         self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
         """Writing slots by namespace; they live as long as a worker uses them."""
-        self._is_stopped = False
-        self._may_plan = False
+        self._recorder: Recorder | None = None
+        """Recorder of the term's Events; None on a standby and before the term's first full listing."""
+        self._checked_at: float | None = None
+        """Time of the last full listing in the term, or of the term's begin; None on a standby."""
+
+    @asynccontextmanager
+    async def leading(self, list_all: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+        """Lead for one term, while the block runs; the block begins once all pools are scheduled.
+
+        Args:
+            list_all: corrects the store first, because with a lagging watch a new leader would undo the old leader's
+                work.
+        """
         self._checked_at = time.monotonic()
-        self._recorder = Recorder(api)
-        self._recording = asyncio.create_task(self._recorder.run(), name="events")
+        recording: list[asyncio.Task[None]] = []
+        try:
+            await list_all()
+            self._recorder = Recorder(self._api)
+            recording.append(asyncio.create_task(self._recorder.run(), name="events"))
+            self.check_all()
+            yield
+        finally:
+            # From here on, no worker can start.
+            self._recorder = self._checked_at = None
+            tasks = [*self._tasks.values(), *recording]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def mark(self, key: Key) -> None:
         """Schedule a reconcile of a pool; ignored before the first full listing, because zones may still be missing."""
-        if self._is_stopped or not self._may_plan:
+        if self._recorder is None:
             return
         if key not in self._workers:
-            self._start(key)
+            self._start(key, self._recorder)
         self._workers[key].mark()
 
     def mark_namespace(self, namespace: str) -> None:
         """Schedule a reconcile of all pools of a namespace."""
-        for key in self._store.pool_keys(namespace):
+        for key in self._store.pool_keys(namespace) if self._recorder is not None else ():
             self.mark(key)
 
     def check_all(self) -> None:
         """Schedule a reconcile of all pools, because a listing has just corrected the store."""
-        self._may_plan = True
+        if self._recorder is None:
+            return
         self._checked_at = time.monotonic()
         for key in self._store.pool_keys() | self._workers.keys():
             self.mark(key)
             if key in self._workers:
                 self._workers[key].recall()
 
-    def age_seconds(self) -> float:
-        """Returns the seconds since the last attempt of the worker whose last attempt is the longest ago."""
+    def age_seconds(self) -> float | None:
+        """Returns the seconds since the oldest last attempt of any pool, or since the term began; None on a standby."""
+        if self._checked_at is None:
+            return None
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
     def without_pods(self) -> tuple[int, int]:
         """Returns the number of served pools whose listing of pods is too old, and the number of all served pools.
 
-        A pool is not served if it does not exist, or if the operator lacks rights for it and never gave it a config.
+        Both are 0 on a standby. A pool is not served if it does not exist, or if the operator lacks rights for it and
+        never gave it a config.
         """
         served = [worker for worker in self._workers.values() if worker.is_serving]
         return sum(worker.has_stale_pods for worker in served), len(served)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
-        """Returns the outcome of each pool's last reconcile."""
+        """Returns the outcome of each pool's last reconcile; empty on a standby."""
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
-    async def stop(self) -> None:
-        """Stop all workers, and return once none is running and no new worker can start."""
-        self._is_stopped = True
-        tasks = [*self._tasks.values(), self._recording]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _start(self, key: Key) -> None:
+    def _start(self, key: Key, recorder: Recorder) -> None:
         quota = self._quotas.setdefault(key[0], ReadingQuota())
         slots = self._slots.setdefault(key[0], WritingSlots())
-        worker = PoolWorker(key, self._store, self._api, self._recorder, quota, slots, self._admin_key)
+        worker = PoolWorker(key, self._store, self._api, recorder, quota, slots, self._admin_key)
         self._workers[key] = worker
         self._tasks[key] = asyncio.create_task(worker.run(), name=f"pool {'/'.join(key)}")
         self._tasks[key].add_done_callback(lambda _: self._ended(key, worker))
@@ -122,6 +150,7 @@ class Resync:
         self._store = store
         self._api = api
         self._done = done
+        self._listed_at: float | None = None
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._listing = asyncio.Lock()
@@ -140,8 +169,17 @@ class Resync:
                 logger.warning("listing: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                self._done()
+                self.note_listing()
                 return
+
+    def note_listing(self) -> None:
+        """Record that a listing has just corrected the store."""
+        self._listed_at = time.monotonic()
+        self._done()
+
+    def age_seconds(self) -> float | None:
+        """Returns the seconds since the last listing of zones and pools; None before the first listing."""
+        return time.monotonic() - self._listed_at if self._listed_at is not None else None
 
     def start(self) -> None:
         """Start the listings in the background."""

@@ -15,7 +15,8 @@ from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import EngineWatch
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsForbiddenError, PodsUnknownError, PodWatch
+from tenantzone_operator.kube.informer import LONGEST_ASKED_SECONDS
+from tenantzone_operator.kube.pod_watch import PodsForbiddenError, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
@@ -35,8 +36,7 @@ from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import Reclaims, Status
 from tenantzone_operator.status.statuses import ZoneStatuses, leaving_pool_status, pool_status
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.status_writer import StatusWriter
-from tenantzone_operator.writing.under_way import WritingSlots
+from tenantzone_operator.writing.status_writer import StatusWriter, WritingSlots
 
 logger = logging.getLogger(__name__)
 

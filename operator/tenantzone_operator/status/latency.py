@@ -1,14 +1,15 @@
-"""Computes the condition about a zone's latency targets in its engines, in pure functions.
+"""Computes the condition about a zone's latency targets in its engines, without any I/O.
 
 Engines report the times of the last minute, which change with each request, and each change of a condition causes a
 write. So the condition shows a time as a range of multiples of its target, and shows another range only once the time
 has left the range by some percent. If many engines miss a target, the condition keeps naming the same engines, and does
-not count the others.
+not count the others. The last condition's ranges are in memory only, so a new leader may show a time at a bound in the
+next range once.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
@@ -27,9 +28,6 @@ _STAYS: Final = 0.1
 _NAMED: Final = 3
 _OTHERS: Final = "; and others"
 
-_NOTHING: Final[Mapping[str, Any]] = {"status": "Unknown", "message": ""}
-"""Placeholder for a missing condition."""
-
 _NAMES: Final[Mapping[str, str]] = {"token_time": "between two tokens", "first_token": "to the first token"}
 _REASONS: Final[Mapping[str, Reason]] = {
     "Warming": Reason.WARMING,
@@ -42,6 +40,20 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
+_Key = tuple[str, str, float]
+"""Pod, name of the target, and the target in seconds."""
+
+
+@dataclass(slots=True)
+class ShownRanges:
+    """The ranges in the last condition of a zone, so that small changes of a time do not change the condition."""
+
+    grades: dict[_Key, int] | None = None
+    """Number of each time's range, 0 if it meets the target; None if unknown."""
+    named: frozenset[_Key] = field(default_factory=frozenset)
+    """The times that the condition names."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reported:
     """One engine's report on one target."""
@@ -51,24 +63,25 @@ class _Reported:
     report: TargetReport
 
     @property
+    def key(self) -> _Key:
+        return self.pod, self.name, self.report.target_seconds
+
+    @property
     def ratio(self) -> float:
         """Ratio of the time to its target."""
         return (self.report.actual_seconds or 0.0) / self.report.target_seconds
 
-    def figure(self, grade: int) -> str:
-        """Returns the range of the missed target's time, in words."""
+    def sentence(self, grade: int) -> str:
+        """Returns the range of the missed target's time with the reason and a remedy, in words."""
         low = _shown(_RANGES[grade - 1] * self.report.target_seconds)
         high = f" to {_shown(_RANGES[grade] * self.report.target_seconds)}" if grade < len(_RANGES) else " and more"
-        return f"{self.pod}: {low}{high} {_NAMES[self.name]}, the target is {_shown(self.report.target_seconds)}: "
-
-    def sentence(self, grade: int) -> str:
-        """Returns the range with the reason and a remedy, in words."""
+        target = _shown(self.report.target_seconds)
         words = LATENCY_WORDS.get(self.report.reason, f"missed: {printable(self.report.reason)}")
-        return f"{self.figure(grade)}{words}"
+        return f"{self.pod}: {low}{high} {_NAMES[self.name]}, the target is {target}: {words}"
 
 
 def latency_target_met(
-    zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]]
+    zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]], shown: ShownRanges
 ) -> list[Condition]:
     """Returns the condition about the zone's latency targets; empty if it has no targets.
 
@@ -76,7 +89,10 @@ def latency_target_met(
         zone: the zone as the API server has it.
         observations: one for each ready engine of the pool.
         before: the zone's conditions until now.
+        shown: the ranges in the zone's last condition; updated for the returned condition.
     """
+    grades, named = shown.grades, shown.named
+    shown.grades, shown.named = None, frozenset()
     targets = _targets(zone)
     if not targets:
         return []
@@ -85,16 +101,23 @@ def latency_target_met(
     reported = [each for seen in observations for each in _reported(zone, seen, targets)]
     if not reported:
         return [_unknown(Reason.PENDING, "no engine has reported on the targets yet")]
-    known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
-    missed = [(grade, each) for each in reported if (grade := _grade(each, known))]
-    if missed:
-        return [_missed(missed, known)]
+    known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), {})
+    was_met = known.get("status") == "True"
+    if grades is None and was_met:
+        grades = {}
+    graded = [(_grade(each, grades), each) for each in reported]
+    if missed := [(grade, each) for grade, each in graded if grade]:
+        missed = sorted(missed, key=lambda found: found[1].key not in named)
+        shown.grades = {each.key: grade for grade, each in graded}
+        shown.named = frozenset(each.key for _, each in missed[:_NAMED])
+        return [_missed(missed)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
     message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
     # Without traffic, keep the last result, because otherwise each occasional request would change the condition.
-    is_told = (known["status"], known["message"]) == ("True", message)
-    if not is_told and all(each.report.actual_seconds is None for each in reported):
+    is_published = was_met and known["message"] == message
+    if not is_published and all(each.report.actual_seconds is None for each in reported):
         return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
+    shown.grades = {}
     return [Condition(Type.LATENCY_TARGET_MET, "True", Reason.MET, message)]
 
 
@@ -102,9 +125,9 @@ def _unknown(reason: Reason, message: str) -> Condition:
     return Condition(Type.LATENCY_TARGET_MET, "Unknown", reason, message)
 
 
-def _missed(missed: Sequence[tuple[int, _Reported]], known: Mapping[str, Any]) -> Condition:
-    """Returns the condition about missed targets, each with the range of its time."""
-    named = sorted(missed, key=lambda found: not _range_before(found[1], known))[:_NAMED]
+def _missed(missed: Sequence[tuple[int, _Reported]]) -> Condition:
+    """Returns the condition about missed targets, which names the first few, each with the range of its time."""
+    named = missed[:_NAMED]
     # Compare ranges, because the order of two similar times may change with each report.
     worst = max(named, key=itemgetter(0))[1]
     message = "; ".join(each.sentence(grade) for grade, each in named) + (_OTHERS if len(missed) > _NAMED else "")
@@ -130,29 +153,22 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
             yield _Reported(seen.pod, name, report)
 
 
-def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """Returns the number of a time's range, 0 if it meets the target. Near a bound, the published range stays.
+def _grade(reported: _Reported, grades: Mapping[_Key, int] | None) -> int:
+    """Returns the number of a time's range, 0 if it meets the target. Near a bound, the last shown range stays.
 
     A missed target counts as met as soon as the engine reports that it is met.
+
+    Args:
+        reported: the time and its target.
+        grades: the ranges in the last condition, where a missing time met its target; None if unknown.
     """
     grade = bisect_right(_RANGES, reported.ratio)
-    if known["status"] == "True":
-        last = 0
-    elif known["status"] == "False" and not known["message"].endswith(_OTHERS):
-        last = _range_before(reported, known)
-    else:
-        last = _range_before(reported, known) or grade
+    last = grade if grades is None else grades.get(reported.key, 0)
     if grade == last + 1 and reported.ratio < (1.0 + _STAYS) * _RANGES[last]:
         return last
     if grade == last - 1 and grade and reported.ratio > (1.0 - _STAYS) * _RANGES[grade]:
         return last
     return grade
-
-
-def _range_before(reported: _Reported, known: Mapping[str, Any]) -> int:
-    """Returns the number of a time's last published range; 0 if the condition did not name it."""
-    message = f"; {known['message']}"
-    return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {reported.figure(grade)}" in message), 0)
 
 
 def _shown(seconds: float) -> str:

@@ -14,7 +14,7 @@ from tenantzone_operator.planning.admission import AdmissionDecision, Budget
 from tenantzone_operator.planning.plan import Plan
 from tenantzone_operator.planning.tier_budget import NO_TIERS
 from tenantzone_operator.status.acknowledgement import History
-from tenantzone_operator.status.latency import latency_target_met
+from tenantzone_operator.status.latency import ShownRanges, latency_target_met
 from tenantzone_operator.status.overlaps import engines_elsewhere
 from tenantzone_operator.status.purges import purge_record, purged
 from tenantzone_operator.status.readiness import (
@@ -33,6 +33,8 @@ class ZoneStatuses:
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
+        self._shown: dict[str, ShownRanges] = {}
+        """Ranges in the zones' conditions about latency targets, by the zone's uid."""
 
     def make(
         self,
@@ -70,11 +72,14 @@ class ZoneStatuses:
                     now=now,
                     not_written=not_written,
                     elsewhere=elsewhere,
+                    shown=self._shown.setdefault(zone.meta.uid, ShownRanges()),
                 )
                 # Reuse the store's object if it is equal, because thousands of statuses use most of the memory.
                 known = zone, causes, zone.status if status == zone.status else status
             made[name] = known
         self._made = made
+        uids = {zone.meta.uid for zone in zones}
+        self._shown = {uid: shown for uid, shown in self._shown.items() if uid in uids and shown.grades is not None}
         return {name: status for name, (_, _, status) in made.items()}
 
 
@@ -88,6 +93,7 @@ def zone_status(
     now: str,
     not_written: str = "",
     elsewhere: str = "",
+    shown: ShownRanges | None = None,
 ) -> dict[str, Any]:
     """Returns the whole status of a zone.
 
@@ -100,6 +106,7 @@ def zone_status(
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         elsewhere: the other pools that got pods that the zone's pool selects, in words; empty if there are none.
+        shown: the ranges of latencies in the last status, updated for this status; None if unknown.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(decision, observations, history)
@@ -107,7 +114,7 @@ def zone_status(
     conditions = [
         *zone_conditions(zone, decision, observations, done, history, not_written, elsewhere),
         *purged(zone, decision, observations, purge, not_written),
-        *latency_target_met(zone, observations, before.get("conditions", [])),
+        *latency_target_met(zone, observations, before.get("conditions", []), shown or ShownRanges()),
         *zone_tiers_enforced(zone, decision, observations, history),
         *tier_ineffective(zone, observations),
     ]

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from tenantzone_contract.kube_names import GROUP, OPERATOR, VERSION
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
-from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION
 from tenantzone_operator.kube.resources import Meta
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.status.notices import Notice
@@ -189,7 +189,7 @@ class Recorder:
             "kind": "Event",
             "metadata": {"namespace": _namespace(series), "name": series.name},
             "eventTime": series.first,
-            "reportingController": f"{GROUP}/{FIELD_MANAGER}",
+            "reportingController": f"{GROUP}/{OPERATOR}",
             "reportingInstance": self._instance,
             "regarding": series.regarding,
             "action": series.notice.action,

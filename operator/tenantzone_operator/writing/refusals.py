@@ -1,27 +1,45 @@
 """Tracks writes that the API server refuses permanently, so that each is retried rarely without delaying others."""
 
 from collections.abc import Collection
-from typing import Any
+from dataclasses import dataclass
 
 RETRY_SECONDS = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A write that the API server has refused permanently."""
+
+    what: object
+    """The content of the refused write."""
+    at: float
+    """Time of the refusal in monotonic seconds."""
+
+    def may_try(self, what: object, now: float) -> bool:
+        """Returns whether to try a write now, because it differs from the refused write, or the refusal is old."""
+        return self.what != what or now - self.at >= RETRY_SECONDS
+
+    def retry_seconds(self, now: float) -> float:
+        """Returns the seconds until the retry of the refused write."""
+        return max(0.0, self.at + RETRY_SECONDS - now)
+
+
 class Refusals:
-    """The writes that the API server has refused permanently, by object."""
+    """The last refusals of writes, by object."""
 
     def __init__(self) -> None:
-        self._refused: dict[str, tuple[Any, float]] = {}
+        self._refused: dict[str, Refusal] = {}
 
     def note(self, uid: str, what: object, now: float) -> bool:
         """Record that a write to an object was refused, and return whether the refusal is new."""
         known = self._refused.get(uid)
-        self._refused[uid] = what, now
-        return known is None or known[0] != what
+        self._refused[uid] = Refusal(what, now)
+        return known is None or known.what != what
 
     def may_try(self, uid: str, what: object, now: float) -> bool:
-        """Returns whether to try a write now, because it differs from the refused write, or the refusal is old."""
+        """Returns whether to try a write of an object now; see `Refusal.may_try`."""
         known = self._refused.get(uid)
-        return known is None or known[0] != what or now - known[1] >= RETRY_SECONDS
+        return known is None or known.may_try(what, now)
 
     def keep(self, uids: Collection[str]) -> None:
         """Forget the refusals of all objects except for these."""
@@ -34,5 +52,4 @@ class Refusals:
 
     def retry_seconds(self, now: float) -> float | None:
         """Returns the seconds until the retry of a refused write; None if no write was refused."""
-        times = [max(0.0, at + RETRY_SECONDS - now) for _, at in self._refused.values()]
-        return min(times, default=None)
+        return min((known.retry_seconds(now) for known in self._refused.values()), default=None)

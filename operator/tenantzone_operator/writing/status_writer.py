@@ -3,22 +3,21 @@
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from tenantzone_contract.kube_names import POOLS, ZONES
 from tenantzone_contract.zone_config.specs import Body
-from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.api import Api, explain, is_gone
 from tenantzone_operator.kube.resources import Meta, Pool, Zone
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Store, View
 from tenantzone_operator.status.notices import Notice, Status, pool_notices, zone_notices
 from tenantzone_operator.status.statuses import without_gauges
-from tenantzone_operator.writing.awaited import Awaited
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.refusals import Refusals
-from tenantzone_operator.writing.repairs import REPAIR_SECONDS, Repairs
-from tenantzone_operator.writing.under_way import LATE_SECONDS, UnderWay, WritingSlots
 from tenantzone_operator.writing.write_all import failures_of, write_all
+from tenantzone_operator.writing.write_state import REPAIR_SECONDS, WriteState
 
 logger = logging.getLogger(__name__)
 
@@ -27,28 +26,45 @@ GAUGES_SECONDS = 2.0
 GAUGE_WRITES_PER_SECOND = 20.0
 """Maximum number of such writes per second for all pools. With more zones, each is written less often."""
 
+LATE_SECONDS = 0.5
+"""Seconds that the writer waits for a write before the write continues in the background."""
+
 _PATIENCE_SECONDS = 0.1
 """Seconds that a write without a waiting user waits for its turn before the worker checks for other work."""
+_AT_ONCE_IN_A_NAMESPACE = 8
+
+
+class WritingSlots(asyncio.Semaphore):
+    """Limits the concurrent writes of one namespace, so that hanging writes do not block other namespaces."""
+
+    def __init__(self) -> None:
+        super().__init__(_AT_ONCE_IN_A_NAMESPACE)
 
 
 class StatusWriter:
-    """Writes the statuses of one pool and its zones, and records an Event for each notable change."""
+    """Writes the statuses of one pool and its zones, and records an Event for each notable change.
+
+    A write that takes long continues in the background, so that a hanging write does not delay others.
+
+    Args:
+        store: receives the written objects.
+        api: writes the statuses.
+        recorder: records the Events.
+        slots: the writing slots of the pool's namespace.
+    """
 
     def __init__(self, store: Store, api: Api, recorder: Recorder, slots: WritingSlots) -> None:
         self._store = store
         self._api = api
         self._recorder = recorder
+        self._slots = slots
+        self._states: defaultdict[str, WriteState] = defaultdict(WriteState)
+        """States of the pool's objects by uid, and of gone objects whose write is in flight."""
         self._gauges_due_at = 0.0
-        self._gauges_due: set[str] = set()
-        """Uids of zones whose amounts are written first, because many zones take several calls."""
+        self._late_writes_ended = 0
+        """Number of late writes that have ended, successfully or not."""
         self.writes = 0
         """Number of writes since the start."""
-        self._under_way = UnderWay(slots)
-        self._repairs = Repairs()
-        self._awaited = Awaited()
-        self._refusals = Refusals()
-        self._merged: dict[str, tuple[Status, Status]] = {}
-        """Written status, and the API server's different result, by uid; only for statuses where the two differ."""
 
     async def write(
         self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
@@ -64,71 +80,84 @@ class StatusWriter:
         Returns:
             Seconds after which to write the postponed statuses; None if none were postponed.
         """
-        now, ended = time.monotonic(), self._under_way.ended
-        uids = view.uids
-        self._merged = {uid: merged for uid, merged in self._merged.items() if uid in uids}
-        self._repairs.look(view)
-        self._refusals.keep(uids)
-        self._awaited.keep(uids)
+        now, ended = time.monotonic(), self._late_writes_ended
+        self._forget_all_except(view.uids)
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
-        changed = [zone for zone in found if self._may_write(zone.meta, zones[zone.meta.name], now)]
+        changed = [zone for zone in found if self._state(zone).may_write(zones[zone.meta.name], now)]
         urgent, gauges = self._by_urgency(changed, zones)
-        awaited, others = self._awaited.sort(urgent, now)
+        awaited, others = self._by_waiting_users(urgent, now)
         if gauges and now >= self._gauges_due_at:
             # All pools share the API server's capacity.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
-            self._gauges_due.update(zone.meta.uid for zone in gauges)
-        due = [zone for zone in gauges if zone.meta.uid in self._gauges_due]
-        self._gauges_due = {zone.meta.uid for zone in due}
+            for zone in gauges:
+                self._state(zone).has_gauges_due = True
+        due = [zone for zone in gauges if self._state(zone).has_gauges_due]
         hurried = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in awaited]
         is_held_back = len(found) > len(changed)
         if view.status_pool is not None and pool is not None and self._differs(view.status_pool, pool):
-            if self._may_write(view.status_pool.meta, pool, now):
+            if self._state(view.status_pool).may_write(pool, now):
                 hurried.insert(0, partial(self._write_pool, view.status_pool, pool))
             else:
                 is_held_back = True
 
         def may_begin() -> bool:
-            return may_go_on() and self._under_way.has_room
+            return may_go_on() and not self._slots.locked()
 
         is_all = await write_all(hurried, may_begin)
         is_all = is_all and await self._write_in_turn([*others, *due], zones, may_begin)
         waits = [REPAIR_SECONDS] if is_held_back else []
-        if not is_all and self._under_way.has_room:
+        if not is_all and not self._slots.locked():
             waits.append(0.0)
+        states = self._states.values()
+        is_any_in_flight = any(state.in_flight is not None for state in states)
         # Objects with a write in flight were skipped, and may need another write.
-        if self._under_way or self._under_way.ended > ended or not is_all:
+        if is_any_in_flight or self._late_writes_ended > ended or not is_all:
             waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
-        if (retry := self._refusals.retry_seconds(time.monotonic())) is not None:
-            waits.append(retry)
+        later = time.monotonic()
+        waits += [state.refusal.retry_seconds(later) for state in states if state.refusal is not None]
         return min(waits, default=None)
 
     async def stop(self) -> None:
         """Stop writing, and return once no write is in flight."""
-        await self._under_way.stop()
+        writes = [state.in_flight for state in self._states.values() if state.in_flight is not None]
+        for writing in writes:
+            writing.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
 
-    def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
-        return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
+    def _state(self, found: Zone | Pool) -> WriteState:
+        return self._states[found.meta.uid]
+
+    def _forget_all_except(self, uids: set[str]) -> None:
+        """Drop the states of all objects except for these and for objects with a write in flight."""
+        for uid in self._states.keys() - uids:
+            if self._states[uid].in_flight is None:
+                del self._states[uid]
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Returns whether the status must be written now; additional fields by other clients do not count."""
-        if found.meta.uid in self._under_way:
-            return False
-        return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
+        """Returns whether the status must be written, and no write of the object is in flight."""
+        state = self._state(found)
+        return state.in_flight is None and state.differs(found.status, status)
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
         """Returns the zones whose statuses changed in more than amounts, and the zones with other changes."""
         urgent: list[Zone] = []
         gauges: list[Zone] = []
         for zone in changed:
-            written, merged = self._merged.get(zone.meta.uid, (None, None))
-            # Ignore fields that other clients have added.
-            before = written if written is not None and merged == zone.status else zone.status
+            before = self._state(zone).own_part(zone.status)
             is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(before)
             (urgent if is_urgent else gauges).append(zone)
         return urgent, gauges
+
+    def _by_waiting_users(self, zones: Iterable[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
+        """Returns the zones that a user waits for, and the other zones sorted by the age of their status."""
+        awaited: list[Zone] = []
+        others: list[Zone] = []
+        for zone in zones:
+            self._state(zone).see(zone, now)
+            (awaited if self._state(zone).is_awaited(zone, now) else others).append(zone)
+        return awaited, sorted(others, key=lambda zone: self._state(zone).unhurried_at)
 
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
@@ -162,25 +191,23 @@ class StatusWriter:
         return True
 
     async def _write_zone(self, zone: Zone, status: Status) -> None:
-        self._gauges_due.discard(zone.meta.uid)
-
         async def write() -> None:
-            written = await self._try("zone", zone.meta, status, self._api.apply_zone_status(zone.meta, status))
+            written = await self._try("zone", zone.meta, status, self._api.apply_status(ZONES, zone.meta, status))
             if written is None:
                 return
             self._store.zones.update(written)
-            self._awaited.note(zone, status, time.monotonic())
+            self._state(zone).note_zone(zone, status, time.monotonic())
             self._note(zone, status, written)
             for notice in zone_notices(zone.status, status):
                 self._recorder.record("TenantZone", zone.meta, notice)
                 about = {"zone": zone.meta.name, "tenant": zone.tenant, "pool": zone.pool}
                 _log(notice, "zone", zone.meta, about)
 
-        await self._under_way.make(zone.meta.uid, f"zone {zone.meta.namespace}/{zone.meta.name}", write)
+        await self._start(zone, status, f"zone {zone.meta.namespace}/{zone.meta.name}", write)
 
     async def _write_pool(self, pool: Pool, status: Status) -> None:
         async def write() -> None:
-            written = await self._try("pool", pool.meta, status, self._api.apply_pool_status(pool.meta, status))
+            written = await self._try("pool", pool.meta, status, self._api.apply_status(POOLS, pool.meta, status))
             if written is None:
                 return
             self._store.pools.update(written)
@@ -189,28 +216,61 @@ class StatusWriter:
                 self._recorder.record("ZonePool", pool.meta, notice)
                 _log(notice, "pool", pool.meta, {"pool": pool.meta.name})
 
-        await self._under_way.make(pool.meta.uid, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
+        await self._start(pool, status, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
+
+    async def _start(self, found: Zone | Pool, status: Status, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Start a write of an object, and wait briefly for it.
+
+        Args:
+            found: the object as the API server has it.
+            status: the status to write.
+            name: the object's name in the log.
+            write: makes the write.
+
+        Raises:
+            RestError, aiohttp.ClientError, TimeoutError: the write failed in time. A later failure is only logged.
+        """
+        state = self._state(found)
+        state.begin(status, time.monotonic())
+        writing = state.in_flight = asyncio.create_task(self._in_a_slot(write), name=name)
+        try:
+            await asyncio.wait([writing], timeout=LATE_SECONDS)
+        except asyncio.CancelledError:
+            writing.cancel()
+            raise
+        finally:
+            if writing.done():
+                state.in_flight = None
+            else:
+                writing.add_done_callback(partial(self._end_late, state))
+        if writing.done():
+            writing.result()
+
+    async def _in_a_slot(self, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._slots:
+            await write()
+
+    def _end_late(self, state: WriteState, writing: asyncio.Task[None]) -> None:
+        state.in_flight = None
+        self._late_writes_ended += 1
+        error = None if writing.cancelled() else writing.exception()
+        if isinstance(error, Exception) and not (isinstance(error, RestError) and is_gone(error)):
+            logger.warning("the status of %s: %s; retrying", writing.get_name(), explain(error))
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
         """Write a status, and return the written object; None if the API server refuses the status permanently."""
         try:
-            written = await write
+            return await write
         except RestError as error:
             if not error.is_lasting:
                 raise
-            if self._refusals.note(meta.uid, status, time.monotonic()):
+            if self._states[meta.uid].refuse(status, time.monotonic()):
                 logger.warning("the status of %s %s/%s is refused: %s", kind, meta.namespace, meta.name, explain(error))
             return None
-        self._refusals.done(meta.uid)
-        return written
 
     def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:
         self.writes += 1
-        self._repairs.note(found.meta.uid, status)
-        if written.get("status") == status:
-            self._merged.pop(found.meta.uid, None)
-        else:
-            self._merged[found.meta.uid] = status, written.get("status", {})
+        self._state(found).note(status, written.get("status", {}))
 
 
 def _log(notice: Notice, kind: str, meta: Meta, about: Mapping[str, str]) -> None:

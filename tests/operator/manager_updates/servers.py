@@ -29,6 +29,11 @@ Run = Callable[[], None]
 """Starts the operator's part."""
 
 
+def cluster_scoped(name: str, spec: Body) -> dict[str, Any]:
+    """An object without a namespace, as the API server sends it."""
+    return body(name, spec=spec, metadata={"namespace": ""})
+
+
 class Cluster:
     """An API server with one KVStorage and one KVCacheGroup, which notifies watchers of each status write."""
 
@@ -36,8 +41,8 @@ class Cluster:
         spec = {"type": "FileSystem", "fileSystem": {"path": "/mnt/kv"}}
         zones = [{"namespace": "shop", "name": "acme", "types": [{"type": "S3", "reserved": 1}]}]
         self.objects = {
-            "kvstorages": body("disk", spec=spec),
-            "kvcachegroups": body("team", spec={"storages": ["disk"], "zones": zones}),
+            "kvstorages": cluster_scoped("disk", spec),
+            "kvcachegroups": cluster_scoped("team", {"storages": ["disk"], "zones": zones}),
         }
         self.others: dict[str, Body] = {}
         """Further KVCacheGroups, by name; writes to them are accepted, but not kept."""

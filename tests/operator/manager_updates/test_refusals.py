@@ -6,7 +6,7 @@ import pytest
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
-from tests.operator.manager_updates.servers import GROUP_REPORT, Cluster, Manager, Run
+from tests.operator.manager_updates.servers import GROUP_REPORT, Cluster, Manager, Run, cluster_scoped
 from tests.operator.objects import body
 
 
@@ -83,7 +83,7 @@ async def test_a_group_that_goes_leaves_its_pool_to_another_without_a_refusal(
     cluster: Cluster, manager: Manager, run: Run
 ) -> None:
     cluster.leave("kvcachegroups")
-    cluster.others["other"] = body("other", spec={"storages": ["disk"]})
+    cluster.others["other"] = cluster_scoped("other", {"storages": ["disk"]})
     aliased = {"group": {"name": "team", "storages": ["disk"], "aliases": ["shop.demo"]}, "total": {"used": 1}}
     manager.answers |= {
         "ListInstanceGroups": {"groups": [aliased]},

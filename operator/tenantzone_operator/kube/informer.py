@@ -1,0 +1,146 @@
+"""Lists and watches objects of one kind, and keeps them in a cache, like client-go's informers."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Generic
+
+import aiohttp
+
+from tenantzone_contract.zone_config.specs import Body
+from tenantzone_operator.kube.api import explain
+from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.store import InformerCache, T
+from tenantzone_operator.logs import About
+
+WATCH_SECONDS = (45, 60)
+"""Range of the seconds after which all objects are listed again, in case the watch has missed events."""
+FIRST_PAUSE_SECONDS = 0.1
+"""Initial backoff in seconds after a broken watch or failed listing."""
+LAST_PAUSE_SECONDS = 5.0
+"""Maximum backoff in seconds."""
+LONGEST_ASKED_SECONDS = 30.0
+"""Maximum number of seconds that a ``Retry-After`` header of the API server may request."""
+
+_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+
+
+class Informer(Generic[T]):
+    """Keeps objects in a cache, with a listing first, and after each watch, whether it has ended or is broken.
+
+    Args:
+        what: the objects in words, for the log and the name of the task.
+        list_objects: lists the objects, each converted by the argument, and returns them with the listing's resource
+            version.
+        watch: yields the events after a resource version for a number of seconds.
+        cache: receives the objects.
+        changed: called when the objects have changed, after the first listing, and after the first listing that
+            follows an error.
+        failed: called with each error, and whether the previous error was the same.
+        log: logs unexpected errors.
+        forbidden_seconds: the minimum number of seconds until the retry of a forbidden request.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        list_objects: Callable[[Callable[[Body], T]], Awaitable[tuple[list[T], int]]],
+        watch: Callable[[int, int], AsyncGenerator[dict[str, Any], None]],
+        cache: InformerCache[T],
+        changed: Callable[[], None],
+        failed: Callable[[Exception, bool], None],
+        log: About,
+        forbidden_seconds: float = 0.0,
+    ) -> None:
+        self.cache = cache
+        self.is_listed = False
+        """Whether a listing has succeeded since the start."""
+        self.listed_at = time.monotonic()
+        """Monotonic time of the last successful listing, or of the start."""
+        self.tried = asyncio.Event()
+        """Set once a listing has succeeded or failed."""
+        self.error: Exception | None = None
+        """Error of the last listing or watch; None if there was none since the last listing."""
+        self._what = what
+        self._list_objects = list_objects
+        self._watch_objects = watch
+        self._changed = changed
+        self._failed = failed
+        self._log = log
+        self._forbidden_seconds = forbidden_seconds
+        self._last_words = ""
+        """The last error; empty again after a watch that lasts for a while."""
+        self._task = asyncio.create_task(self._run(), name=what)
+
+    @property
+    def complaint(self) -> str:
+        """Why the objects can't be listed or watched; empty if they can."""
+        return "" if self.error is None else explain(self.error)
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the operator may not list or watch the objects."""
+        return isinstance(self.error, RestError) and self.error.is_forbidden
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            began, asked = time.monotonic(), 0.0
+            try:
+                await self._watch(await self._list())
+            except _TRANSIENT as error:
+                self._fail(error)
+                asked = min((isinstance(error, RestError) and error.retry_after) or 0.0, LONGEST_ASKED_SECONDS)
+                asked = max(asked, self._forbidden_seconds if self.is_forbidden else 0.0)
+            except Exception as error:
+                # Keep watching, because otherwise the objects would silently become outdated.
+                self._log.exception("%s", self._what)
+                self._fail(error)
+            if time.monotonic() - began >= WATCH_SECONDS[0] / 2:
+                # Reset the backoff, because the watch has lasted long enough, however it ended.
+                pause, self._last_words = FIRST_PAUSE_SECONDS, ""
+            await asyncio.sleep(max(pause, asked))
+            pause = min(2 * pause, LAST_PAUSE_SECONDS)
+
+    async def _list(self) -> int:
+        """List the objects into the cache, and return the listing's resource version."""
+        before = {found.meta.uid: found for found in self.cache}
+        while True:
+            found, version = await self._list_objects(self.cache.read_listed)
+            if self.cache.relist(found, version):
+                break
+        is_news = not self.is_listed or self.error is not None
+        self.listed_at, self.is_listed, self.error = time.monotonic(), True, None
+        self.tried.set()
+        if is_news or before != {found.meta.uid: found for found in self.cache}:
+            self._changed()
+        return version
+
+    async def _watch(self, version: int) -> None:
+        """Apply the events of one watch to the cache until the API server ends the watch as usual."""
+        seconds = random.randint(*WATCH_SECONDS)
+        async with aclosing(self._watch_objects(version, seconds)) as events:
+            async for event in events:
+                match event.get("type"):
+                    case "ADDED" | "MODIFIED":
+                        before, now = self.cache.put(event["object"])
+                        if before != now:
+                            self._changed()
+                    case "DELETED":
+                        if self.cache.remove(event["object"]) is not None:
+                            self._changed()
+                    case "ERROR":
+                        # The watch can't continue from this resource version, usually with status 410.
+                        return
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        words = explain(error)
+        is_repeated, self._last_words = words == self._last_words, words
+        self.tried.set()
+        self._failed(error, is_repeated)

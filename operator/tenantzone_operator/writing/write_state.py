@@ -1,0 +1,105 @@
+"""Tracks the status writes of one object: whether to write now, and whether a user waits for it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from tenantzone_operator.kube.conditions import Type
+from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.status.notices import Status
+from tenantzone_operator.writing.refusals import Refusal
+
+AWAITED_SECONDS = 60.0
+"""Seconds after the first status for a change during which a user waits for the zone, unless it becomes Programmed."""
+REPAIR_SECONDS = 10.0
+"""Minimum number of seconds between two repairs of a status that other clients keep changing."""
+
+
+@dataclass(slots=True, eq=False)
+class WriteState:
+    """The status writes of one zone or pool. Times are monotonic seconds.
+
+    An engine that sends false reports, or fails repeatedly, can change the status of each zone of its pool at any rate.
+    The status of a zone that a user waits for must not queue behind such changes.
+    """
+
+    in_flight: asyncio.Task[None] | None = None
+    """The write in flight, because an object has at most one; None if there is none."""
+    written: Status | None = None
+    """Last written status; None if there is none."""
+    merged: Status | None = None
+    """Status that the API server returned for the last write; None if it is the written status.
+
+    It differs, for example, by conditions that other clients have added.
+    """
+    repaired_at: float = float("-inf")
+    """Time of the last repair, which is a write of the same status, because another client has changed it."""
+    refusal: Refusal | None = None
+    """The API server's permanent refusal of the last write; None if the write succeeded."""
+    has_gauges_due: bool = False
+    """Whether the zone's amounts are written before those of other zones, because many zones take several calls."""
+    seen_generation: int = 0
+    """Newest generation of the zone for which a status was written."""
+    awaited_until: float = 0.0
+    """Time until which a user waits for that generation."""
+    unhurried_at: float = 0.0
+    """Time of the last write of the zone's status that no user waited for."""
+
+    def differs(self, found: Status, status: Status) -> bool:
+        """Returns whether the status at the API server needs a write; fields that other clients add do not count."""
+        return status not in (found, self.own_part(found))
+
+    def own_part(self, found: Status) -> Status:
+        """Returns the status at the API server without fields that other clients have added to the last write."""
+        return self.written if self.written is not None and self.merged == found else found
+
+    def may_write(self, status: Status, now: float) -> bool:
+        """Returns whether to write a status now, which limits repairs, and retries of refused writes.
+
+        Without the limit, two clients would overwrite each other nonstop.
+        """
+        if self.refusal is not None and not self.refusal.may_try(status, now):
+            return False
+        return self.written != status or now - self.repaired_at >= REPAIR_SECONDS
+
+    def begin(self, status: Status, now: float) -> None:
+        """Record that a write of the object begins."""
+        self.has_gauges_due = False
+        if self.written == status:
+            self.repaired_at = now
+
+    def refuse(self, status: Status, now: float) -> bool:
+        """Record that the API server refuses a status permanently, and return whether the refusal is new."""
+        is_new = self.refusal is None or self.refusal.what != status
+        self.refusal = Refusal(status, now)
+        return is_new
+
+    def note(self, status: Status, result: Status) -> None:
+        """Record that a status was written, with the API server's result."""
+        self.refusal, self.written = None, status
+        self.merged = result if result != status else None
+
+    def see(self, zone: Zone, now: float) -> None:
+        """Record the zone's generation if its first status was written, because from then on a user waits briefly."""
+        generation = zone.meta.generation
+        if self.seen_generation != generation and zone.status.get("observedGeneration") == generation:
+            self.seen_generation = generation
+            self.awaited_until = now if _is_programmed(zone.status) else now + AWAITED_SECONDS
+
+    def is_awaited(self, zone: Zone, now: float) -> bool:
+        """Returns whether a user waits for the status of a zone that :meth:`see` has recorded."""
+        # Without a status for the generation, a user waits however long it takes, because thousands of zones may have
+        # changed together.
+        return self.seen_generation != zone.meta.generation or now < self.awaited_until
+
+    def note_zone(self, zone: Zone, status: Status, now: float) -> None:
+        """Record that a status of a zone was written, where ``zone`` has the previous status."""
+        self.see(zone, now)
+        if not self.is_awaited(zone, now):
+            self.unhurried_at = now
+        if _is_programmed(status):
+            self.seen_generation, self.awaited_until = zone.meta.generation, now
+
+
+def _is_programmed(status: Status) -> bool:
+    conditions = status.get("conditions", [])
+    return any(found["type"] == Type.PROGRAMMED and found["status"] == "True" for found in conditions)
