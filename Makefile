@@ -11,7 +11,7 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet up down test test-all quick quick-pythons lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+.PHONY: help demo demo-fleet up down test test-rest test-all quick quick-pythons lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator soak-attacks bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
@@ -34,10 +34,13 @@ up: ready ## start a cluster to try things out, and print what to try; TIERS=1 a
 down: python ## stop what `make up` started
 	@$(DEMO) down
 
-test: python kubernetes ## all tests, in parallel; ARGS go to pytest, such as a file's name
-	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
+test: python kubernetes ## all tests of pure logic, and tests of each real part, in parallel; ARGS go to pytest, such as a file's name
+	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE) -m "not thorough")
 
-test-all: test ## all tests, then each further group of the GPU bench on CPU engines: ten minutes more
+test-rest: python kubernetes ## the tests that `make test` leaves out, but not the random ones of `make test-deep`
+	@$(VENV)/python -m pytest $(SIDE_BY_SIDE) -m thorough
+
+test-all: test test-rest ## all tests, then each further group of the GPU bench on CPU engines: ten minutes more
 	@$(VENV)/python -m pytest tests/bench/test_gpu_groups.py
 
 ##@ Check a change
@@ -51,11 +54,12 @@ quick: python ## quick checks, in under a minute: style, types, import rules, an
 quick-pythons: python ## the tests of make quick with each other installed Python of 3.11, 3.12 and 3.13
 	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m hack.other_pythons $(QUICK)
 
-lint: python ## format, style, types and import rules
+lint: python ## format, style, types, import rules and dead code
 	@$(VENV)/ruff format --check
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+	@$(VENV)/vulture
 
 format: python ## format, and fix what ruff can fix
 	@$(VENV)/ruff format

@@ -33,15 +33,19 @@ def breaks(old: Schema, new: Schema) -> list[str]:
     return [*_definition_breaks(old["spec"], new["spec"]), *_version_breaks(old["spec"], new["spec"])]
 
 
-def newest_release(folder: Path) -> Path:
-    """Returns the folder of the newest release, among folders named like ``v1.2.3``."""
-    return max(folder.glob("v*"), key=lambda release: [int(part) for part in release.name.removeprefix("v").split(".")])
+def newest_release(folder: Path) -> Path | None:
+    """Returns the folder of the newest release, among folders named like ``v1.2.3``; None before the first release."""
+    return max(folder.glob("v*"), key=_number, default=None)
 
 
 def read_definitions(folder: Path) -> dict[str, Schema]:
     """The CustomResourceDefinitions in a folder, not in those below it, by name."""
     read = (yaml.safe_load(file.read_text()) for file in sorted(folder.glob("*.yaml")))
     return {definition["metadata"]["name"]: definition for definition in read}
+
+
+def _number(release: Path) -> list[int]:
+    return [int(part) for part in release.name.removeprefix("v").split(".")]
 
 
 def _definition_breaks(old: Schema, new: Schema) -> Iterator[str]:

@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.garbage",
     "tests.shared_engine",
     "tests.side_by_side",
+    "tests.thorough",
     "tests.time_by_folder",
 ]
 

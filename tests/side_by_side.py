@@ -16,6 +16,7 @@ _GROUPS = (
     "operator",
     "node",
     "tests/conformance/test_conformance.py",
+    "tests/images/test_other_images.py",
     "tests/images/test_images.py",
     "faults",
     "kubectl plugin",

@@ -20,6 +20,7 @@ from tenantzone_contract.reports.report import (
     ConfigStatus,
     EngineReport,
     Rejection,
+    SaltKeyStatus,
     ZoneReport,
 )
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
@@ -29,6 +30,8 @@ from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
 BLOCKS = 100_000
 _TIME = 1.5e9
 """Placeholder for the time in a report that is encoded once and sent many times."""
+_SALT_KEY = SaltKeyStatus(id="0123456789abcdef")
+"""Salt key of all engines, so that the operator has no condition to write about it."""
 
 
 class Engine:
@@ -47,7 +50,7 @@ class Engine:
         zones: tuple[ZoneReport, ...],
         rejected: Rejection | None = None,
         *,
-        demands_signature: bool | None = None,
+        demands_signature: bool = False,
     ) -> None:
         """Report from now on that the engine enforces the config and its zones, and which newer config it refuses."""
         status = ConfigStatus(
@@ -63,6 +66,7 @@ class Engine:
             block_size_tokens=16,
             free_blocks=BLOCKS,
             config=status,
+            salt_key=_SALT_KEY,
             admin_port=AdminPortStatus(),
             zones=zones,
             started_unix_time=0.0,

@@ -147,7 +147,7 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "a negative size": _lie(_with(capacityBlocks=-1), _UNHEARD),
         "a size of 1": _lie(_with(capacityBlocks=1), "Acknowledged"),
         "a size of 2^31": _lie(_with(capacityBlocks=2**31 - 1), _DIFFERS),
-        "10^25 evicted blocks": _lie(_zones_with(evictedBlocks={"own": 10**25}, evictions=None), _UNHEARD),
+        "10^25 evicted blocks": _lie(_zones_with(evictions={"own": 10**25}), _UNHEARD),
         "not a number": _lie(_with(publishedUnixTime=float("nan")), _UNHEARD),
         "infinity": _lie(_zones_with(cached=float("inf")), _UNHEARD),
         "a loan from eternity to eternity": _lie(_endless_loan, _UNHEARD),

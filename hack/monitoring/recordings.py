@@ -1,19 +1,11 @@
 """Recording rules: the queries that both the alerts and the dashboard use.
 
 An engine exports their metrics at each level, from its start: a counter that appears with its first increment has a
-rate without it. Engines of the previous release have no such totals; series by reason are summed.
+rate without it.
 """
 
 from hack.monitoring.model import Recording
 from hack.monitoring.time_scale import TimeScale
-
-TAKEN = "quiet|recall|reclaim|relief|watermark"
-"""Reasons for which a zone loses cached blocks to others; ``recall`` is what older engines call ``reclaim``.
-
-The rest is the zone's own doing: ``own`` and ``limit`` are its own requests that push out its older prefixes, ``idle``
-and ``removed`` are what its spec says, ``reset`` is an administrator's call, and ``due`` is a loan given back on the
-terms that it was had on.
-"""
 
 
 def recordings(time_scale: TimeScale) -> tuple[Recording, ...]:
@@ -25,8 +17,7 @@ def recordings(time_scale: TimeScale) -> tuple[Recording, ...]:
         Recording("tenantzone:zone_held_blocks:max5m", f"max_over_time(tenantzone:zone_held_blocks[{window}])"),
         Recording(
             "tenantzone:zone_taken_blocks:increase5m",
-            f"increase(tenantzone_zone_taken_blocks_total[{window}]) or sum without (reason, beneficiary)"
-            f' (increase(tenantzone_zone_evicted_blocks_total{{reason=~"{TAKEN}"}}[{window}]))',
+            f"increase(tenantzone_zone_taken_blocks_total[{window}])",
         ),
         Recording(
             "tenantzone:zone_taken:ratio5m",
@@ -61,8 +52,7 @@ def recordings(time_scale: TimeScale) -> tuple[Recording, ...]:
         # What its own limit holds back is as its owner wants it.
         Recording(
             "tenantzone:zone_stalled:ratio5m",
-            f"rate(tenantzone_zone_starved_seconds_total[{window}]) or sum without (reason)"
-            f' (rate(tenantzone_zone_stalled_seconds_total{{reason=~"reserved|in_use"}}[{window}]))',
+            f"rate(tenantzone_zone_starved_seconds_total[{window}])",
         ),
         Recording("tenantzone:zone_tier_refused:ratio15m", _refused("tenantzone_zone_tier", quarter)),
         Recording("tenantzone:tier_refused:ratio15m", _refused("tenantzone_tier", quarter)),

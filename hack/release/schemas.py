@@ -1,4 +1,4 @@
-"""The schemas of each release, which lie in ``crds/released/`` and never change."""
+"""The schemas of each release, which lie in ``crds/released/`` and never change; empty before the first release."""
 
 import hashlib
 import shutil
@@ -28,7 +28,7 @@ def freeze() -> Path:
     if any(_path_of(line).startswith(f"{folder.name}/") for line in kept):
         raise FrozenError(f"{folder} is there already, and what was released never changes; raise the version first")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for file in sorted(CRDS.glob("*.yaml")):
         shutil.copy(file, folder)
     HASHES.write_text("".join(sorted([*kept, *map(_line, folder.iterdir())], key=_path_of)))

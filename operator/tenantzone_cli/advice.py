@@ -35,7 +35,7 @@ _REASONS = {
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
     "ConfigUntrusted": (
         "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
-        "the operator is too old to sign. The operator replaces what others wrote within seconds; if this persists, do "
+        "the operator can't read its key. The operator replaces what others wrote within seconds; if this persists, do "
         "what the message says. Then see who may write ConfigMaps in namespace {namespace}."
     ),
     "EngineUnreachable": (

@@ -169,7 +169,7 @@ class Engine:
                 return self._from_here(method, path, query, body)
             return self._through_api_server(method, path, query, body)
         except ApiError as error:
-            # The engine refused: the API server knows the user, or the pool could not have been read.
+            # The refusal is the engine's, because the API server has accepted this user before, when the pool was read.
             raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
 
     def _lacks_token(self, error: ApiError) -> bool:

@@ -182,7 +182,7 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def fix(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
-        """Correct member lists that differ from the known instances, for example after a write by an older manager.
+        """Correct member lists that differ from the known instances, for example after a corrupt list was dropped.
 
         Args:
             groups: all groups.

@@ -32,7 +32,7 @@ from tenantzone_runtime.offloading_flags import (
 from tenantzone_runtime.shared.manager.urls import check_tls, check_url
 from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
 from tenantzone_runtime.unsupported import check
-from tenantzone_runtime.usage import FLAGS, FORMER_FLAGS, UsageError, flag_values
+from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
 _MANAGER_FILES: Final = {
@@ -81,9 +81,7 @@ def main(arguments: Sequence[str]) -> None:
 def with_flags(arguments: Sequence[str]) -> list[str]:
     """Returns the arguments for vLLM, ours last, because the last middleware is the outermost and so runs first."""
     given = flag_values(arguments)
-    missing = [
-        (name, value) for name, value in FLAGS.items() if not {value, FORMER_FLAGS.get(name)} & set(given.get(name, ()))
-    ]
+    missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
     return [*arguments, *(part for flag in missing for part in flag)]
 
 
@@ -310,7 +308,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--max-auto-registered-series",
-        "--most-auto-registered-series",  # its older name
         type=int,
         metavar="N",
         help="maximum number of tenants without a TenantZone whose zones have metrics of their own; the metrics of "

@@ -31,8 +31,6 @@ SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 WARM_UP = "TENANTZONE_WARM_UP"
 """With 0, workers compile sampling kernels at their first use instead of at the start."""
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
-MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
-"""Former name of the previous variable, still read if only this one is set."""
 METRICS_LEVEL = "TENANTZONE_METRICS_LEVEL"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
@@ -148,8 +146,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     Raises:
         ValueError: a variable is invalid; the message names it.
     """
-    is_older = MOST_AUTO_REGISTERED_SERIES in environ and MAX_AUTO_REGISTERED_SERIES not in environ
-    max_series = MOST_AUTO_REGISTERED_SERIES if is_older else MAX_AUTO_REGISTERED_SERIES
     try:
         seal_key = bytes.fromhex(environ.get(SEAL_KEY, ""))
     except ValueError:
@@ -177,7 +173,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         record_max_bytes=_number(environ, RECORD_MAX_BYTES, DEFAULT_RECORD_MAX_BYTES, "a number of bytes", least=1),
         record_keep=_number(environ, RECORD_KEEP, DEFAULT_RECORD_KEEP, "a number of files", least=1),
         max_auto_registered_series=_number(
-            environ, max_series, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
+            environ, MAX_AUTO_REGISTERED_SERIES, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
         ),
         metrics_level=_level(environ),
         bounds=_bounds(environ),

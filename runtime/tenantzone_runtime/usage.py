@@ -9,9 +9,6 @@ FLAGS = {
 }
 """The flags that ``vllm serve`` needs to enforce zones."""
 
-FORMER_FLAGS = {"--middleware": "tenantzone_runtime.door.middleware.TenantMiddleware"}
-"""Values of release 0.1 with the same effect."""
-
 PLUGIN = "tenantzone"
 """The name of our vLLM plugin's entry point."""
 

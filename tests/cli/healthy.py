@@ -81,7 +81,7 @@ def config_map(text: str | None = None, **files: dict[str, str]) -> dict[str, An
 
 
 def heard(*, published: float = NOW, asked_at: float = NOW, **config: Any) -> EngineAnswer:
-    status = ConfigStatus(**{"applied_generation": 3, "applied_hash": CONFIG.hash} | config)
+    status = ConfigStatus(**{"applied_generation": 3, "applied_hash": CONFIG.hash, "demands_signature": True} | config)
     return answer(engine_report(config=status, published=published), asked_at=asked_at)
 
 

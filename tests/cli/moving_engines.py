@@ -28,7 +28,6 @@ class MovingEngine:
         self.orders: list[MigrationOrder] = []
         self.problem = ""
         self.never_ends = False
-        self.is_handed_down = False
         self._access = access or AdminAccess(None)
         self._page: MigrationPage | None = MigrationPage(self._do, self._report)
         self._asked = 0
@@ -57,7 +56,6 @@ class MovingEngine:
     def _do(self, order: MigrationOrder) -> None:
         self.orders.append(order)
         self._asked = 0
-        self.is_handed_down |= order.order == "hand-down"
 
     def _report(self, tenant: str, with_prompts: bool) -> MigrationReport:
         self._asked += 1

@@ -354,12 +354,6 @@ def test_short_times_are_not_rounded_until_they_are_alike():
     assert "tokenTime 1.4 ms of 1.2 ms: missed" in said
 
 
-def test_why_requests_of_an_engine_of_the_release_before_wait_is_said_too():
-    report = zone_report("acme", waiting_requests=2, wait_reason="limit")
-
-    assert "2 waiting: waits for blocks: its own limit" in explained(zone(), answer(engine_report(report)))
-
-
 def test_engines_that_could_not_be_asked_are_named_once_for_each_reason():
     silent = [answer(None, pod=f"engine-{index}", error="no", is_forbidden=True) for index in range(2)]
 

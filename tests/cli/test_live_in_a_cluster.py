@@ -55,7 +55,7 @@ def engine(clinic: Clinic, world: World, tmp_path_factory: pytest.TempPathFactor
         borrowed=15,
         running_requests=2,
         waiting_requests=3,
-        wait_reason="limit",
+        waits_for="limit",
         prefix_query_tokens=200,
         prefix_hit_tokens=100,
         evictions={"own": 7, "limit": 2},

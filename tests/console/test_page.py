@@ -248,7 +248,7 @@ def test_axe_finds_nothing_to_complain_about(
     browser: Browser, console: ServedConsole, engine_of: MakeEngine, scheme: Scheme
 ):
     engine = engine_of(SMALL, "acme", "burst")
-    engine.zones = {"burst": {"wait_reason": "reserved", "waiting_requests": 1, "borrowed": 20}}
+    engine.zones = {"burst": {"waits_for": "reserved", "waiting_requests": 1, "borrowed": 20}}
     console.add_zone("refused", status={"conditions": [NOT_READY]})
     console.add_pod("engine-1", ip="127.0.0.9")
     with opened(browser, console.url, color_scheme=scheme, bypass_csp=True) as page:

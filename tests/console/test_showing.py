@@ -92,7 +92,7 @@ def test_an_engine_answers_or_refuses_the_config_or_is_not_reached_or_not_ready(
 
 def test_a_zone_is_shown_as_its_engines_say_in_sum():
     first = zone_report("acme", state="Idle", reserved=40, cached=5, waiting_requests=2, evictions={"own": 3})
-    second = zone_report("acme", state="Active", reserved=30, in_use=7, running_requests=1, wait_reason="limit")
+    second = zone_report("acme", state="Active", reserved=30, in_use=7, running_requests=1, waits_for="limit")
 
     (zone,) = shown_with(heard("engine-0", "", first), heard("engine-1", "", second), zones=[declared("acme")])["zones"]
 

@@ -1,11 +1,16 @@
-"""An engine of the previous release reads what this one's operator writes, if it uses nothing new."""
+"""The previous release and this one read each other's configs and reports, and ignore or refuse what is newer."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.reports.report import ConfigStatus
 from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
@@ -22,31 +27,55 @@ from tenantzone_contract.zone_config.zone_terms import (
     Retention,
     SeatShare,
 )
+from tenantzone_operator.engines.reports import read_report_text
+from tenantzone_operator.engines.views import view
+from tests.operator.objects import report, zone_report
 from tests.operator.previous import is_known, unpack_previous
 from tests.runtime.folders import project
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")
 
+# The programs import from the modules of the previous release, which may be elsewhere now.
 READ = """
 import sys
-from tenantzone_contract import config
-assert config.__file__.startswith(sys.argv[1]), config.__file__
+from tenantzone_contract import config, config_text
 try:
-    print(config.parse_config(sys.stdin.read()).hash)
+    print(config_text.parse_config(sys.stdin.read()).hash)
 except config.ConfigError as error:
     print(error)
 """
-
 
 READ_FOLDER = """
 import sys
 from pathlib import Path
 from tenantzone_runtime import reload
-assert reload.__file__.startswith(sys.argv[1]), reload.__file__
-source = reload.ConfigSource(Path(sys.argv[2]))
+source = reload.ConfigSource(Path(sys.argv[1]), tokens=lambda: (sys.argv[2].encode(),))
 source.poll()
-assert source.rejection is None
-print(source.config.hash)
+print(source.rejection.error if source.rejection else source.config.hash)
+"""
+
+READ_REPORT = """
+import sys
+from tenantzone_operator.engines import reports, views
+seen = views.view(reports.read_report_text(sys.stdin.buffer.read()))
+zone = seen.zones["acme"]
+print(seen.applied_hash, zone.cached, zone.blocks_evicted, zone.evicted_by_ttl, zone.waiting_for)
+"""
+
+WRITE_REPORT = """
+from tenantzone_contract.report import ConfigStatus, EngineReport, IdentityReport, ZoneReport, dump_report
+from tenantzone_contract.report import AdminPortStatus, SaltKeyStatus
+zone = ZoneReport(
+    name="acme", tenant="acme", generation=1, state="Idle", reserved=0, limit=9, in_use=0, cached=3,
+    evictions={"ttl": 4, "own": 1}, waits_for="seats",
+)
+report = EngineReport(
+    engine_version="0.32.0", capacity_blocks=9, block_size_tokens=16, free_blocks=6, zones=(zone,),
+    config=ConfigStatus(applied_generation=7, applied_hash="sha256:x", demands_signature=True),
+    salt_key=SaltKeyStatus(id="0123456789abcdef"), admin_port=AdminPortStatus(),
+    identity=IdentityReport(kind="APIKeys", digest="sha256:y"), started_unix_time=0.0, published_unix_time=1.0,
+)
+print(dump_report(report).decode())
 """
 
 
@@ -56,149 +85,91 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> str:
     return unpack_previous(tmp_path_factory.mktemp("previous"))
 
 
-def read_by(previous: str, config: RuntimeConfig) -> str:
-    """The hash of the config as the previous release reads it, or why it refuses the config."""
-    folder = str(Path(previous.partition(":")[0]).parent)
-    reported = subprocess.run(
-        [sys.executable, "-c", READ, folder],
-        input=dump_config(config),
+def run(previous: str, program: str, *arguments: str, given: str = "") -> str:
+    """What a program prints with the modules of the previous release."""
+    folder = previous.partition(os.pathsep)[0].rpartition(os.sep)[0]
+    check = f"import tenantzone_contract\nassert tenantzone_contract.__file__.startswith({folder!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", check + program, *arguments],
+        input=given,
         env={"PYTHONPATH": previous},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    return reported.stdout.strip()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
-def config_of(*zones: ZoneConfig, **unknown: object) -> RuntimeConfig:
-    pool = PoolConfig(
-        namespace="models",
-        name="main",
-        watermarks=Watermarks(low=0.1, high=0.2),
-        unknown_tenants=UnknownTenants(mode="AutoRegister", **unknown),
-    )
-    return make_config(7, pool, zones)
+def config_of(*zones: ZoneConfig, pool: dict[str, Any] | None = None) -> RuntimeConfig:
+    fields = {"watermarks": Watermarks(low=0.1, high=0.2), "unknown_tenants": UnknownTenants(mode="AutoRegister")}
+    return make_config(7, PoolConfig(namespace="models", name="main", **fields | (pool or {})), zones)
 
 
-def test_what_it_knows_it_reads(previous: str):
-    zone = ZoneConfig(
-        name="acme",
-        tenant="acme",
-        generation=3,
-        priority=5,
-        reserved="25%",
-        limit="50%",
-        weight=2,
-        idle=Idle(after_seconds=10.0, evict_after_seconds=20.0),
-        eviction_policy="Clock",
-        scrub="OnTransfer",
-    )
-    config = config_of(zone, template=UnknownTenantTemplate(limit="10%", idle=Idle(forget_after_seconds=60.0)))
-    assert read_by(previous, config) == config.hash
-
-
-def test_an_engine_of_that_release_ignores_the_signature(previous: str, tmp_path: Path):
-    config = config_of(ZoneConfig(name="acme", tenant="acme", generation=3, reserved="25%"))
-    files = {CONFIG_KEY: dump_config(config).encode()}
-    project(tmp_path, files | {SIGNATURE_KEY: sign_config(files, ["a" * 43], "2026-01-01T00:00:00Z")})
-    folder = str(Path(previous.partition(":")[0]).parent)
-    read = subprocess.run(
-        [sys.executable, "-c", READ_FOLDER, folder, str(tmp_path)],
-        env={"PYTHONPATH": previous},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert read.stdout.strip() == config.hash
+WHOLE = ZoneConfig(
+    name="acme",
+    tenant="acme",
+    generation=3,
+    priority=5,
+    reserved="25%",
+    limit="50%",
+    weight=2,
+    idle=Idle(after_seconds=10.0, evict_after_seconds=20.0, release=Release(share="25%", every_seconds=60)),
+    eviction_policy="LFU",
+    scrub="OnTransfer",
+    queue=Queue(requests=9),
+    request_limits=RequestLimits(choices=2),
+    request_priority=RequestPriority(min=0),
+    retention=Retention(ttl_seconds=900.0),
+    latency=Latency(token_time_seconds=0.05),
+    fairness=Fairness(header="x-user-id"),
+    seats=SeatShare(limit=4),
+    adapters=(),
+    tiers=(TierShare(tier="cpu"),),
+    offload="Never",
+    purge="one",
+)
+TEMPLATE = UnknownTenantTemplate(limit="10%", idle=Idle(forget_after_seconds=60.0))
+LEVELS = (TenantLevel(name="gold", tenants=("gold-*",)),)
+UNKNOWN = UnknownTenants(mode="AutoRegister", template=TEMPLATE, levels=LEVELS)
 
 
 @pytest.mark.parametrize(
-    ("config", "refusal"),
+    "config",
     [
+        pytest.param(config_of(ZoneConfig(name="acme", tenant="acme", generation=3, reserved="25%")), id="a small one"),
         pytest.param(
-            config_of(
-                ZoneConfig(
-                    name="acme", tenant="acme", generation=1, idle=Idle(release=Release(share="25%", every_seconds=60))
-                )
-            ),
-            "zones[0].idle.release: Extra inputs are not permitted",
-            id="a release in steps",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, eviction_policy="LFU")),
-            "zones[0].evictionPolicy: Input should be 'LRU' or 'Clock'",
-            id="a policy that is newer",
-        ),
-        pytest.param(
-            config_of(
-                ZoneConfig(name="acme", tenant="acme", generation=1, retention=Retention(ttl_seconds=900.0)),
-            ),
-            "zones[0].retention: Extra inputs are not permitted",
-            id="a ttl",
-        ),
-        pytest.param(
-            config_of(
-                ZoneConfig(name="acme", tenant="acme", generation=1, latency=Latency(token_time_seconds=0.05)),
-            ),
-            "zones[0].latency: Extra inputs are not permitted",
-            id="a latency target",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, fairness=Fairness(header="x-user-id"))),
-            "zones[0].fairness: Extra inputs are not permitted",
-            id="users",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, purge="one")),
-            "zones[0].purge: Extra inputs are not permitted",
-            id="a purge",
-        ),
-        pytest.param(
-            config_of(levels=(TenantLevel(name="gold", tenants=("gold-*",)),)),
-            "pool.unknownTenants.levels: Extra inputs are not permitted",
-            id="levels of unknown tenants",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, queue=Queue(requests=9))),
-            "zones[0].queue: Extra inputs are not permitted",
-            id="a bound on the queue",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, request_limits=RequestLimits(choices=2))),
-            "zones[0].requestLimits: Extra inputs are not permitted",
-            id="bounds on requests",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, request_priority=RequestPriority(min=0))),
-            "zones[0].requestPriority: Extra inputs are not permitted",
-            id="a range of priorities",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, adapters=())),
-            "zones[0].adapters: Extra inputs are not permitted",
-            id="adapters",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, seats=SeatShare(limit=4))),
-            "zones[0].seats: Extra inputs are not permitted",
-            id="seats",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, tiers=(TierShare(tier="cpu"),))),
-            "zones[0].tiers: Extra inputs are not permitted",
-            id="tiers",
-        ),
-        pytest.param(
-            config_of(ZoneConfig(name="acme", tenant="acme", generation=1, offload="Never")),
-            "zones[0].offload: Extra inputs are not permitted",
-            id="what goes on in tiers",
-        ),
-        pytest.param(
-            make_config(1, PoolConfig(namespace="models", name="main", tiers=PoolTiers(cpu=CpuTier(bytes=1))), ()),
-            "pool.tiers: Extra inputs are not permitted",
-            id="tiers of a pool",
+            config_of(WHOLE, pool={"unknown_tenants": UNKNOWN, "tiers": PoolTiers(cpu=CpuTier(bytes=1))}),
+            id="a whole one",
         ),
     ],
 )
-def test_what_it_does_not_know_it_refuses_by_name(previous: str, config: RuntimeConfig, refusal: str):
-    assert read_by(previous, config).startswith(refusal)
+def test_its_engine_reads_what_this_operator_writes(previous: str, config: RuntimeConfig):
+    assert run(previous, READ, given=dump_config(config)) == config.hash
+
+
+def test_its_engine_refuses_a_field_that_it_does_not_know_by_name(previous: str):
+    content = json.loads(dump_config(config_of(WHOLE)))
+    content["zones"][0]["novel"] = 1
+    found = run(previous, READ, given=json.dumps(content))
+    assert found.startswith("zones[0].novel: Extra inputs are not permitted")
+
+
+def test_its_engine_trusts_what_this_operator_signs(previous: str, tmp_path: Path):
+    config, token = config_of(WHOLE), admin_token(b"k" * 32, "models", "main")
+    files = {CONFIG_KEY: dump_config(config).encode()}
+    project(tmp_path, files | {SIGNATURE_KEY: sign_config(files, [token], "2026-01-01T00:00:00Z")})
+    assert run(previous, READ_FOLDER, str(tmp_path), token) == config.hash
+
+
+def test_its_operator_reads_what_this_engine_reports(previous: str):
+    zone = zone_report("acme", cached=3, evictions={"ttl": 4, "novel": 1}, waits_for="novelty")
+    sent = report("engine-0", config=ConfigStatus(applied_generation=7, applied_hash="sha256:x"), zones=(zone,))
+    assert run(previous, READ_REPORT, given=sent.model_dump_json(by_alias=True)) == "sha256:x 3 5 4 novelty"
+
+
+def test_this_operator_reads_what_its_engine_reports(previous: str):
+    seen = view(read_report_text(run(previous, WRITE_REPORT).encode()))
+    zone = seen.zones["acme"]
+    assert (seen.applied_hash, seen.salt_key_id, seen.identity) == ("sha256:x", "0123456789abcdef", "sha256:y")
+    assert (zone.cached, zone.blocks_evicted, zone.evicted_by_ttl, zone.waiting_for) == (3, 5, 4, "seats")

@@ -50,7 +50,7 @@ def test_amounts_add_up_over_engines(reports):
     summary = ZoneSummary.of(reports)
     for name in ("reserved", "limit", "in_use", "cached", "lent", "borrowed", "held"):
         assert getattr(summary, name) == sum(getattr(report, name) for report in reports)
-    assert summary.evictions == sum(sum((report.evictions or {}).values()) for report in reports)
+    assert summary.evictions == sum(sum(report.evictions.values()) for report in reports)
     assert summary.state == busiest(report.state for report in reports)
 
 

@@ -1,6 +1,9 @@
 """The circuit breaker: when it opens, how long it waits, and what closes it."""
 
+import logging
+
 from tenantzone_runtime.disk.breaker import Breaker
+from tenantzone_runtime.shared.storage.storage_breakers import StorageBreakers
 
 
 def test_it_opens_after_five_failures_in_a_row_and_no_sooner():
@@ -85,3 +88,13 @@ def test_what_fails_after_it_opened_and_began_before_makes_no_pause_longer():
     breaker.failed(1.0)
     assert not breaker.allows(2.9)
     assert breaker.allows(3.0)
+
+
+def test_a_storage_that_works_again_is_named(caplog):
+    caplog.set_level(logging.INFO, "tenantzone_runtime")
+    storages = StorageBreakers("reads", 1.0)
+    storages.note("files", "down", at_once=True)
+    storages.note("files", "")
+    failed, works = caplog.messages
+    assert failed == "The shared tier: reads of storage files fail: down"
+    assert works == "The shared tier: reads of storage files work again"

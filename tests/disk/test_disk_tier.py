@@ -12,7 +12,7 @@ from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, in_bytes, instance, keys
 from tests.zones.core import declare
 
-A, B, C, D = (bytes([number]) * 36 for number in range(4))
+A, B, C = (bytes([number]) * 36 for number in range(3))
 
 
 def test_what_a_tenant_stored_it_finds_and_loads_and_no_other(disk):

@@ -3,12 +3,13 @@
 import errno
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.relinking import FoundHit
-from tenantzone_runtime.disk.transfers import Job
+from tenantzone_runtime.disk.transfers import Job, Memory
 from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import NUMBERS, Disk, content
@@ -130,21 +131,28 @@ def test_what_is_late_is_given_up_whole(disk):
 
 
 def test_a_hit_has_as_much_time_as_its_length_needs_while_it_gets_on():
-    jobs = Jobs()
-    long = Job(1, True, began=0.0, chunk_bytes=1, until=time.monotonic() + 1000.0)
-    long.left = dict.fromkeys(keys(blocks(*"abc"), 0))
-    jobs.begin(long)
-    now = time.monotonic()
-    assert jobs.late(now, 100.0) == [long], "nothing was moved for that long"
-    assert not jobs.chunk_ended(long, next(iter(long.left)), None)
-    assert jobs.late(now, 100.0) == []
-    assert jobs.late(now + 1001.0, 10_000.0) == [long], "its time is over"
+    names, now = list(keys(blocks(*"abc"), 0)), time.monotonic()
+
+    def is_given_up(stalled_seconds, *, gets_on=False, later=0.0):
+        jobs, given_up = Jobs(stalled_seconds), []
+        long = Job(1, True, began=0.0, chunk_bytes=1, until=now + 1000.0)
+        long.left = {name: SimpleNamespace(memory=Memory(memoryview(b""))) for name in names}
+        jobs.begin(long, given_up.append)
+        if gets_on:
+            assert not jobs.chunk_ended(long, names[0], None)
+        jobs.give_up_late(now + later)
+        assert [end.number for end in jobs.take_ended()] == len(given_up) * [1]
+        return given_up
+
+    assert is_given_up(100.0) == [True], "nothing was moved for that long"
+    assert is_given_up(100.0, gets_on=True) == []
+    assert is_given_up(10_000.0, gets_on=True, later=1001.0) == [True], "its time is over"
 
 
 def test_the_time_of_a_hit_grows_with_what_is_on_its_way(disk):
     tenants = disk(acme={}, chunks=400, bounds=TransferBounds(1000, 1000))
     begin(tenants, "acme", "".join(chr(200 + number) for number in range(200)))
-    (job,) = tenants.tier._jobs._going_on.values()
+    ((job, _),) = tenants.tier._jobs._going_on.values()
     assert job.until - job.began == pytest.approx(4 * tenants.settings.seconds)
 
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, with_flags
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.disk.tier import DiskSettings
-from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
-from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
+from tenantzone_runtime.engine.tiers.disk_tier import DiskRequest
+from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.engine.tiers.shared_tier import SharedRequest
 from tenantzone_runtime.shared.opening import open_shared_tier
 from tenantzone_runtime.shared.transfers.writing import Shape
 from tests.disk.disks import SALT_KEY, instance
@@ -61,9 +62,10 @@ class SharingEngine(Driver):
         )
         self.shared._client._token = lambda: "chat"
         self.worker = TierWorker(self)
-        shared = ZoneSharedTier(SimpleNamespace(), view, "shared", self.shared)
+        shared = ZoneSecondaryTier(SimpleNamespace(), view, SharedRequest, self.shared)
         self.disk = None if disk is None else self._open_disk(disk, manager, shape, size)
-        local = [] if self.disk is None else [ZoneDiskTier(SimpleNamespace(), view, "disk", self.disk)]
+        disk = self.disk
+        local = [] if disk is None else [ZoneSecondaryTier(SimpleNamespace(), view, DiskRequest, disk)]
         manager.__init__(manager.primary_tier, [*local, shared])
         if is_linked:
             manager.move_whole_hits(shape)

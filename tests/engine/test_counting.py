@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.reports.report import ConfigStatus, in_older_words
+from tenantzone_contract.reports.report import ConfigStatus
 from tenantzone_contract.zone_config.config import Watermarks, ZoneConfig
 from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_config.zone_terms import Idle
@@ -94,8 +94,7 @@ class Watched:
         reported = {each.tenant: each for each in report.zones}
         for each in figures.zones:
             if each.tenant in reported:
-                assert reported[each.tenant].evicted == each.counters.evicted
-                assert reported[each.tenant].evicted_blocks == in_older_words(each.counters.evicted)
+                assert reported[each.tenant].evictions == each.counters.evicted
         for each, requests in self.sent.items():
             if served.tenancy.ledger.zones.get(each.spec.tenant) is each:
                 ended = sum(count for outcome, count in each.counters.requests.items() if outcome != "refused")

@@ -9,7 +9,8 @@ import pytest
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
 
-from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.tiers.disk_tier import DiskRequest
+from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
 from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import CHUNK, Disk, content
 from tests.zones.core import declare
@@ -39,7 +40,8 @@ class Engine:
         self.disk = Disk(folder, **options)
         self.region = Region()
         primary = CPUPrimaryTierOffloadingManager(ROWS, self.region)
-        self.tier = ZoneDiskTier(SimpleNamespace(), primary.get_kv_memoryview(), "disk", self.disk.tier)
+        view = primary.get_kv_memoryview()
+        self.tier = ZoneSecondaryTier(SimpleNamespace(), view, DiskRequest, self.disk.tier)
         self.manager = TieringOffloadingManager(primary, [self.tier])
 
     def request(self, tenant):
@@ -125,7 +127,7 @@ def test_more_than_the_memory_holds_is_found(engine):
     returning = vllm.request("acme")
     for key in prompt("p0", 3):
         assert vllm.load(returning, key) == content(key)
-    assert vllm.tier.figures().zones["acme"].counts.read >= 3
+    assert vllm.disk.tier.figures().zones["acme"].counts.read >= 3
 
 
 @pytest.mark.parametrize("tenant", [None, "unknown"])
@@ -198,7 +200,7 @@ def test_a_purge_and_a_zone_that_goes_leave_nothing(engine):
     vllm.forget_memory()
     assert vllm.load(vllm.request("acme"), keys[0]) is None
     receipts = []
-    vllm.disk.wait(lambda: receipts.extend(vllm.tier.take_receipts()) or receipts)
+    vllm.disk.wait(lambda: receipts.extend(vllm.disk.tier.take_receipts()) or receipts)
     assert (receipts[0].tenant, receipts[0].files) == ("acme", 2)
     assert not vllm.disk.paths()
 
@@ -207,4 +209,4 @@ def test_the_disk_and_vllm_must_agree_on_the_length_of_a_chunk(engine):
     vllm = engine(acme={})
     other = memoryview(np.zeros((ROWS, 2 * CHUNK), dtype=np.uint8))
     with pytest.raises(ValueError, match="256 bytes, but vLLM's have 512"):
-        ZoneDiskTier(SimpleNamespace(), other, "disk", vllm.disk.tier)
+        ZoneSecondaryTier(SimpleNamespace(), other, DiskRequest, vllm.disk.tier)

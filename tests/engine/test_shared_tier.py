@@ -10,7 +10,8 @@ from msgspec import structs
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
 
-from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
+from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.engine.tiers.shared_tier import SharedRequest
 from tests.disk.disks import CHUNK, content
 from tests.shared_tier.conftest import manager  # noqa: F401 - a fixture
 from tests.shared_tier.engines import ENDLESS, Engine, objects, questions, standing_still, tenant
@@ -43,7 +44,7 @@ class Vllm:
         self.region = Region()
         primary = CPUPrimaryTierOffloadingManager(ROWS, self.region)
         view = primary.get_kv_memoryview()
-        self.tier = ZoneSharedTier(SimpleNamespace(), view, "shared", self.engine.tier)
+        self.tier = ZoneSecondaryTier(SimpleNamespace(), view, SharedRequest, self.engine.tier)
         self.manager = TieringOffloadingManager(primary, [self.tier])
 
     def request(self, tenant, keys):
@@ -171,9 +172,9 @@ def test_a_beginning_that_only_memory_has_is_stored_with_what_follows(vllm):
     acme, keys = tenant(), prompt("a", 5)
     engine, other = vllm(declare(acme)), vllm(declare(acme))
     first = engine.request(acme, keys[:3])
-    engine.tier.shared.zones[acme].space.close(3600)
+    engine.tier.below.zones[acme].space.close(3600)
     engine.store(first, keys[:3])
-    engine.tier.shared.zones[acme].space.closed_until = 0.0
+    engine.tier.below.zones[acme].space.closed_until = 0.0
     assert other.load(other.request(acme, keys), keys[0]) is None
     engine.store(engine.request(acme, keys), keys)
     returning = other.request(acme, keys)

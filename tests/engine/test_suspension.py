@@ -44,8 +44,9 @@ class Serving:
 
     async def failing(self):
         await asyncio.sleep(0)
+        for nothing in ():
+            yield nothing
         raise KeyError("as raised")
-        yield
 
     async def stuck(self):
         try:

@@ -20,13 +20,13 @@ class Below:
     """A tier that has some chunks."""
 
     medium = locality = None
-    is_readable = True
+    below = SimpleNamespace(is_readable=True)
 
     def __init__(self, has):
-        self._has = has
+        self._request = SimpleNamespace(holds=has)
 
-    def holds(self, key, _):
-        return self._has(key)
+    def request(self, _):
+        return self._request
 
 
 def test_where_thousands_come_from_is_found_as_fast_as_they_are_many():

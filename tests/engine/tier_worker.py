@@ -18,7 +18,8 @@ from vllm.v1.outputs import KVConnectorOutput
 
 from hack.harness.scheduler import BLOCK_TOKENS
 from tenantzone_runtime.disk.transfers import JobEnd
-from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.tiers.disk_tier import DiskRequest
+from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
@@ -347,11 +348,11 @@ class FakeDisk:
         pass
 
 
-class FakeDiskTier(ZoneDiskTier):
+class FakeDiskTier(ZoneSecondaryTier):
     """Names the memory of a chunk by its number, as the worker does."""
 
-    def _chunks(self, job):
-        return [(key, int(chunk_id)) for key, chunk_id in zip(job.keys, job.chunk_ids, strict=True)]
+    def _rows(self, job):
+        return [int(chunk_id) for chunk_id in job.chunk_ids]
 
 
 def give_disk(scheduler, worker, files, chance, *, failing=False):
@@ -362,7 +363,7 @@ def give_disk(scheduler, worker, files, chance, *, failing=False):
     bounds = memory.tier.bounds if shape.is_linked else TransferBounds(16, 16)
     size, now = memory.tier.chunk_bytes, memory.tier.ledger.now
     disk = FakeDisk(files, size, worker, chance, failing=failing, now=now, bounds=bounds)
-    tier = FakeDiskTier(SimpleNamespace(), memory.get_kv_memoryview(), "disk", disk)
+    tier = FakeDiskTier(SimpleNamespace(), memory.get_kv_memoryview(), DiskRequest, disk)
     manager.__init__(memory, [tier])
     if shape.is_linked:
         manager.move_whole_hits(shape)

@@ -238,7 +238,7 @@ class EnginePort:
             engine.send("acme", 6, steps=10)
         engine.step()
         acme = house.await_zone("acme", running_requests=1)
-        assert (acme.state, acme.in_use, acme.waiting_requests, acme.wait_reason) == ("Active", 7, 1, "limit")
+        assert (acme.state, acme.in_use, acme.waiting_requests, acme.waits_for) == ("Active", 7, 1, "limit")
         assert house.report().free_blocks == CAPACITY - 7
         run(engine)
         acme = house.await_zone("acme", state="Idle")
@@ -326,7 +326,7 @@ class EnginePort:
         report = house.await_report(lambda report: report.salt_key == SaltKeyStatus(id=salt_key_id(SECOND_KEY)))
         acme, burst = report.zones
         assert (acme.cached, acme.in_use, burst.cached) == (0, 11, 0)
-        assert (acme.evicted.get("reset"), burst.evicted.get("reset")) == (30, 20)
+        assert (acme.evictions.get("reset"), burst.evictions.get("reset")) == (30, 20)
         assert report.free_blocks == CAPACITY - 11
         assert f"{salt_key_id(SECOND_KEY)} is in force; 50 blocks cached before it are free" in caplog.text
         run(engine)
@@ -339,8 +339,7 @@ class EnginePort:
         run(engine)
         house.give_salt_key(FIRST_KEY)
         house.give_salt_key(b"too short")
-        report = house.await_report(lambda report: report.salt_key and report.salt_key.error)
-        assert report.salt_key is not None
+        report = house.await_report(lambda report: report.salt_key.error)
         assert report.salt_key.id == salt_key_id(FIRST_KEY)
         assert house.await_zone("acme", state="Idle").cached == 30
 

@@ -1,7 +1,6 @@
-"""The images of the Dockerfile, really built, on a base that stands in for the official ones."""
+"""The operator's image, really built, on a base that stands in for the official one."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,9 +11,9 @@ import pytest
 
 from hack.images import Image, build
 from hack.images.build import ROOT
-from hack.version import VERSION
+from tests.images.checks import assert_labelled, needs_root, python
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="building images without a registry needs root")
+pytestmark = needs_root
 
 LARGEST_OPERATOR_BYTES = 150e6
 
@@ -22,22 +21,6 @@ LARGEST_OPERATOR_BYTES = 150e6
 @pytest.fixture(scope="module")
 def operator(users_path: None) -> Image:
     return build("operator")
-
-
-@pytest.fixture(scope="module")
-def manager(users_path: None) -> Image:
-    return build("manager")
-
-
-@pytest.fixture(scope="module")
-def engine(users_path: None) -> Image:
-    return build("engine")
-
-
-def python(image: Image, program: str) -> str:
-    done = image.run("/opt/tenantzone/bin/python", "-c", program)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_the_dockerfile_has_no_findings():
@@ -66,6 +49,10 @@ def test_the_operator_can_use_tls_and_names(operator):
     assert python(operator, program) in ("127.0.0.1", "::1")
 
 
+def test_the_image_says_what_it_is(operator):
+    assert_labelled(operator)
+
+
 def test_the_operators_image_lists_what_is_in_it(operator):
     listed = json.loads(python(operator, "print(open('/usr/share/sbom/tenantzone-operator.cdx.json').read())"))
     versions = {part["name"].lower().replace("_", "-"): part["version"] for part in listed["components"]}
@@ -75,50 +62,6 @@ def test_the_operators_image_lists_what_is_in_it(operator):
     assert {name: versions[name] for name in installed} == installed
     packages = python(operator, "import os; print(*os.listdir('/var/lib/dpkg/status.d'))").split()
     assert {"libc6", "libssl3"} <= set(packages)
-
-
-def test_the_managers_image_runs_has_no_shell_and_lists_what_is_in_it(manager):
-    config = manager.inspect()["config"]
-    assert config["User"] == "65532:65532"
-    assert config["Labels"]["org.opencontainers.image.version"] == VERSION
-    done = manager.run(*config["Entrypoint"], "--help")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: tenantzone-manager")
-    # Modules that are imported only for certain storages or indexes are there, too.
-    assert python(manager, "import aiobotocore.session, grpc, redis.asyncio, sqlite3; print('all')") == "all"
-    programs = python(manager, "import glob; print(*glob.glob('/bin/*'), *glob.glob('/usr/local/bin/*'))").split()
-    assert {Path(program).name for program in programs} == {"python3", "python3.11"}
-    listed = json.loads(python(manager, "print(open('/usr/share/sbom/tenantzone-manager.cdx.json').read())"))
-    names = {part["name"].lower() for part in listed["components"]}
-    assert {"aiobotocore", "grpcio", "redis", "msgspec"} <= names
-    assert "kopf" not in names
-
-
-def test_the_engines_image_lists_what_is_in_it(engine):
-    listed = json.loads(engine.run("cat", "/usr/share/sbom/tenantzone-engine.cdx.json").stdout)
-    versions = {part["name"].lower(): part["version"] for part in listed["components"]}
-    assert {"greenlet", "pydantic", "prometheus_client"} <= versions.keys()
-    assert versions["tenantzone"] == VERSION
-
-
-def test_the_images_say_what_they_are(operator, engine):
-    for image in (operator, engine):
-        labels = image.inspect()["config"]["Labels"]
-        assert labels["org.opencontainers.image.version"] == VERSION
-        assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
-
-
-def test_the_same_source_gives_the_same_image(operator):
-    assert build("operator", tag="again").digest == operator.digest
-
-
-def test_the_engines_entrypoint_runs_as_any_user_and_asks_for_vllm(engine):
-    config = engine.inspect()["config"]
-    assert config["User"] == "65532:65532"
-    done = engine.run(*config["Entrypoint"], "serve", "a-model")
-    assert done.returncode != 0
-    assert "vLLM is not installed" in done.stderr, "the base of this test has none"
-    assert engine.run("python3", "-c", "open('/cache/written', 'w')").returncode == 0
 
 
 def test_an_archive_can_be_loaded_elsewhere(operator, tmp_path):

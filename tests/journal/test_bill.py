@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
-from tenantzone_runtime.journal.verify import verify
-from tenantzone_runtime.zones.audit.events import Evicted, LoanUsage, TierUsage, Usage
-from tests.journal.journals import balance, chain, put, written_with
+from tenantzone_runtime.zones.audit.events import LoanUsage, TierUsage, Usage
+from tests.journal.journals import balance, put, written_with
 
 ZONES = ["acme", "burst"]
-FORMAT_1 = Path(__file__).with_name("format-1.jsonl")
 
 
 def moment(second: float | None) -> datetime | None:
@@ -278,16 +276,6 @@ def test_a_journal_that_does_not_hold_is_not_billed(tmp_path):
     path.write_bytes(written_with(first, promptTokens=9) + second)
     with pytest.raises(BrokenJournalError, match="record 0"):
         make_bill([folder], period())
-
-
-def test_a_journal_with_the_words_of_format_1_goes_on_and_is_billed(tmp_path):
-    """A journal of the previous release: it evicted and preempted for ``recall``."""
-    older = FORMAT_1.read_bytes().splitlines(keepends=True)
-    assert any(parse(line).get("reason") == "recall" for line in older)
-    newer = [Started("0.32.0", 1000, 16), Evicted("burst", 3, "reclaim", "acme"), usage("acme", 5.0, used(4))]
-    folder = put(tmp_path / "engine", older, chain(newer, link_of(parse(older[-1])), engine="engine-0@5", at=10.0))
-    assert verify(folder).records == len(older) + 3
-    assert make_bill([folder], period()).zones["acme"] == used(4) + Amounts(18_204_500, 4096, 1024, 512)
 
 
 def test_a_folder_without_a_journal_is_no_empty_bill(tmp_path):

@@ -20,7 +20,6 @@ from tenantzone_manager.writes.writing import Started
 
 SIZE = 4096
 INSTANCE = Instance("chat", "team", 16, (Spec("tp0", SIZE),))
-MiB = 2**20
 
 
 class Clock:

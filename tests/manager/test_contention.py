@@ -17,9 +17,9 @@ from tenantzone_manager.index.backend import Address, IndexBackend
 from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex
 from tenantzone_manager.moving.copier import Source
 from tenantzone_manager.reclaims.reclaimer import Reclaimed
-from tenantzone_manager.storages import s3_objects
+from tenantzone_manager.storages import s3_client
 from tenantzone_manager.storages.backend import StorageError
-from tenantzone_manager.storages.s3_objects import S3Objects
+from tenantzone_manager.storages.s3_client import S3Client
 from tests.manager.moving import BOTH, FAST, know_cold_storages, upper
 from tests.manager.playing import INSTANCE, SIZE, Playing, prompt
 
@@ -87,18 +87,19 @@ async def test_a_floor_is_not_taken_by_the_evictor_and_the_mover_at_once(
 
 async def test_requests_that_come_at_once_share_one_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[Any] = []
-    get_session = s3_objects.get_session
+    get_session = s3_client.get_session
 
     def counted() -> Any:
         made.append(get_session())
         return made[-1]
 
-    monkeypatch.setattr(s3_objects, "get_session", counted)
+    monkeypatch.setattr(s3_client, "get_session", counted)
     unreachable = {"endpoint_url": "http://127.0.0.1:9", "region_name": "none"}
     credentials = tmp_path / "credentials"
     credentials.write_text("[default]\naws_access_key_id = id\naws_secret_access_key = key\n")
-    objects = S3Objects("bucket", unreachable, credentials, 1.0)
-    reported = await asyncio.gather(*(objects.read(f"{number}", 1) for number in range(4)), return_exceptions=True)
+    client = S3Client(unreachable, credentials, 1.0)
+    asked = (client.ask(lambda s3: s3.list_buckets()) for _ in range(4))
+    reported = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(each) for each in reported} == {StorageError}
     assert len(made) == 1
-    objects.close()
+    await client.close()

@@ -44,6 +44,7 @@ HARM: dict[str, Callable[[bytes], bytes]] = {
     "cut off": lambda stored: stored[:-1],
     "empty": lambda _: b"",
     "no record": lambda _: b"\x91\x05",
+    "no checksum": lambda stored: without_checksum(Address(SPACE, BROKEN), stored),
     "another block's": lambda _: with_checksum(Address(SPACE, BLOCKS[1]), encode_block(Block())),
 }
 
@@ -168,16 +169,6 @@ async def test_an_account_that_is_none_is_logged_once(
     lines = [record.getMessage() for record in caplog.records if record.name == "tenantzone_manager.manager"]
     assert len(lines) == 1, lines
     assert "index.db" in lines[0]
-
-
-async def test_records_without_a_checksum_are_read_and_get_one_with_the_next_change(written: Playing) -> None:
-    await change(written, BROKEN, lambda stored: without_checksum(Address(SPACE, BROKEN), stored))
-    assert await written.hits(BLOCKS) == 5
-    await written.manager.remover.remove_cache(INSTANCE, BLOCKS)
-    (stored,) = await written.manager.index.backend.get(SPACE, [BROKEN])
-    assert stored is not None
-    assert stored[:1] == b"\xc1"
-    assert written.manager.index.corrupt == 0
 
 
 def test_a_checksum_is_of_the_place_too() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tenantzone_contract.line_files import older_files
 from tenantzone_manager.__main__ import main
-from tenantzone_manager.events.files import EventFiles, older_files
+from tenantzone_manager.events.files import EventFiles
 from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.events.record import encode
 

@@ -149,15 +149,6 @@ async def test_managers_of_one_index_agree_whose_a_place_is(
         await each.stop()
 
 
-async def test_the_owner_of_a_version_before_this_one_is_the_first_that_is_tried(two: Playing) -> None:
-    owner = two.root / "disk" / "owner"
-    index = owner.read_text().partition("/")[0]
-    owner.write_text(index)
-    await two.manager.storages.probe("disk")
-    assert two.manager.storages.is_available("disk")
-    assert owner.read_text() == f"{index}/disk"
-
-
 def test_a_place_of_another_index_is_taken_once_and_only_if_that_is_said() -> None:
     with pytest.raises(StorageError, match="belongs to the index lost, and this is mine; register the storage with"):
         Claim("mine", "disk", takeover=False).has_to_write("lost/disk", "/mnt")

@@ -104,12 +104,11 @@ async def test_what_is_said_later_is_for_the_instances_that_are_there(catalog: C
     assert await committed(catalog) == 0
 
 
-async def test_what_an_older_manager_has_written_is_mended(catalog: Catalog) -> None:
+async def test_a_list_of_members_that_differs_from_the_instances_is_corrected(catalog: Catalog) -> None:
     old, gone, new = (instance(number) for number in range(3))
     await catalog.put_group(team(zones={ACME: QUOTA}))
     for each in (old, gone, new):
         await catalog.register_instance(each)
-    # It knows of no records of zones: it has registered one, and unregistered another.
     await catalog._index.put(spaces.MEMBERS, {spaces.members_of("team", ACME).key: (gone.name, new.name)})
     await catalog._index.delete(spaces.INSTANCES, [gone.name.encode()])
     await catalog.load()

@@ -18,13 +18,11 @@ from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
 from tests.runtime.scraping import Series, figures, in_tier, series, tier, zone
 
 INSTEAD = {
-    "tenantzone_zone_evicted_blocks_total": "tenantzone_zone_taken_blocks_total",
-    "tenantzone_zone_stalled_seconds_total": "tenantzone_zone_starved_seconds_total",
     "tenantzone_zone_tier_refused_chunks_total": "tenantzone_tier_refused_chunks_total",
     "tenantzone_zone_tier_stored_bytes_total": "tenantzone_tier_stored_bytes_total",
     "tenantzone_zone_tier_lost_chunks_total": "tenantzone_tier_corrupt_chunks_total",
 }
-"""Metrics of the previous release, and detailed ones: rules use them only with a total that is always there."""
+"""Detailed metrics: rules use them only with a total that is always there."""
 ONLY_DETAILED = "tenantzone:zone_tier_refused:ratio15m"
 """A recording for each zone in each tier; there is another one for tiers."""
 

@@ -42,14 +42,11 @@ class Operator:
             *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig)),
             *(("--all-namespaces",) if namespace is None else ("--namespace", namespace)),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
-            *self._metrics_flags(),
+            *("--metrics-host", "127.0.0.1", "--metrics-port", str(self._metrics_port)),
             *(flags or ("--no-leader-elect",)),
         ]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
-
-    def _metrics_flags(self) -> tuple[str, ...]:
-        return ("--metrics-host", "127.0.0.1", "--metrics-port", str(self._metrics_port))
 
     def start(self, **environment: str) -> None:
         with self._log.open("ab") as log:

@@ -22,6 +22,7 @@ from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
 
 CLOSED = AdminPortStatus()
+SHARED = SaltKeyStatus(id="0123456789abcdef")
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -72,9 +73,9 @@ def observed(
     untrusted: bool = False,
     newest_generation: int | None = None,
     registered: tuple[ZoneReport, ...] = (),
-    salt_key: SaltKeyStatus | None = None,
+    salt_key: SaltKeyStatus = SHARED,
     identity: tuple[str, str] | None = None,
-    admin_port: AdminPortStatus | None = CLOSED,
+    admin_port: AdminPortStatus = CLOSED,
     tiers: tuple[TierReport, ...] = (),
     api_servers: tuple[ApiServerReport, ...] | None = None,
     missing_api_servers: int = 0,
@@ -149,7 +150,7 @@ def report(
         block_size_tokens=16,
         free_blocks=blocks,
         config=config or ConfigStatus(),
-        admin_port=AdminPortStatus(),
+        salt_key=SHARED,
         zones=zones,
         started_unix_time=0.0,
         published_unix_time=1.0,

@@ -38,11 +38,6 @@ def engine(name: str = "engine-0", **status: Any) -> Observation:
     return observed(None, engine=name, admin_port=AdminPortStatus(**status))
 
 
-def older(name: str = "older") -> Observation:
-    """An observation of the previous release, which knows no tokens."""
-    return observed(None, engine=name, admin_port=None)
-
-
 def refusing(name: str = "engine-0") -> Observation:
     return Observation(name, None, "its admin port 9464 refuses the operator", refuses=True)
 
@@ -69,7 +64,6 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
             id="the Secret went",
         ),
         pytest.param([engine(open=True)], "", Reason.ADMIN_PORT_OPEN, f"tenants: engine-0; {MOUNT}", id="open"),
-        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"tenants: older; {MOUNT}", id="of the previous release"),
     ],
 )
 def test_what_is_said_of_engines_that_refuse_or_are_open(
@@ -90,7 +84,6 @@ def test_what_is_said_of_engines_that_refuse_or_are_open(
         ([engine(), silent("engine-1")], True),
         ([engine(error="accepted is not in the folder")], True),
         ([engine(open=True)], True),
-        ([older()], True),
     ],
 )
 def test_the_secret_may_be_missing_where_an_engine_has_no_token_in_force(observations: Any, wanted: bool):

@@ -17,7 +17,6 @@ from tenantzone_contract.reports.report import (
     TierReport,
     ZoneReport,
     ZoneTierReport,
-    in_older_words,
 )
 from tenantzone_operator.engines.reports import MAX_BLOCKS, MAX_COUNT, max_report_bytes, read_report_text
 from tenantzone_operator.engines.views import view
@@ -63,15 +62,13 @@ def tiers(draw: st.DrawFn) -> tuple[TierReport, ...]:
 def zone_reports(draw: st.DrawFn) -> ZoneReport:
     amounts = {field: draw(BLOCKS) for field in ("reserved", "limit", "in_use", "cached", "lent", "borrowed")}
     counted = ("waiting_requests", "running_requests", "prefix_query_tokens", "prefix_hit_tokens", "generation")
-    evictions = draw(EVICTIONS)
     return zone_report(
         draw(st.text(min_size=1, max_size=20)),
         tenant=draw(st.text(min_size=1, max_size=20)),
         state=draw(st.sampled_from(["Active", "Idle", "Evicted"])),
-        wait_reason=draw(st.sampled_from([None, "limit", "reserved", "in_use"])),
+        waits_for=draw(st.sampled_from([None, "limit", "reserved", "in_use"])),
         auto_registered=draw(st.booleans()),
-        evictions=draw(st.sampled_from([evictions, None])),
-        evicted_blocks=in_older_words(evictions),
+        evictions=draw(EVICTIONS),
         latency=draw(LATENCIES),
         tiers=draw(zone_tiers()),
         **amounts,
@@ -107,7 +104,6 @@ def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport
             known, meant = (getattr(each.latency, target, None) for each in (read, wrote))
             for field in ("target_seconds", "actual_seconds", "reason"):
                 assert getattr(known, field, None) == getattr(meant, field, None)
-        assert read.evicted == wrote.evicted
 
 
 def raw(**changes: Any) -> dict[str, Any]:
@@ -163,9 +159,17 @@ def test_what_is_no_report_is_an_error_and_no_crash(text: bytes):
 
 def test_a_newer_engine_may_say_more():
     whole = raw(colour="red")
-    whole["zones"][0] |= {"shade": [1, 2], "evictions": {"new-reason": 3}}
+    whole["zones"][0] |= {"shade": [1, 2], "evictions": {"new-reason": 3}, "waitsFor": "novelty"}
     found = read_report_text(json.dumps(whole).encode())
-    assert found.zones[0].evicted == {"new-reason": 3}
+    assert (found.zones[0].evictions, found.zones[0].waits_for) == ({"new-reason": 3}, "novelty")
+
+
+@pytest.mark.parametrize("name", ["saltKey", "identity", "adminPort"])
+def test_a_report_without_what_each_engine_reports_is_no_report(name: str):
+    whole = raw()
+    del whole[name]
+    with pytest.raises(ValueError, match=name):
+        read_report_text(json.dumps(whole).encode())
 
 
 def test_sums_stay_within_what_a_status_can_hold():
@@ -196,7 +200,6 @@ def test_a_report_may_be_as_long_as_its_zones_need():
             zone_report(
                 f"{name}{number}",
                 evictions=evictions,
-                evicted_blocks=evictions,
                 tiers=in_tiers,
                 **fields,
                 **counts,

@@ -64,7 +64,7 @@ async def test_without_a_key_it_is_given_out_unsigned():
 @pytest.mark.parametrize(
     "signature",
     [
-        pytest.param(None, id="none, as an older operator leaves it"),
+        pytest.param(None, id="none, as an operator without a key leaves it"),
         pytest.param(b"", id="empty"),
         pytest.param(sign_config(pack_config(SECOND).signed, [OTHER], CREATED), id="another operator's"),
         pytest.param(sign_config(pack_config(FIRST).signed, [NEW], CREATED), id="another config's"),
@@ -86,7 +86,7 @@ async def test_a_signature_that_does_not_hold_is_replaced_without_a_new_generati
     assert not await delivery.deliver(DEMO, [], SECOND), "it is at rest again"
 
 
-async def test_a_new_leader_signs_what_an_older_release_wrote():
+async def test_a_new_leader_signs_what_was_written_without_a_signature():
     config_maps = ConfigMaps(SECOND)
 
     _, history = await delivered(config_maps, NEW)

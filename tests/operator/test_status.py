@@ -38,7 +38,7 @@ def enforcing(config, *lags, process=7):
 @pytest.mark.parametrize(
     ("api_servers", "programmed"),
     [
-        pytest.param(None, "True Acknowledged", id="an engine of the previous release counts by its own hash"),
+        pytest.param(None, "True Acknowledged", id="none has reported yet, and the core's hash counts"),
         pytest.param((enforcing(NEWEST), enforcing(NEWEST, process=8)), "True Acknowledged", id="all have the newest"),
         pytest.param((enforcing(NEWEST), enforcing(OLDER, process=8)), "Unknown Pending", id="one has an older config"),
         pytest.param((ApiServerReport(process=7),), "Unknown Pending", id="one has no config yet"),

@@ -88,17 +88,9 @@ def test_one_that_claims_next_to_nothing_changes_nothing_of_the_others(claim):
     }
 
 
-def test_an_engine_of_the_previous_release_refuses_what_it_is_too_small_for_and_no_zone_waits_for_it():
-    refuses = observed(None, engine="small", blocks=60, error="zones: reservations add up to 90 blocks")
-    first, second, whole = statuses(observed(BOTH), refuses)
-
-    for status, fine in ((first, FINE), (second, FINE), (whole, FINE_POOL)):
-        assert shown(status) == fine | {"Degraded": "True EngineUnfit"}
-    assert "refuses the config: zones: reservations add up" in message(first, "Degraded")
-
-
-def test_one_that_is_large_enough_and_refuses_is_waited_for():
-    first, _, whole = statuses(observed(BOTH), observed(None, engine="other", error="no"))
+@pytest.mark.parametrize("blocks", [60, 100])
+def test_one_that_has_room_for_the_zone_and_refuses_is_waited_for(blocks: int):
+    first, _, whole = statuses(observed(BOTH), observed(None, engine="other", blocks=blocks, error="no"))
 
     assert shown(first)["Programmed"] == shown(whole)["Programmed"] == "False ConfigRejected"
     assert "Degraded" not in shown(first)

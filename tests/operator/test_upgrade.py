@@ -21,28 +21,23 @@ pytestmark = [
 ]
 
 
+ELECTION = ("--leader-elect-namespace", NAMESPACE, *SHORT)
+
+
 class PreviousOperator(Operator):
-    """An operator without Lease and metrics that serves its health once it has listed everything."""
-
     def __init__(self, kubeconfig: Path, log: Path, python_path: str) -> None:
-        super().__init__(kubeconfig, log, "--log-format", "text")
+        super().__init__(kubeconfig, log, *ELECTION)
         self._python_path = python_path
-
-    def _metrics_flags(self) -> tuple[str, ...]:
-        return ()
 
     def start(self, **environment: str) -> None:
         super().start(PYTHONPATH=self._python_path, **environment)
-
-    def is_ready(self) -> bool:
-        return self.health() is not None
 
 
 class Releases:
     def __init__(self, plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
         python_path = unpack_previous(folder / "previous")
         self.previous = PreviousOperator(kubeconfig, folder / "previous.log", python_path)
-        self.present = Operator(kubeconfig, folder / "present.log", "--leader-elect-namespace", NAMESPACE, *SHORT)
+        self.present = Operator(kubeconfig, folder / "present.log", *ELECTION)
         self._audit_log = plane.audit_log
 
     def await_rest(self, world: World) -> None:
@@ -99,7 +94,7 @@ def test_up_and_down_and_up_again_one_release(releases: Releases, world: World):
     for operator, percent in ((present, 41), (previous, 42), (present, 43)):
         operator.start()
         operator.await_running()
-        eventually(lambda operator=operator: operator.health().get("leading", True))
+        operator.await_leading()
         await_settled(world)
         assert eventually(world.config).zones == before.zones
         releases.await_rest(world)

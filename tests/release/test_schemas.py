@@ -16,7 +16,7 @@ RELEASES = sorted(folder.name for folder in RELEASED.glob("v*"))
 
 def test_no_released_schema_has_changed_and_none_is_without_a_hash():
     assert hashes() == HASHES.read_text()
-    assert HASHES.read_text().count("\n") == len(list(RELEASED.rglob("*.yaml"))) > 0
+    assert HASHES.read_text().count("\n") == len(list(RELEASED.rglob("*.yaml")))
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -41,7 +41,7 @@ def test_a_version_that_was_released_has_no_other_schemas():
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder crds/ with one schema and nothing released."""
     crds = tmp_path / "crds"
-    (crds / "released").mkdir(parents=True)
+    crds.mkdir()
     (crds / "zones.yaml").write_text("kind: One\n")
     monkeypatch.setattr(schemas, "CRDS", crds)
     monkeypatch.setattr(schemas, "RELEASED", crds / "released")
@@ -63,7 +63,7 @@ def test_freezing_keeps_the_schemas_with_their_hashes_and_only_once(elsewhere: P
 
 def test_what_an_interrupted_run_has_left_is_made_anew(elsewhere: Path):
     left = elsewhere / "released" / f"v{VERSION}"
-    left.mkdir()
+    left.mkdir(parents=True)
     (left / "half.yaml").touch()
 
     assert [file.name for file in freeze().iterdir()] == ["zones.yaml"]
@@ -72,7 +72,7 @@ def test_what_an_interrupted_run_has_left_is_made_anew(elsewhere: Path):
 
 def test_freezing_leaves_the_hashes_of_earlier_releases_as_they_are(elsewhere: Path):
     edited = elsewhere / "released" / "v0.0.1" / "zones.yaml"
-    edited.parent.mkdir()
+    edited.parent.mkdir(parents=True)
     edited.write_text("kind: Edited\n")
     before = f"{hashlib.sha256(b'kind: Once').hexdigest()}  v0.0.1/zones.yaml\n"
     schemas.HASHES.write_text(before)

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 
@@ -99,12 +98,6 @@ def test_a_users_middleware_stays_and_ours_is_around_it():
 def test_our_flags_are_not_given_twice():
     assert with_flags(["model", *OURS]) == ["model", *OURS]
     assert with_flags(["model", f"--scheduler_cls={OURS[1]}"]) == ["model", f"--scheduler_cls={OURS[1]}", *OURS[2:]]
-
-
-def test_the_middleware_of_the_previous_release_counts_as_ours():
-    previous = ["--middleware", "tenantzone_runtime.door.middleware.TenantMiddleware"]
-    assert with_flags(["model", *previous]) == ["model", *previous, *OURS[:2]]
-    assert resolve_name(previous[1]) is resolve_name(OURS[3]), "a class by two names"
 
 
 @pytest.mark.parametrize(
@@ -335,9 +328,3 @@ def test_an_unknown_level_of_metrics_is_refused_with_those_that_there_are(capsys
     with pytest.raises(SystemExit):
         serve.main(["model", "--metrics-level=everything"])
     assert "basic" in capsys.readouterr().err
-
-
-def test_the_older_name_of_a_flag_means_the_same(executed):
-    serve.main(["model", "--most-auto-registered-series=20"])
-    assert executed[0][1][-len(OURS) - 1 :] == ["model", *OURS], "vLLM does not get it"
-    assert executed[0][2]["TENANTZONE_MAX_AUTO_REGISTERED_SERIES"] == "20"

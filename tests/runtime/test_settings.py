@@ -31,7 +31,6 @@ def test_open_routes_are_separated_by_commas():
     [
         ("TENANTZONE_JOURNAL_KEEP", "-1"),
         ("TENANTZONE_MAX_AUTO_REGISTERED_SERIES", "many"),
-        ("TENANTZONE_MOST_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_METRICS_LEVEL", "everything"),
         ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
         ("TENANTZONE_MAX_TEXT_BYTES", "1M"),
@@ -69,9 +68,3 @@ def test_each_bound_of_what_tenants_send_can_be_set():
 def test_a_tenant_may_have_more_media_than_all_have_by_default_where_that_alone_is_set():
     large = read_settings({"TENANTZONE_MAX_TENANT_MEDIA_BYTES": str(2**40)}).bounds
     assert (large.max_tenant_media_bytes, large.max_held_media_bytes) == (2**40, 2**40)
-
-
-def test_an_older_name_counts_where_the_newer_one_is_not_given():
-    older = {"TENANTZONE_MOST_AUTO_REGISTERED_SERIES": "7"}
-    assert read_settings(older).max_auto_registered_series == 7
-    assert read_settings(older | {"TENANTZONE_MAX_AUTO_REGISTERED_SERIES": "8"}).max_auto_registered_series == 8

@@ -116,7 +116,7 @@ class Engine:
         self.declare(*(zones or [declare(tenant) for tenant in tenants]))
 
     def declare(self, *zones):
-        self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="ml", name=self.pool), zones))
+        list(self.tier.apply_in_parts(make_config(next(NUMBERS), PoolConfig(namespace="ml", name=self.pool), zones)))
 
     def store(self, tenant, keys, first=0):
         """Stores what a request has computed from a chunk on. Returns the keys that are there now."""
@@ -174,7 +174,7 @@ class Engine:
         return result
 
     def poll(self):
-        self.tier.upkeep()
+        list(self.tier.upkeep_in_parts())
         self.ended |= {end.number: end for end in self.tier.finished()}
 
     def receipt(self):

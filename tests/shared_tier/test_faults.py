@@ -72,7 +72,7 @@ def test_no_call_waits_for_the_manager(engine, shared):
         for number in range(100):
             mine.tier.find("acme", Query(KEYS), KEYS[0])
             mine.begin_store("acme", Query(prompt(str(number), 4)))
-            mine.tier.upkeep()
+            list(mine.tier.upkeep_in_parts())
         mine.tier.give_up_jobs()
 
 

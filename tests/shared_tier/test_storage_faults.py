@@ -209,13 +209,14 @@ def test_what_is_gone_of_a_prompt_is_reported_at_once(engine, shared):
         each.unlink()
     query = Query(KEYS)
     hits = mine.hits("acme", query)
-    has_read, read = threading.Semaphore(0), mine.tier._threads._events.put
+    results = mine.tier._threads._results
+    has_read, read = threading.Semaphore(0), results._events.put
 
     def put(event):
         read(event)
         has_read.release()
 
-    mine.tier._threads._events = SimpleNamespace(put=put, get_nowait=mine.tier._threads._events.get_nowait)
+    results._events = SimpleNamespace(put=put, get_nowait=results._events.get_nowait)
     number, _ = mine.begin_load("acme", query, hits)
     for _ in range(hits):
         assert has_read.acquire(timeout=HANG)

@@ -25,7 +25,7 @@ REMOVED_BY = {
     "engine/blocks/block_pool.py _purges": "departure",
     "engine/queues/deferred_requests.py _lookups": "the last waiting request leaves its queue",
     "engine/queues/deferred_requests.py _reasons": "the last waiting request leaves its queue",
-    "engine/tiers/disk_tier.py _promised": "end of the step",
+    "engine/tiers/secondary_tier.py _promised": "end of the step",
     "engine/blocks/encoder_cache.py _held": "departure",
     "engine/blocks/encoder_cache.py _owners": "departure",
     "engine/blocks/latencies.py _tokenless": "the step after the request has ended",

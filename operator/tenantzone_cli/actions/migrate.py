@@ -227,8 +227,7 @@ def _exchange(
     except ApiError as error:
         if error.status in _NOT_THERE:
             raise MigrateError(
-                f"engine {engine.pod.name} can't move zones: it has no shared storages (--manager-url), "
-                "or runs an older release"
+                f"engine {engine.pod.name} can't move zones: it has no shared storages (--manager-url)"
             ) from None
         raise MigrateError(f"engine {engine.pod.name}: {error.message}") from None
     except ValueError:

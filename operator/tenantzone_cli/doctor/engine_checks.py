@@ -41,7 +41,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
     trusting = [
         pod
         for pod, answer in answers.items()
-        if answer.report is not None and answer.report.config.demands_signature is False
+        if answer.report is not None and not answer.report.config.demands_signature
     ]
     if trusting:
         advice = "start engines with --signed-config (TENANTZONE_SIGNED_CONFIG=1), once the operator signs configs"

@@ -71,7 +71,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         if report is None or not (report.running_requests or report.waiting_requests):
             continue
         line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
-        reason = report.waiting_for
+        reason = report.waits_for
         # A newer engine may report reasons that this table lacks.
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
         if reason == "adapter" and answer.report is not None:

@@ -119,5 +119,5 @@ def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warni
 
 
 def condition_of(status: Body, kind: Type) -> Body:
-    """Returns the condition of a type in a status; empty if the status has no such condition."""
+    """Returns the status's condition of the given type, or an empty condition if there is none."""
     return next((found for found in status.get("conditions", []) if found["type"] == kind), {})

@@ -282,7 +282,7 @@ def _zone_look(zone: ZoneReport) -> LiveZone:
         is_registered=zone.auto_registered,
         waiting_requests=zone.waiting_requests,
         running_requests=zone.running_requests,
-        wait_reason=printable(zone.waiting_for) if zone.waiting_for is not None else None,
+        wait_reason=printable(zone.waits_for) if zone.waits_for is not None else None,
         reserved_seats=zone.reserved_seats,
         computed_tokens=zone.computed_tokens,
         amounts=zone_view(zone),

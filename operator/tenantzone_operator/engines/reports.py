@@ -6,20 +6,12 @@ about as much memory as its text, and they ignore unknown fields, because an eng
 """
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.reports.report import (
-    EVICTIONS_IN_NEWER_WORDS,
-    MAX_COUNT,
-    MAX_SECONDS,
-    MAX_TIERS,
-    OlderWaitReason,
-    ZoneState,
-)
+from tenantzone_contract.reports.report import MAX_COUNT, MAX_SECONDS, MAX_TIERS, ZoneState
 
 MAX_BLOCKS = 2**31 - 1
 MAX_API_SERVERS = 1024
@@ -123,31 +115,16 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     prefix_hit_tokens: Count = 0
     computed_first_tokens: Count = 0
     recomputed_tokens: Count = 0
-    evictions: dict[Name, Count] | None = None
-    evicted_blocks: dict[Name, Count] = {}
-    wait_reason: OlderWaitReason | None = None
+    evictions: dict[Name, Count] = {}
     waits_for: Name | None = None
     auto_registered: bool = False
     lent: Blocks = 0
     borrowed: Blocks = 0
     awaited_seats: Count = 0
-
-    @property
-    def waiting_for(self) -> str | None:
-        """Why the zone's next request waits, from the current field or the field of older releases."""
-        return self.waits_for or self.wait_reason
-
     purge: PurgeReport | None = None
     unscrubbed_blocks: Blocks = 0
     latency: LatencyReport | None = None
     tiers: Annotated[tuple[ZoneTierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
-
-    @property
-    def evicted(self) -> Mapping[str, int]:
-        """Number of evicted blocks by reason, with the reasons of older releases renamed to the current reasons."""
-        if self.evictions is not None:
-            return self.evictions
-        return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): count for reason, count in self.evicted_blocks.items()}
 
 
 class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -216,12 +193,12 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     block_size_tokens: Blocks
     free_blocks: Blocks
     config: ConfigStatus
+    salt_key: SaltKeyStatus
+    identity: IdentityReport
+    admin_port: AdminPortStatus
     published_unix_time: UnixTime
     pod: Name = ""
     seats: Count = 0
-    salt_key: SaltKeyStatus | None = None
-    identity: IdentityReport | None = None
-    admin_port: AdminPortStatus | None = None
     api_servers: Annotated[tuple[ApiServerReport, ...], msgspec.Meta(max_length=MAX_API_SERVERS)] | None = None
     missing_api_servers: Count = 0
     pod_uid: Name = ""

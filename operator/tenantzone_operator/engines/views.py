@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tenantzone_contract.reports.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_operator.engines.reports import (
     ApiServerReport,
     EngineReport,
@@ -58,13 +57,13 @@ class ZoneView:
     evicted_for_room: int = 0
     """Number of blocks that were evicted for requests of this or other zones."""
     purge: PurgeReport | None = None
-    """The last purge that the engine has carried out; None if it never did, or is too old to report purges."""
+    """The last purge that the engine has carried out; None if it never did."""
     unscrubbed: int = 0
     """Number of free blocks that contain data of the zone until another tenant gets them."""
     latency: LatencyReport | None = None
-    """State of the zone's latency targets; None if the zone has no targets, or the engine is too old to report them."""
+    """State of the zone's latency targets; None if the zone has no targets."""
     tiers: tuple[ZoneTierReport, ...] = ()
-    """The zone in each tier of the engine; empty if the engine has no tiers, or is too old to report them."""
+    """The zone in each tier of the engine; empty if the engine has no tiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class EngineView:
 
     capacity_blocks: int
     seats: int
-    """Maximum number of requests that run at once; 0 if the engine does not report it."""
+    """Maximum number of requests that run at once."""
     applied_generation: int | None
     applied_hash: str | None
     nack: str
@@ -97,18 +96,18 @@ class EngineView:
     """Why the frontend serves no tenant, in the engine's words; empty if it serves tenants."""
     zones: Mapping[str, ZoneView]
     """Declared zones, by name."""
-    salt_key_id: str | None
-    """Id of the salt key; empty if the engine has generated its own key, None if the engine does not report it."""
+    salt_key_id: str
+    """Id of the salt key; empty if the engine has generated its own key."""
     salt_key_error: str
     """Why the engine does not use the pool's key file, in the engine's words; empty if it does, or has no such file."""
     admin_is_open: bool
-    """Whether the admin port answers without a token, as engines of the previous release do."""
+    """Whether the admin port answers without a token."""
     admin_error: str
     """Why the engine does not use the current token file, in the engine's words; empty if it does."""
     tiers: Mapping[str, TierView]
     """KV-cache tiers of the engine, by name."""
     api_servers: tuple[tuple[int | None, str | None], ...] = ()
-    """Generation and hash of the config that each API server process enforces; empty if not reported."""
+    """Generation and hash of the config that each API server process enforces; empty if none has reported yet."""
     newest_generation: int = 0
     """Generation of the newest signed config if the engine refuses a config because it is older; 0 otherwise."""
     lag: str = ""
@@ -122,7 +121,7 @@ class EngineView:
 
 def view(report: EngineReport) -> EngineView:
     """Returns the view of a report."""
-    config, salt_key, admin_port = report.config, report.salt_key, report.admin_port
+    config = report.config
     return EngineView(
         capacity_blocks=report.capacity_blocks,
         seats=report.seats,
@@ -131,15 +130,14 @@ def view(report: EngineReport) -> EngineView:
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
         newest_generation=(config.rejected.newest_generation or 0) if config.rejected is not None else 0,
-        # An engine of the previous release supports only API keys.
-        identity=report.identity.digest if report.identity is not None else identity_digest(None),
-        identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",
+        identity=report.identity.digest,
+        identity_problem=printable(report.identity.problem, _LONGEST_ERROR),
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
         zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
-        salt_key_id=salt_key.id if salt_key is not None else None,
-        salt_key_error=printable(salt_key.error, _LONGEST_ERROR) if salt_key is not None else "",
-        admin_is_open=admin_port.open if admin_port is not None else True,
-        admin_error=printable(admin_port.error, _LONGEST_ERROR) if admin_port is not None else "",
+        salt_key_id=report.salt_key.id,
+        salt_key_error=printable(report.salt_key.error, _LONGEST_ERROR),
+        admin_is_open=report.admin_port.open,
+        admin_error=printable(report.admin_port.error, _LONGEST_ERROR),
         tiers={
             sys.intern(tier.tier): TierView(
                 tier.capacity_bytes, tier.chunk_bytes, printable(tier.problem, _LONGEST_ERROR)
@@ -186,7 +184,7 @@ async def view_aside(report: EngineReport) -> EngineView:
 
 def zone_view(report: ZoneReport) -> ZoneView:
     """Returns the view of a zone's report."""
-    evicted = report.evicted
+    evicted = report.evictions
     return ZoneView(
         generation=report.generation,
         state=report.state,
@@ -203,7 +201,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
         awaited_seats=report.awaited_seats,
-        waiting_for=sys.intern(report.waiting_for) if report.waiting_for is not None else None,
+        waiting_for=sys.intern(report.waits_for) if report.waits_for is not None else None,
         evicted_by_limit=evicted.get("limit", 0),
         evicted_by_ttl=evicted.get("ttl", 0),
         evicted_by_watermark=evicted.get("watermark", 0),

@@ -48,7 +48,7 @@ def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
     recorded = last.get("id", "")
     if _annotated(recorded) != asked:
         return asked
-    # Without an entry, or before the last purge is complete, assume that the id was not removed in the meantime.
+    # If there is no entry, or the last purge is not complete, assume that the id was not removed since that purge.
     if in_force is None or "completedAt" not in last:
         return recorded
     return f"{asked}{_NUMBER}{_number(recorded) + 1}"

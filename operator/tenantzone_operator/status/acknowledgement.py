@@ -109,14 +109,6 @@ class History:
         # An engine that is too small for the reservation is reported as such, whatever the limit is.
         return limit_below_reserved(entry, blocks) if floor_blocks(entry.reserved, blocks) <= blocks else ""
 
-    def is_unfit(self, seen: Observation, zone: str) -> bool:
-        """Returns whether an engine is too small for a zone's reservation, or refuses the config as it is too small.
-
-        Engines of the previous release refuse the whole config in that case. Statuses do not wait for such an engine.
-        """
-        lacking = self.lacking(seen)
-        return zone in lacking or (bool(seen.nack) and not seen.is_untrusted and bool(lacking))
-
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
         """Returns how an engine's report of a zone differs from the amounts for an engine of its size; empty if equal.
 

@@ -47,7 +47,7 @@ def zone_conditions(
 ) -> list[Condition]:
     """Returns the conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
     accepted = Condition(Type.ACCEPTED, "True" if decision.accepted else "False", decision.reason, decision.message)
-    unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
+    unfit = [bool(history.lacks(seen, zone.meta.name)) for seen in observations]
     if decision.accepted and observations and all(unfit):
         contradicts = history.contradiction(observations[0], zone.meta.name)
         lack = _lack(observations[0], history, zone.meta.name)
@@ -71,15 +71,11 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns the blocks that an engine lacks for this zone, or for all zones if it refuses the config, in words."""
+    """Returns the blocks that an engine lacks for this zone, or why the zone's limit contradicts them, in words."""
     assert seen.report is not None, "its size is known"
-    lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
-    if lacks and (contradicts := history.contradiction(seen, zone)):
+    if contradicts := history.contradiction(seen, zone):
         return f"{seen.pod}: {contradicts}"
-    if lacks:
-        return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
-    in_all = sum(history.lacking(seen).values())
-    return f"{seen.pod} has {blocks} blocks, lacks {in_all} and refuses the config: {seen.nack}"
+    return f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks the zone's {history.lacks(seen, zone)}"
 
 
 def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
@@ -137,15 +133,9 @@ def pool_conditions(
         accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    # An engine that applies the fitting part of the config acknowledges it like any other engine. Do not wait for an
-    # engine that refuses the whole config because it is too small.
-    waited_for = [not (seen.nack and not seen.is_untrusted and history.lacking(seen)) for seen in observations]
+    # An engine that is too small applies the fitting part of the config, and acknowledges it like any other engine.
     engines = programmed(
-        list(compress(observations, waited_for)),
-        list(compress(acknowledged, waited_for)),
-        "no ready pod that spec.selector matches has room for its zones" if observations else _NO_PODS,
-        not_written,
-        "" if observations else engines_elsewhere(overlaps),
+        observations, acknowledged, _NO_PODS, not_written, "" if observations else engines_elsewhere(overlaps)
     )
     unfit = [why for seen in observations if (why := _unfit(seen, history))]
     return [

@@ -16,13 +16,13 @@ def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: st
 
     Args:
         pool: the pool's name.
-        observations: one for each ready engine of the pool. Engines that do not report salts are ignored.
+        observations: one for each ready engine of the pool.
         not_made: why the Secret can't be created; empty if nothing prevents it.
     """
     secret = salt_secret_name(pool)
     reported = {seen.pod: seen.report for seen in observations if seen.report is not None}
     refused = [f"{pod}: {report.salt_key_error}" for pod, report in reported.items() if report.salt_key_error]
-    keyless = [pod for pod, report in reported.items() if report.salt_key_id == "" and not report.salt_key_error]
+    keyless = [pod for pod, report in reported.items() if not report.salt_key_id and not report.salt_key_error]
     ids = {pod: report.salt_key_id for pod, report in reported.items() if report.salt_key_id}
     found: list[tuple[Reason, str]] = []
     if not_made and not (ids and not refused and not keyless):

@@ -55,9 +55,9 @@ class ZoneStatuses:
         for zone in zones:
             name, decision = zone.meta.name, decisions[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
-            unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
+            lacks = [history.lacks(seen, name) for seen in observations]
             has_it = applied(decision, observations, history), acknowledged(decision, observations, history)
-            causes = (decision, reports, has_it, unfit, engines, not_written, elsewhere)
+            causes = (decision, reports, has_it, lacks, engines, not_written, elsewhere)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
                 before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status

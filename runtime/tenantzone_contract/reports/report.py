@@ -1,13 +1,11 @@
 """The engine's report on its config and on each zone's blocks, which the operator reads from the admin port."""
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Final, Literal, cast, get_args
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from tenantzone_contract.zone_config.identity import IdentityKind
+from tenantzone_contract.zone_config.identity import IdentityKind, identity_digest
 
 REPORT_VERSION: Final = 1
 
@@ -49,18 +47,6 @@ time. ttl: the block was unused for the zone's TTL. no_store: the zone does not 
 of the zone was requested. removed: the zone was removed from the config. reset: the prefix cache was reset.
 """
 
-_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
-    "reclaim": "recall",
-    "relief": "reclaim",
-    "watermark": "reclaim",
-    "ttl": "idle",
-    "no_store": "reset",
-    "purge": "reset",
-}
-"""Names of reasons in the previous release, for an operator of that release."""
-EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
-"""Current names of the reasons from an engine of the previous release, whose ``reclaim`` may also mean relief."""
-
 LatencyReason = Literal[
     "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
 ]
@@ -86,11 +72,6 @@ gets the next slot. Encoder: encoder: encodings of other requests' media fill th
 kept for another zone. Preparation, for which all waiting requests of the zone wait: grammar: the request's grammar is
 not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks from a tier.
 """
-
-OlderWaitReason = Literal["limit", "reserved", "in_use"]
-"""Wait reasons that an operator of the previous release knows. It rejects a report with other reasons."""
-
-_FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 
 MAX_COUNT: Final = 2**53 - 1
 """Largest integer that every JSON parser represents exactly."""
@@ -174,7 +155,7 @@ class ZoneTierReport(_Model):
     not_admitted_bytes: Count = 0
     """Number of bytes that were not stored because of the zone's admission terms."""
     effect: TierEffectReport | None = None
-    """Last evaluation of the tier's effect. None if there was none, or from an engine that does not evaluate it."""
+    """Last evaluation of the tier's effect, or None if there was none."""
     corrupt: Count = 0
     """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
     byte_seconds: Annotated[float, Field(ge=0)] = 0.0
@@ -209,20 +190,15 @@ class ZoneReport(_Model):
     """Number of tokens computed again after preemptions."""
     withheld_tokens: Count = 0
     """Number of step tokens that the zone's requests could have used, but that were kept for other zones."""
-    evictions: dict[str, Count] | None = None
-    """Evicted blocks by reason; use ``evicted`` to read them. None from an engine of the previous release."""
-    evicted_blocks: dict[str, Count] = {}
-    """Evicted blocks by reason in the previous release's names, for an operator of that release."""
+    evictions: dict[str, Count] = {}
+    """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
     preemptions: Count = 0
     violations: Count = 0
     """Number of requests that were failed because they were about to use another zone's block, which is a defect."""
-    wait_reason: OlderWaitReason | None = None
-    """``waits_for`` if the request waits for blocks, else None."""
     waits_for: str | None = None
     """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
 
-    None if it was admitted, if no request waits, or from an engine of the previous release. A newer engine may report
-    other reasons.
+    None if it was admitted, or if no request waits. A newer engine may report other reasons.
     """
     auto_registered: bool = False
     """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
@@ -243,34 +219,22 @@ class ZoneReport(_Model):
     block_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Integral of held blocks over time since the engine started, in block-seconds."""
     purge: PurgeReport | None = None
-    """Last purge. None if there was none, or from an engine of the previous release."""
+    """Last purge, or None if there was none."""
     scrubbed_blocks: Count = 0
     """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
     unscrubbed_blocks: Count = 0
     """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
     tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """Zone's report for each tier of the engine. Empty without tiers, or from an engine of the previous release."""
+    """Zone's report for each tier of the engine."""
 
     @property
     def held(self) -> int:
         return self.in_use + self.cached
 
     @property
-    def waiting_for(self) -> str | None:
-        """Reason why the zone's next request waits, as reported by an engine of this or the previous release."""
-        return self.waits_for or self.wait_reason
-
-    @property
-    def evicted(self) -> Mapping[str, int]:
-        """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
-        if self.evictions is not None:
-            return self.evictions
-        return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
-
-    @property
     def blocks_evicted(self) -> int:
         """Number of evicted blocks, for any reason."""
-        return sum(self.evicted.values())
+        return sum(self.evictions.values())
 
 
 class Rejection(_Model):
@@ -294,8 +258,8 @@ class ConfigStatus(_Model):
     applied_unix_time: float | None = None
     rejected: Rejection | None = None
     """Rejection of the newest config, or None if it was not refused."""
-    demands_signature: bool | None = None
-    """Whether the engine refuses unsigned configs. None from an engine of the previous release."""
+    demands_signature: bool = False
+    """Whether the engine refuses unsigned configs."""
 
 
 class IdentityReport(_Model):
@@ -309,9 +273,8 @@ class IdentityReport(_Model):
     keys: str = ""
     """Digest of the API keys that the engine core has read, equal in each process with the same keys.
 
-    Empty without keys, or from an engine of the previous release. The digest uses a random key that only the engine's
-    processes have until they end. So it distinguishes two states of one engine, but can't be used to test guesses of an
-    API key.
+    Empty without keys. The digest uses a random key that only the engine's processes have until they end. So it
+    distinguishes two states of one engine, but can't be used to test guesses of an API key.
     """
 
 
@@ -424,49 +387,33 @@ class EngineReport(_Model):
     block_size_tokens: Count
     free_blocks: Count
     seats: Count = 0
-    """Maximum number of running requests, or 0 from an engine of the previous release."""
+    """Maximum number of running requests."""
     adapter_slots: Count = 0
-    """Maximum number of LoRA adapters in use at once, or 0 without adapters or if not reported."""
+    """Maximum number of LoRA adapters in use at once, or 0 without adapters."""
     adapters: tuple[AdapterReport, ...] = ()
     """Adapters that have these slots."""
     encoder_embeddings: Count = 0
-    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder or if not reported."""
+    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder."""
     encoder_use: tuple[EncoderUseReport, ...] = ()
     """Part of the encoder cache that each zone uses."""
     config: ConfigStatus
-    salt_key: SaltKeyStatus | None = None
-    """Status of the salt key. None from an engine of the previous release that uses a key of its own."""
-    identity: IdentityReport | None = None
-    """Identification of tenants. None from an engine of the previous release, which only supports API keys."""
-    admin_port: AdminPortStatus | None = None
-    """Access control of the admin port. None from an engine of the previous release, whose port is open."""
+    salt_key: SaltKeyStatus = SaltKeyStatus()
+    identity: IdentityReport = IdentityReport(kind="APIKeys", digest=identity_digest(None))
+    admin_port: AdminPortStatus = AdminPortStatus()
     api_servers: tuple[ApiServerReport, ...] | None = None
-    """API server processes. None if none has reported yet, or from an engine of the previous release."""
+    """API server processes. None if none has reported yet."""
     missing_api_servers: Count = 0
     """Number of started API server processes that have not reported their state for a minute."""
     boot_id: str = ""
-    """Random id of this start of the engine core. Empty from an engine of the previous release."""
+    """Random id of this start of the engine core."""
     pod_uid: str = ""
     """UID of the engine's pod, from the environment variable ``POD_UID``. Empty if the variable is not set."""
     tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """Tiers of the engine, fastest first. Empty without tiers, or from an engine of the previous release."""
+    """Tiers of the engine, fastest first."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
     published_unix_time: float
-
-
-def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
-    """Returns the reason if it is a lack of blocks, else None."""
-    return cast(OlderWaitReason, reason) if reason in _FOR_BLOCKS else None
-
-
-def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
-    """Returns the evicted blocks by reason, in the names of the previous release."""
-    older: Counter[str] = Counter()
-    for reason, blocks in evicted.items():
-        older[_OLDER_WORDS.get(reason, reason)] += blocks
-    return dict(older)
 
 
 def dump_report(report: EngineReport) -> bytes:

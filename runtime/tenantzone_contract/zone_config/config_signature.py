@@ -66,8 +66,8 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
         )
     if signature is None:
         raise SignatureError(
-            f"it has no signature ({SIGNATURE_KEY}): the operator replaces a config that it did not write; if its "
-            "release is too old to sign, upgrade it, or start the engine without --signed-config"
+            f"it has no signature ({SIGNATURE_KEY}): the operator replaces a config that it did not write; if this "
+            "persists, let the operator read its key, or start the engine without --signed-config"
         )
     version, *lines = signature.removesuffix(b"\n").split(b"\n")
     if len(signature) > MAX_SIGNATURE_BYTES or version != _VERSION:

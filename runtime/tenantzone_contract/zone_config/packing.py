@@ -2,11 +2,10 @@
 
 Version 1 stores the whole snapshot as plain JSON in ``config.json``. A snapshot that is too large for this is stored in
 version 2: ``config.json`` only has the generation and the hash, and ``config.jsonl.gz`` has the content as compressed
-JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it. Engines that
-only know version 1 report that they need an upgrade, and keep their current config.
+JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it.
 
-In both versions ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`), which older
-engines ignore.
+In both versions ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`), which only
+engines that demand signatures read.
 """
 
 import base64

@@ -11,7 +11,7 @@ RECORDS: Final = ""
 
 
 class State(enum.IntEnum):
-    """State of a location. It only ever advances, from ``writing`` to ``serving`` or directly to ``deleting``."""
+    """State of a location. It only advances: ``writing``, ``serving``, ``deleting``. It may skip ``serving``."""
 
     WRITING = 0
     SERVING = 1

@@ -51,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     storage: str = ""
     """Name of the storage that was changed, to which blocks were copied, or from which blocks were deleted."""
     type: str = ""
-    """Storage type. After ``evict`` and ``let_go``, the blocks may still serve in other types."""
+    """Storage type. After ``evict`` and ``let_go``, the blocks may still be available in other storage types."""
     account: str = ""
     events: int = 0
     """Number of lost events."""

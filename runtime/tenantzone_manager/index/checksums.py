@@ -6,10 +6,7 @@ from typing import Final
 from tenantzone_manager.index.backend import Address
 
 _MARK: Final = b"\xc1"
-"""First byte of a record with a checksum.
-
-Older records without a checksum are MessagePack or JSON, which never begin with this byte.
-"""
+"""First byte of a stored record, with which neither MessagePack nor JSON begins."""
 _HEAD: Final = 5
 """Number of bytes of the mark and the checksum together."""
 
@@ -24,15 +21,13 @@ def with_checksum(address: Address, content: bytes) -> bytes:
 
 
 def without_checksum(address: Address, stored: bytes) -> bytes:
-    """Returns the content of a stored record, which may be an older record without a checksum.
+    """Returns the content of a stored record.
 
     Raises:
-        CorruptRecord: the checksum does not match.
+        CorruptRecord: the checksum is missing or does not match.
     """
-    if stored[:1] != _MARK:
-        return stored
     content = stored[_HEAD:]
-    if stored[1:_HEAD] != _checksum(address, content):
+    if stored[:_HEAD] != _MARK + _checksum(address, content):
         raise CorruptRecord
     return content
 

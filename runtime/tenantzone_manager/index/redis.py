@@ -42,7 +42,7 @@ It is larger than the reserve, so that the store does not switch between accepti
 _BLOCKS: Final = b"blocks/"
 """Prefix of the names of the spaces of blocks."""
 _MARKER: Final = b"marker"
-"""Used in place of the space in a message that reports no change. Managers of earlier releases ignore it."""
+"""Used in place of the space in a message that reports no change."""
 _SCANNED: Final = 1000
 """Number of keys that the server examines in one step of a search among all keys."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")

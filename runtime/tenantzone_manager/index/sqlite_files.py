@@ -83,7 +83,7 @@ def sibling(path: Path, end: str) -> Path:
 
 
 def make_private(path: Path, *, may_create: bool) -> None:
-    """Deny other users access to the files of a store, because files of earlier releases were readable by others.
+    """Deny other users access to the files of a store, because a restored or copied file may be readable by others.
 
     Args:
         path: path of the store's file.

@@ -94,7 +94,7 @@ async def _add_parent(
     score: float,
     taken_after: dict[tuple[str, bytes], int],
 ) -> None:
-    """Count a chosen child of a block, and add the block to the heap once all its children in the type are chosen."""
+    """Count one more chosen child of a block, and add the block to the heap once all its children are chosen."""
     at = instance.name, key
     taken_after[at] = taken_after.get(at, 0) + 1
     (entry,) = await index.get(spaces.blocks_of(instance), [key])

@@ -48,8 +48,6 @@ class Recount:
         self._counts = Counts((), spaces.owner_of)
         self._is_counting = False
         self._is_spoilt = False
-        self._is_first = not index.backend.is_shared
-        """Whether to recount once after the start, because an earlier release dropped records without counting them."""
         self._to_skip = 0
         """Number of requests to skip after a recount during which other processes changed the index: a backoff."""
         self._skipped = 0
@@ -68,7 +66,7 @@ class Recount:
         if self._skipped < self._to_skip:
             self._skipped += 1
             return 0
-        if self._is_first or await self._dropped():
+        if await self._dropped():
             return await self.recount()
         return 0
 
@@ -105,7 +103,7 @@ class Recount:
         if self._is_spoilt:
             self._skipped, self._to_skip = 0, min(2 * self._to_skip + 1, _MOST_SKIPPED)
         else:
-            self._is_first, self._to_skip = False, 0
+            self._to_skip = 0
             if dropped:
                 await backend.commit(Commit(charges=[Charge((books.DROPPED,), deleting=-dropped)]))
         return corrected

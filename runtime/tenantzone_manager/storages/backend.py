@@ -87,8 +87,7 @@ class Claim:
         index, _, storage = found.partition("/")
         if found == self.text:
             return False
-        # Earlier versions wrote only the name of the index.
-        if not found or (index == self.index and storage in ("", self.unregistered)):
+        if not found or (index == self.index and storage == self.unregistered):
             return True
         if index == self.index:
             raise PlaceTaken(place, storage, self._storage)

@@ -1,15 +1,11 @@
 """A bucket of an S3 server, with one object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import ClientError
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
@@ -21,7 +17,7 @@ from tenantzone_manager.storages.backend import (
     parsed_part,
     part_name,
 )
-from tenantzone_manager.storages.s3_objects import S3Objects
+from tenantzone_manager.storages.s3_client import S3Client, is_denied
 
 _AT_ONCE: Final = 1000
 """Maximum number of objects that one S3 request can delete."""
@@ -55,16 +51,7 @@ class S3Storage(DataStorageBackend):
         self._bucket = bucket
         self._prefix = prefix.strip("/")
         given = {"endpoint_url": endpoint, "region_name": region}
-        where = {name: value for name, value in given.items() if value}
-        config = AioConfig(
-            connect_timeout=timeout_seconds, read_timeout=timeout_seconds, retries={"total_max_attempts": 2}
-        )
-        self._options: dict[str, Any] = {"config": config, **where}
-        self._objects = S3Objects(bucket, where, credentials, timeout_seconds)
-        self._credentials = credentials
-        self._read_credentials = b""
-        self._stack = contextlib.AsyncExitStack()
-        self._client: Any = None
+        self._client = S3Client({name: text for name, text in given.items() if text}, credentials, timeout_seconds)
 
     def uri(self, place: Place, spec: LocationSpec) -> str:
         return f"s3://{self._bucket}/{quote(self._name(place, spec))}?size={spec.size}"
@@ -76,130 +63,92 @@ class S3Storage(DataStorageBackend):
         await self._delete([self._name(place, spec) for place in places for spec in place.location.specs])
 
     async def exist(self, places: Sequence[Place]) -> list[bool]:
-        return [await self._is_whole(place) for place in places]
+        def look(client: Any) -> list[bool]:
+            return [all(self._is_whole(client, place, spec) for spec in place.location.specs) for place in places]
+
+        return await self._client.ask(look)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        await self._look_at_credentials()
-        return await self._objects.read(self._name(place, spec), spec.size)
+        name = self._name(place, spec)
+
+        def get(client: Any) -> bytes:
+            answer = client.get_object(Bucket=self._bucket, Key=name)
+            with answer["Body"] as body:
+                if answer["ContentLength"] != spec.size:
+                    raise StorageError(f"{name} has another size than {spec.size}")
+                content: bytes = body.read()
+            return content
+
+        return await self._client.ask(get)
 
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
-        await self._look_at_credentials()
-        await self._objects.write(self._name(place, spec), content)
+        name = self._name(place, spec)
+        await self._client.ask(lambda client: client.put_object(Bucket=self._bucket, Key=name, Body=content))
 
     async def check_health(self) -> None:
         try:
-            await self._check_claim()
+            await self._client.ask(self._check_claim)
         except StorageError as error:
-            if _is_shut_out(error.__cause__):
+            if is_denied(error.__cause__):
                 # The next attempt will search for credentials again.
-                await self.close()
+                await self._client.close()
             raise
-
-    async def _check_claim(self) -> None:
-        await self._look_at_credentials()
-        client = await self._connected()
-        name = f"{self._prefix}/owner".lstrip("/")
-        place = f"{self._bucket}/{self._prefix}"
-        if self.claim.has_to_write(await self._read(name), place):
-            with _storage_errors():
-                await client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
-            # Read back, because another storage may have written its claim at the same time.
-            if self.claim.has_to_write(await self._read(name), place):
-                raise StorageError(f"{place} is claimed by several; it is tried again")
         self.claim.is_made()
 
+    def _check_claim(self, client: Any) -> None:
+        name = f"{self._prefix}/owner".lstrip("/")
+        place = f"{self._bucket}/{self._prefix}"
+        if self.claim.has_to_write(self._read(client, name), place):
+            client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
+            # Read back, because another storage may have written its claim at the same time.
+            if self.claim.has_to_write(self._read(client, name), place):
+                raise StorageError(f"{place} is claimed by several; it is tried again")
+
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
-        client = await self._connected()
         begin = f"{self._prefix}/objects/".lstrip("/")
-        with _storage_errors():
-            async for page in client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=begin):
-                yield [each for each in map(_stored, page.get("Contents", ())) if each is not None]
+
+        def pages(client: Any) -> Any:
+            return iter(client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=begin))
+
+        listing = await self._client.ask(pages)
+        while (page := await self._client.ask(lambda _: next(listing, None))) is not None:
+            yield [each for each in map(_stored, page.get("Contents", ())) if each is not None]
 
     async def remove(self, objects: Sequence[StoredObject]) -> None:
         await self._delete([each.name for each in objects])
 
     async def close(self) -> None:
-        await self._stack.aclose()
-        self._client = None
-        self._objects.close()
+        await self._client.close()
 
     def _name(self, place: Place, spec: LocationSpec) -> str:
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
 
-    async def _connected(self) -> Any:
-        if self._client is None:
-            session = get_session()
-            if self._credentials is not None:
-                await self._look_at_credentials()
-                session.set_config_variable("credentials_file", str(self._credentials))
-                session.set_config_variable("profile", "default")
-            with _storage_errors():
-                client = session.create_client("s3", **self._options)
-                self._client = await self._stack.enter_async_context(client)
-        return self._client
-
-    async def _look_at_credentials(self) -> None:
-        """Close the connections if the credentials file has changed, so that the next request reconnects."""
-        if self._credentials is None:
-            return
+    def _read(self, client: Any, name: str) -> str:
         try:
-            found = await asyncio.to_thread(self._credentials.read_bytes)
-        except OSError as error:
-            raise StorageError(f"no credentials: {error}") from error
-        if found != self._read_credentials:
-            self._read_credentials = found
-            await self.close()
-
-    async def _read(self, name: str) -> str:
-        client = await self._connected()
-        try:
-            answer = await client.get_object(Bucket=self._bucket, Key=name)
-            async with answer["Body"] as body:
-                return str((await body.read()).decode(errors="replace"))
+            with client.get_object(Bucket=self._bucket, Key=name)["Body"] as body:
+                return str(body.read().decode(errors="replace"))
         except client.exceptions.NoSuchKey:
             return ""
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise StorageError(str(error)) from error
 
     async def _delete(self, names: Sequence[str]) -> None:
-        client = await self._connected()
-        for begin in range(0, len(names), _AT_ONCE):
-            some = [{"Key": name} for name in names[begin : begin + _AT_ONCE]]
-            with _storage_errors():
-                answer = await client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
-            if answer.get("Errors"):
-                first = answer["Errors"][0]
-                raise StorageError(f"{first.get('Key')} was not deleted: {first.get('Message')}")
+        def delete(client: Any) -> None:
+            for begin in range(0, len(names), _AT_ONCE):
+                some = [{"Key": name} for name in names[begin : begin + _AT_ONCE]]
+                answer = client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
+                if answer.get("Errors"):
+                    first = answer["Errors"][0]
+                    raise StorageError(f"{first.get('Key')} was not deleted: {first.get('Message')}")
 
-    async def _is_whole(self, place: Place) -> bool:
-        client = await self._connected()
-        for spec in place.location.specs:
-            try:
-                head = await client.head_object(Bucket=self._bucket, Key=self._name(place, spec))
-            except ClientError as error:
-                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                    return False
-                raise StorageError(str(error)) from error
-            except (BotoCoreError, OSError) as error:
-                raise StorageError(str(error)) from error
-            if head["ContentLength"] != spec.size:
+        await self._client.ask(delete)
+
+    def _is_whole(self, client: Any, place: Place, spec: LocationSpec) -> bool:
+        try:
+            head = client.head_object(Bucket=self._bucket, Key=self._name(place, spec))
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 return False
-        return True
-
-
-@contextlib.contextmanager
-def _storage_errors() -> Any:
-    try:
-        yield
-    except (BotoCoreError, ClientError, OSError) as error:
-        raise StorageError(str(error)) from error
-
-
-def _is_shut_out(error: BaseException | None) -> bool:
-    """Returns whether an error means that the server refused access, or that no credentials were found."""
-    if isinstance(error, ClientError):
-        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
-    return isinstance(error, NoCredentialsError)
+            raise
+        return bool(head["ContentLength"] == spec.size)
 
 
 def _stored(listed: Any) -> StoredObject | None:

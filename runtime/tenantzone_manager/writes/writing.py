@@ -156,8 +156,8 @@ class Writer:
         keys, caller = write.keys, caller_of(write.instance)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
-        # Checked before any part begins, because locations that are taken back occupy their bytes until the reclaimer
-        # deletes them.
+        # Check that all blocks fit before the first part begins. If a later part failed, the locations of earlier parts
+        # would occupy their bytes until the reclaimer deletes them.
         if whole and len(wanted) > WRITE_AT_ONCE and not await self._reserver.has_room(write, wanted):
             for index in wanted:
                 made[index] = WriteStatus.NO_ROOM

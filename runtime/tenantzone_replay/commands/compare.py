@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """Returns the options as text in command-line syntax: all except the load, including options with defaults."""
+    """Returns all options except the load as command-line text, including options left at their defaults."""
     given = []
     for name, value in vars(options).items():
         if value is not None and name != "sources":

@@ -11,15 +11,15 @@ FAILURES: Final = 5
 """Number of consecutive failures after which the breaker opens."""
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 8.0
-"""Maximum pause, so that a recovered disk is used again soon."""
+"""Maximum pause, so that a recovered service is used again soon."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """The breaker of one disk in one direction. Times are monotonic, in seconds."""
+    """The breaker of one service, such as reads of a disk. Times are monotonic, in seconds."""
 
     longest_pause: float = LONGEST_PAUSE_SECONDS
-    way: str = "transfers"
+    service: str = "The disk tier's transfers"
     """The protected operations, for messages."""
     openings: int = 0
     """Number of times that the breaker opened, or stayed open after a probe."""
@@ -54,7 +54,7 @@ class Breaker:
     def succeeded(self) -> None:
         """Record a successful transfer."""
         if self._pause:
-            logger.info("The disk tier's %s work again", self.way)
+            logger.info("%s work again", self.service)
         self._failures = 0
         self._pause = 0.0
         self._is_tried = False

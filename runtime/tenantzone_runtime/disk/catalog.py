@@ -54,7 +54,7 @@ class Catalog:
         run: Runner,
         shape: HitShape | None = None,
     ) -> None:
-        self.breaker = Breaker(way="removals")
+        self.breaker = Breaker(service="The disk tier's removals")
         """The breaker of removals and of listings."""
         self.removals_failed = 0
         self.slots = Slots(tier.chunk_count)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from tenantzone_contract.zone_config.config import RuntimeConfig
@@ -24,8 +23,8 @@ from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.relinking import befores, block_of
 from tenantzone_runtime.disk.room import Room
 from tenantzone_runtime.disk.spaces import Space
-from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
-from tenantzone_runtime.disk.workers import Workers
+from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer
+from tenantzone_runtime.disk.workers import Ended, Results, Workers
 from tenantzone_runtime.zones.model.parts import ALL, slices
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tiers.hit_shape import HitShape
@@ -77,11 +76,12 @@ class DiskTier:
     ) -> None:
         self.tier = tier
         self.chunk_bytes = objects.content_bytes
-        self.write_breaker, self.read_breaker = Breaker(way="writes"), Breaker(way="reads")
+        self.write_breaker = Breaker(service="The disk tier's writes")
+        self.read_breaker = Breaker(service="The disk tier's reads")
         self._objects = objects
         self._settings = settings
-        self._jobs = Jobs()
-        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._jobs = Jobs(settings.seconds)
+        self._results = Results("disk", OSError, CorruptObjectError, AbandonedError)
         self._writers = Workers("tenantzone-disk-write", settings.writers)
         self._readers = Workers("tenantzone-disk-read", settings.readers)
         self._catalog = Catalog(objects, tier, seals, self._run_write, shape)
@@ -176,7 +176,7 @@ class DiskTier:
         self._begin_writes(job, zone, slots, zip(names, (view for _, view in chunks), strict=True))
         chunk_ids = self._catalog.slots_of(zone, hit) if is_kept else []
         self._catalog.forget(self.tier.link(zone, [*there, *slots], [chunk_ids] if is_kept else []))
-        self._jobs.begin(job)
+        self._jobs.begin(job, partial(self._giving_up, job))
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
         """Begin to store those of the chunks that are missing and that the zone may store; `finished` reports the job.
@@ -193,7 +193,7 @@ class DiskTier:
         new = new[: self.tier.admission.admitted(zone, [key for key, _ in new], self.tier.ledger.now)]
         slots = self._room.for_some(zone, len(new), self._catalog.slots_of(zone, protected), now) if new else []
         self._begin_writes(job, zone, slots, ((ObjectName(key, new_nonce()), view) for key, view in new))
-        self._jobs.begin(job)
+        self._jobs.begin(job, partial(self._giving_up, job))
 
     def _begin_writes(
         self, job: Job[Transfer], zone: Zone, slots: list[int], chunks: Iterable[tuple[ObjectName, memoryview]]
@@ -233,9 +233,9 @@ class DiskTier:
             transfer = job.left[key] = Transfer(zone, entry.slot, entry.name, space.seal, Memory(view))
             space.transfers += 1
             ended = partial(self._loaded, job, space, transfer)
-            self._run(self._readers, zone.spec.tenant, partial(transfer.read, self._objects), ended)
+            self._results.run(self._readers, zone.spec.tenant, partial(transfer.read, self._objects), ended)
         job.until = self._until(job, self.tier.loading[zone])
-        self._jobs.begin(job)
+        self._jobs.begin(job, partial(self._giving_up, job))
 
     def end_at_once(self, number: int) -> None:
         """Begin and end an empty job, for a caller that may not store anything."""
@@ -271,15 +271,8 @@ class DiskTier:
         return self._jobs.take_ended()
 
     def _take_note(self) -> None:
-        while True:
-            try:
-                event = self._events.get_nowait()
-            except Empty:
-                break
-            event()
-        now = time.monotonic()
-        for job in self._jobs.late(now, self._settings.seconds):
-            self._is_late(job, now)
+        self._results.take_note()
+        self._jobs.give_up_late(time.monotonic())
 
     def give_up_jobs(self) -> None:
         """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
@@ -396,8 +389,10 @@ class DiskTier:
         self._catalog.forget(self.tier.loaded([transfer.slot]))
         self._jobs.chunk_ended(job, transfer.name.key, error)
 
-    def _is_late(self, job: Job[Transfer], now: float) -> None:
-        """Give up a late job, so that no request waits for it. Its transfers count until they really end."""
+    def _giving_up(self, job: Job[Transfer], is_late: bool) -> None:
+        """Count a late job, and avoid the disk for a while. Its transfers count until they really end."""
+        if not is_late:
+            return
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
         breaker = self.read_breaker if job.is_load else self.write_breaker
@@ -405,16 +400,10 @@ class DiskTier:
             logger.warning(
                 "The disk tier gave up a %s that took too long, with %d chunks left", _way(job), len(job.left)
             )
-        breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
-        self._jobs.give_up(job)
+        breaker.failed(time.monotonic(), f"not done within {self._settings.seconds:g} s", at_once=True)
 
-    def _run_write(self, tenant: str, work: Callable[[], object], ended: Callable[[Exception | None], None]) -> None:
-        self._run(self._writers, tenant, work, ended)
-
-    def _run(
-        self, workers: Workers, tenant: str, work: Callable[[], object], ended: Callable[[Exception | None], None]
-    ) -> None:
-        workers.submit(tenant, lambda: self._events.put(partial(ended, error_of(work))))
+    def _run_write(self, tenant: str, work: Callable[[], object], ended: Ended) -> None:
+        self._results.run(self._writers, tenant, work, ended)
 
 
 def _way(job: Job[Transfer]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tenantzone_runtime.disk.files.layout import ObjectName
 from tenantzone_runtime.disk.files.objects import Objects
-from tenantzone_runtime.disk.files.sealing import CorruptObjectError, Seal
+from tenantzone_runtime.disk.files.sealing import Seal
 from tenantzone_runtime.zones.model.zone import Zone
 
 _T = TypeVar("_T")
@@ -105,7 +105,7 @@ class Transfer:
         if removal is not None:
             removal.make()
         name = self.name
-        sealed = objects.buffer()
+        sealed = objects.buffers.of_this_thread()
         self.memory.use(lambda view: self.seal.seal(view, name.key, name.nonce, sealed))
         objects.write(self.seal.folder, name, sealed)
 
@@ -115,15 +115,6 @@ class Transfer:
         sealed = objects.read(self.seal.folder, name)
         self.memory.use(lambda view: self.seal.open(sealed, name.key, name.nonce, view))
         objects.mark_used(self.seal.folder, name)
-
-
-def error_of(work: Callable[[], object]) -> Exception | None:
-    """Returns the error of a transfer for another thread, or None."""
-    try:
-        work()
-    except (OSError, CorruptObjectError, AbandonedError) as error:
-        return error
-    return None
 
 
 @dataclass(slots=True)

@@ -1,10 +1,17 @@
-"""Threads that wait for a disk in place of the caller, with round-robin scheduling of tenants."""
+"""Threads that wait in place of the caller, with round-robin scheduling of tenants, and their results."""
 
+import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+
+logger = logging.getLogger(__name__)
 
 Work = Callable[[], None]
+Ended = Callable[[Exception | None], None]
+"""Called on the caller's thread with the error of the work, or None."""
 
 
 class Workers:
@@ -60,3 +67,45 @@ class Workers:
             if queue:
                 self._queues[tenant] = queue
             return work
+
+
+class Results:
+    """The results of threads, which the caller's own thread processes.
+
+    Args:
+        tier: the tier's name, for messages.
+        errors: the types of errors that work is expected to raise. Others are logged.
+    """
+
+    def __init__(self, tier: str, *errors: type[Exception]) -> None:
+        self._tier, self._errors = tier, errors
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def run(self, workers: Workers, tenant: str, work: Callable[[], object], ended: Ended) -> None:
+        """Have a thread do work, which may raise errors. ``ended`` is called by the next :meth:`take_note`."""
+        workers.submit(tenant, lambda: self.add(ended, self.error_of(work)))
+
+    def add(self, ended: Ended, error: Exception | None) -> None:
+        """Add a result. Thread-safe, like the next method."""
+        self._events.put(partial(ended, error))
+
+    def error_of(self, work: Callable[[], object]) -> Exception | None:
+        """Do work, and return its error, or None."""
+        try:
+            work()
+        except self._errors as error:
+            return error
+        except Exception as error:
+            # Catch every exception, because no answer of a disk, storage or manager may end the thread.
+            logger.exception("Unexpected error in a thread of the %s tier", self._tier)
+            return error
+        return None
+
+    def take_note(self) -> None:
+        """Call the callbacks of finished work."""
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                return
+            event()

@@ -15,11 +15,10 @@ import threading
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
+from tenantzone_contract.line_files import RotatedLines
 from tenantzone_runtime.frontend.record import Generation, caller_of, line_of, recording_key
 from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 
@@ -76,7 +75,7 @@ class Recorder:
         self.under_way: dict[float, None] = {}
         """The distinct start times of requests that have not ended, oldest first."""
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
-        self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
+        self._files = RotatedLines(self._path, max_bytes, keep + 1, mode=0o666)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
         # Only one thread writes each counter.
         self._no_room = self._not_taken = self._reported = 0
@@ -117,7 +116,7 @@ class Recorder:
         lost = self._no_room + self._not_taken
         try:
             line = line_of(generation, seconds, oldest, lost - self._reported)
-            self._files.emit(logging.makeLogRecord({"msg": line}))
+            self._files.append([f"{line}\n".encode()])
             self._reported, self._is_failing = lost, False
         # Catch every exception, because one failed line must not stop the thread from writing the rest.
         except Exception as error:
@@ -151,40 +150,3 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
             _asker.reset(token)
 
     return call
-
-
-class _Files(RotatingFileHandler):
-    """Files that log write errors, and start a new line after one that was cut off.
-
-    A file that was removed or moved is created again, with its folder, because writes to the old file would be lost.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.stream is not None and not self._is_there(self.stream):
-            self.close()
-        super().emit(record)
-
-    def _is_there(self, file: TextIOWrapper) -> bool:
-        try:
-            return os.path.samestat(Path(self.baseFilename).stat(), os.fstat(file.fileno()))
-        except OSError:
-            return False
-
-    def _open(self) -> TextIOWrapper:
-        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
-        file = super()._open()
-        if _ends_in_a_line(Path(self.baseFilename)):
-            file.write("\n")
-        return file
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        self.close()
-        raise  # This is called while an exception is handled.
-
-
-def _ends_in_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return False
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"

@@ -20,9 +20,11 @@ from tenantzone_runtime.journal.record import Started
 from tenantzone_runtime.zones.audit.events import LoanUsage, TierUsage, Usage
 
 _THOUSAND: Final = 1000
-_TOKENS: Final = ("promptTokens", "cachedTokens", "generationTokens")
-_PROCESSED: Final = ("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens")
-"""Fields that records of version 0.1 do not have."""
+_TOKENS: Final = (
+    *("promptTokens", "cachedTokens", "generationTokens"),
+    *("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens"),
+)
+"""Token counters of a usage record, in the order of `Amounts`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -216,7 +218,7 @@ def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who
 def _counted(record: dict[str, Any]) -> tuple[Who, Amounts] | None:
     match record["kind"]:
         case Usage.kind:
-            tokens = [int(record[name]) for name in _TOKENS] + [int(record.get(name, 0)) for name in _PROCESSED]
+            tokens = (int(record[name]) for name in _TOKENS)
             return (Usage.kind, intern(record["zone"])), Amounts(_thousandths(record["blockSeconds"]), *tokens)
         case LoanUsage.kind:
             who = LoanUsage.kind, intern(record["lender"]), intern(record["borrower"])

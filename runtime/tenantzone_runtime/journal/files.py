@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenantzone_contract.line_files import LineFile
 from tenantzone_runtime.journal.record import BEFORE_FIRST, CutOff, Link, link_of, parse
 
 _PREFIX, _SUFFIX = "journal-", ".jsonl"
@@ -50,12 +51,12 @@ class JournalFiles:
         self._folder = folder
         self._max_bytes = max_bytes
         self._keep = keep
-        self._file = -1
+        self._file: LineFile | None = None
         self._folder_file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._lock()
             files = journal_files(folder)
-            self._open(_number_of(files[-1]) if files else 1)
+            self._file = LineFile(files[-1] if files else _path_of(folder, 1))
             self.end = self._find_end(files)
         except BaseException:
             self.close()
@@ -67,27 +68,25 @@ class JournalFiles:
         Raises:
             OSError: the line could not be written. The caller must close the journal, and open it again.
         """
-        if self._size and self._size + len(line) > self._max_bytes:
-            self._rotate()
-        if os.fstat(self._file).st_nlink == 0:
-            raise FileNotFoundError(f"{_path_of(self._folder, self._number)} was deleted")
-        try:
-            _write(self._file, line)
-        except OSError:
-            # If truncating fails, too, the next engine that opens the journal reports a truncated line.
-            with suppress(OSError):
-                os.ftruncate(self._file, self._size)
-            raise
-        self._size += len(line)
+        file = self._file
+        assert file is not None, "the journal is open"
+        if not file.is_usable:
+            raise FileNotFoundError(f"{file.path} was deleted")
+        if not file.has_room(line, self._max_bytes):
+            file = self._rotate(file)
+        # If a part of the line stays in the file, the next engine that opens the journal reports a truncated line.
+        file.append([line], self._max_bytes)
 
     def close(self) -> None:
         """Flush the journal to the disk if possible, and close it."""
-        for file in (self._file, self._folder_file):
-            if file >= 0:
-                with suppress(OSError):
-                    os.fsync(file)
-                os.close(file)
-        self._file = self._folder_file = -1
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.sync()
+            self._file.close()
+            self._file = None
+        with suppress(OSError):
+            os.fsync(self._folder_file)
+        os.close(self._folder_file)
 
     def _lock(self) -> None:
         try:
@@ -95,26 +94,18 @@ class JournalFiles:
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, "another engine writes the journal in this folder") from error
 
-    def _open(self, number: int) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._file = os.open(_path_of(self._folder, number), flags, 0o640)
-        self._number = number
-        self._size = os.fstat(self._file).st_size
-
-    def _rotate(self) -> None:
-        os.fsync(self._file)
-        os.close(self._file)
-        self._file = -1
-        self._open(self._number + 1)
+    def _rotate(self, full: LineFile) -> LineFile:
+        full.sync()
+        full.close()
+        self._file = None
+        self._file = file = LineFile(_path_of(self._folder, _number_of(full.path) + 1))
         os.fsync(self._folder_file)
         if self._keep:
             for path in journal_files(self._folder)[: -self._keep]:
                 path.unlink()
+        return file
 
     def _find_end(self, files: list[Path]) -> End:
-        if self._size and not _ends_a_line(files[-1]):
-            _write(self._file, b"\n")
-            self._size += 1
         link, behind = BEFORE_FIRST, list[tuple[Path, int]]()
         for path in reversed(files):
             found, sound_until = _last_sound(path)
@@ -134,18 +125,6 @@ def _number_of(path: Path) -> int:
 
 def _path_of(folder: Path, number: int) -> Path:
     return folder / f"{_PREFIX}{number:08d}{_SUFFIX}"
-
-
-def _write(file: int, line: bytes) -> None:
-    rest = memoryview(line)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-
-
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:

@@ -18,11 +18,7 @@ FIRST_PREVIOUS: Final = "0" * 64
 """The value of ``previous`` in record 0, which has no previous record."""
 
 FORMAT: Final = 2
-"""The format of the written records.
-
-Format 1, whose records do not state their format, had other names for some eviction reasons:
-``recall`` for reclaim, and ``reclaim`` for watermark and relief.
-"""
+"""The format of the written records."""
 
 _LONGEST_TEXT: Final = 1_000
 _RENAMED: Final = {"hash": "configHash"}

@@ -4,8 +4,6 @@ An object consists of a nonce and the sealed chunk. The seal covers the id of th
 written, so the object does not open at any other location, except for copies made by the manager.
 """
 
-import threading
-
 from tenantzone_contract.cache.cache_names import written_as
 from tenantzone_contract.zone_config.instance import Instance
 from tenantzone_runtime.disk.files.sealing import NONCE_BYTES, Seal, ZoneSeal, new_nonce
@@ -35,25 +33,6 @@ def open_object(seal: Seal, sealed: bytearray, key: bytes, location: str, conten
         CorruptObjectError: the object was not sealed for this chunk at this location. ``content`` is set to zeros.
     """
     seal.open(memoryview(sealed)[NONCE_BYTES:], _about(key, location), bytes(sealed[:NONCE_BYTES]), content)
-
-
-class Buffers:
-    """A buffer for one object for each thread, because allocation for each object would take more time than filling it.
-
-    Args:
-        size: size of an object in bytes.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._of_thread = threading.local()
-
-    def of_this_thread(self) -> bytearray:
-        """Returns the calling thread's buffer."""
-        buffer = getattr(self._of_thread, "buffer", None)
-        if not isinstance(buffer, bytearray):
-            buffer = self._of_thread.buffer = bytearray(self.size)
-        return buffer
 
 
 def _about(key: bytes, location: str) -> bytes:

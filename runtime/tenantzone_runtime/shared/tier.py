@@ -7,7 +7,7 @@ floors, and evicts chunks.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from threading import Event
@@ -16,7 +16,8 @@ from typing import Final
 from tenantzone_contract.cache.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
 from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.files.sealing import Seal
+from tenantzone_runtime.disk.files.sealing import Buffers, Seal
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.transfers import Job, JobEnd
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.manager.asking import Asking, locate_prefix
@@ -25,11 +26,10 @@ from tenantzone_runtime.shared.manager.hits import locate_hit
 from tenantzone_runtime.shared.manager.queries import Finding, Query
 from tenantzone_runtime.shared.manager.removing import Removing
 from tenantzone_runtime.shared.manager.threads import Threads
-from tenantzone_runtime.shared.sealing import Buffers, object_size
+from tenantzone_runtime.shared.sealing import object_size
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storage.storages import Storages
-from tenantzone_runtime.shared.transfers.jobs import Jobs
 from tenantzone_runtime.shared.transfers.loading import Loading
 from tenantzone_runtime.shared.transfers.reading import LoadedChunk
 from tenantzone_runtime.shared.transfers.storing import Chunks, Gap, Storing
@@ -74,7 +74,7 @@ class SharedTier:
         self._pool: PoolConfig | None = None
         self._buffers = buffers = Buffers(object_size(seals("", ""), shape.content_bytes))
         self._threads = threads = Threads(settings)
-        self._jobs = jobs = Jobs(settings)
+        self._jobs = jobs = Jobs()
         locate = locate_prefix(client) if shape.hits is None else locate_hit(client, shape.hits)
         self._asking = asking = Asking(locate, threads, self._tell_gone)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
@@ -193,10 +193,10 @@ class SharedTier:
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
         if zone is None or not chunks:
-            self._jobs.begin(job, None)
+            self._jobs.begin(job)
             return
         self._storing.begin(zone, job, query, chunks)
-        self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
+        self._jobs.begin(job, partial(self._storing.giving_up, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
         """Begin to load chunks that were reported to the request.
@@ -211,13 +211,13 @@ class SharedTier:
         zone = self._storing_zone(tenant)
         if zone is None or query.space is not zone.space:
             job.failed = len(chunks)
-            self._jobs.begin(job, None)
+            self._jobs.begin(job)
             return
         if self.shape.hits is None:
             self._loading.try_with(query, [key for _, key, _ in chunks], job.began)
         for _, key, view in chunks:
             self._loading.begin(zone, job, query, key, view)
-        self._jobs.begin(job, zone, partial(self._loading.giving_up, job))
+        self._jobs.begin(job, partial(self._loading.giving_up, job))
 
     @property
     def has_gaps(self) -> bool:
@@ -234,7 +234,7 @@ class SharedTier:
 
     def end_at_once(self, number: int) -> None:
         """Begin and end an empty job, for a caller that may not store anything."""
-        self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes), None)
+        self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes))
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
         """Remove the chunks of a zone with these keys, stored or being stored, because their contents are wrong."""
@@ -247,25 +247,26 @@ class SharedTier:
     def finished(self) -> list[JobEnd]:
         """Process the threads' results. Returns the jobs that have ended or were given up."""
         self._take_note()
-        return self._jobs.take_ends()
+        return self._jobs.take_ended()
 
     def give_up_jobs(self) -> None:
         """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
-    def renew(self) -> None:
-        """Remove all chunks that were sealed with a former key. They can't be found when this returns."""
+    def renew_in_parts(self) -> Iterator[None]:
+        """Remove all chunks that were sealed with a former key, in one part, after which they can't be found."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
                 self._removing.add_one(before)
+        yield
 
     # Configs and time
 
-    def apply(self, config: RuntimeConfig) -> None:
-        """Apply a new config of the engine's zones.
+    def apply_in_parts(self, config: RuntimeConfig) -> Iterator[None]:
+        """Apply a new config of the engine's zones, in one part.
 
-        When this returns, purged chunks, and chunks of zones that were removed or may not store, can't be found any
+        After it, purged chunks, and chunks of zones that were removed or may not store, can't be found any
         more. They are removed from the storages later, which :meth:`take_receipts` reports.
         """
         self._pool = config.pool
@@ -275,9 +276,10 @@ class SharedTier:
             if tenant not in self.zones:
                 self._removing.add_all(tenant, gone.space)
         self._removing.go_on()
+        yield
 
-    def upkeep(self) -> None:
-        """Do periodic work, and retry failed removals; to be called several times a second."""
+    def upkeep_in_parts(self) -> Iterator[None]:
+        """Do periodic work, and retry failed removals, in one part; to be called several times a second."""
         self._take_note()
         now = time.monotonic()
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
@@ -290,6 +292,7 @@ class SharedTier:
             for zone in self.zones.values():
                 self._trim(zone, now)
         self._look(now)
+        yield
 
     def take_receipts(self) -> list[Receipt]:
         """Returns the receipts of completed purges and removed zones since the last call."""
@@ -308,7 +311,7 @@ class SharedTier:
     def _take_note(self) -> None:
         self._threads.take_note()
         self._tell_gone()
-        self._jobs.give_up_late()
+        self._jobs.give_up_late(time.monotonic())
         self._loading.breakers.watch()
         self._storing.breakers.watch()
 

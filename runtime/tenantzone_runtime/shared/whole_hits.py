@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
 
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.transfers import Job
 from tenantzone_runtime.shared.manager.asking import Asking
 from tenantzone_runtime.shared.manager.queries import Query
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone
-from tenantzone_runtime.shared.transfers.jobs import Jobs
 from tenantzone_runtime.shared.transfers.loading import Loading
 from tenantzone_runtime.shared.transfers.storing import Chunks, Storing
 from tenantzone_runtime.shared.transfers.writing import StoredChunk
@@ -114,7 +114,7 @@ class WholeHits:
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)
         if zone is None or not chunks:
-            self._jobs.begin(job, None)
+            self._jobs.begin(job)
             return
         self._storing.begin_hit(zone, job, query, hit, chunks)
-        self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
+        self._jobs.begin(job, partial(self._storing.giving_up, job, zone))

@@ -4,7 +4,6 @@ All methods may block on the disk, and raise :class:`OSError`. They know nothing
 """
 
 import errno
-import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from tenantzone_runtime.disk.files.file_system import FileSystem
 from tenantzone_runtime.disk.files.layout import Layout, ObjectName, object_name
-from tenantzone_runtime.disk.files.sealing import CorruptObjectError
+from tenantzone_runtime.disk.files.sealing import Buffers, CorruptObjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,7 @@ class Objects:
         self.content_bytes = content_bytes
         self.sealed_bytes = sealed_bytes
         self._files = file_system
-        self._of_thread = threading.local()
-
-    def buffer(self) -> bytearray:
-        """Returns the thread's own buffer for one file, because allocation would take more time than filling it."""
-        buffer = getattr(self._of_thread, "buffer", None)
-        if not isinstance(buffer, bytearray):
-            buffer = self._of_thread.buffer = bytearray(self.sealed_bytes)
-        return buffer
+        self.buffers = Buffers(sealed_bytes)
 
     def open(self) -> Found:
         """Lock the folder for this process, remove incomplete files of a killed engine, and list the chunks.
@@ -116,7 +108,7 @@ class Objects:
             CorruptObjectError: the file has the wrong size.
             FileNotFoundError: the file does not exist.
         """
-        sealed = self.buffer()
+        sealed = self.buffers.of_this_thread()
         if not self._files.read(self.layout.object(folder, name), sealed):
             raise CorruptObjectError("the file has the wrong size")
         return sealed

@@ -7,6 +7,7 @@ the content, the seal authenticates the owner, the format of the bytes, and the 
 
 import hashlib
 import secrets
+import threading
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -83,6 +84,25 @@ class ZoneSeal:
         except InvalidTag:
             content[:] = bytes(len(content))
             raise CorruptObjectError("the content is not what was sealed") from None
+
+
+class Buffers:
+    """A buffer for each thread, for one sealed chunk, because allocation would take more time than filling it.
+
+    Args:
+        size: size of a sealed chunk in bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._of_thread = threading.local()
+
+    def of_this_thread(self) -> bytearray:
+        """Returns the calling thread's buffer."""
+        buffer = getattr(self._of_thread, "buffer", None)
+        if not isinstance(buffer, bytearray):
+            buffer = self._of_thread.buffer = bytearray(self.size)
+        return buffer
 
 
 def new_nonce() -> bytes:

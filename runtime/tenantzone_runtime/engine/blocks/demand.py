@@ -61,7 +61,7 @@ class Demand:
             in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
             checkpoints = int(caches.has_prefill_checkpoint_blocks)
             copied = int(coordinator.enable_partial_hash_hits)
-            # After loaded tokens, a checkpoint takes a block in addition to the block of the state.
+            # If tokens were loaded from a tier, their checkpoint takes one block in addition to the block of the state.
             additional = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
             return _Group(block_tokens, additional, 1 + steps * (in_step + checkpoints) + drafted + copied)
         return _Group(block_tokens, drafted, None)

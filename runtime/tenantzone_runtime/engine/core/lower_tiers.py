@@ -65,9 +65,9 @@ class Tiers(NoTiers):
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
         self._all = (manager.primary_tier, *manager.secondary_tiers)
-        disks = [tier.disk for tier in manager.secondary_tiers if tier.tier_type == "disk"]
+        disks = [tier.below for tier in manager.secondary_tiers if tier.tier_type == "disk"]
         self.served = (MemoryTier(manager.primary_tier.tier), *disks)
-        self.shared = tuple(tier.shared for tier in manager.secondary_tiers if tier.tier_type == "shared")
+        self.shared = tuple(tier.below for tier in manager.secondary_tiers if tier.tier_type == "shared")
         self.migration = self._scheduler.migration if self.shared else None
 
     def know_blocks(self, pool: Any) -> None:

@@ -74,7 +74,7 @@ def _warm_up(runner: Any) -> None:
     # Compile in inference mode, in which vLLM's steps run. Preserve the random state, which the engine's seed has set.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
-            # Don't compute logits, because the model's layers may need the adapters of a batch first.
+            # Use zeros instead of computed logits, because the model's layers may need a batch's adapters to be set.
             logits = torch.zeros((rows, vocabulary), dtype=runner.dtype, device=runner.device)
             for metadata in _kinds_of_sampling(rows, vocabulary, runner.device):
                 sampler(logits=logits.clone(), sampling_metadata=metadata)

@@ -91,7 +91,7 @@ class Migration:
             raise MigrationError(_GROUPS)
         if self.is_ending():
             raise MigrationError(ENDING)
-        if order.tenant not in shared.shared.zones:
+        if order.tenant not in shared.below.zones:
             raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
         if self._task is not None and self._task.tenant != order.tenant:
             raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")

@@ -65,13 +65,13 @@ class MovedPrompt:
         return (
             bool(self._status.transfer_jobs)
             or self._manager.is_copying(context)
-            or self._manager.shared_tier.is_storing(context)
+            or self._manager.shared_tier.request(context).is_storing
         )
 
     @property
     def query(self) -> Query:
         """Query that finds the prompt's chunks in storages."""
-        query: Query = self._manager.shared_tier.query_of(self._context)
+        query: Query = self._manager.shared_tier.request(self._context).query
         return query
 
     def kept(self, keys: Iterable[OffloadKey]) -> set[OffloadKey]:

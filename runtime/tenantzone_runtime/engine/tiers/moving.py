@@ -196,7 +196,7 @@ class Moving:
         task.left.update(moved.keys[kept:])
 
     def _count_in_storages(self, moved: MovedPrompt, query: Query) -> Counted:
-        shared = self._scheduler.manager.shared_tier.shared
+        shared = self._scheduler.manager.shared_tier.below
         while (found := shared.count(moved.tenant, query)) is None:
             yield {}
         if not query.is_answered:

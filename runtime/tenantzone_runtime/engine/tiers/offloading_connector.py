@@ -246,7 +246,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
         shared = self.manager.shared_tier
-        if shared is not None and zone.spec.tenant in shared.shared.zones and not self._shape.is_linked:
+        if shared is not None and zone.spec.tenant in shared.below.zones and not self._shape.is_linked:
             group = self.config.kv_group_configs[0]
             tokens = self._calc_num_offloadable_tokens(status, request.num_computed_tokens)
             each = group.hashes_per_chunk // self.config.blocks_per_chunk

@@ -25,10 +25,10 @@ from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 from tenantzone_contract.zone_config.instance import Instance
 from tenantzone_runtime.disk.opening import BOUNDS as DISK_BOUNDS
 from tenantzone_runtime.disk.opening import open_disk_tier
-from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.tiers.disk_tier import DiskRequest, ZoneDiskTier
 from tenantzone_runtime.engine.tiers.memcpy_worker import MemcpyOffloadingWorker
-from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
-from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
+from tenantzone_runtime.engine.tiers.secondary_tier import AnyTier, ZoneSecondaryTier
+from tenantzone_runtime.engine.tiers.shared_tier import SharedRequest, ZoneSharedTier
 from tenantzone_runtime.engine.tiers.tier_manager import ZoneOffloadingManager
 from tenantzone_runtime.engine.tiers.whole_prompts import WholePrompts
 from tenantzone_runtime.offloading_flags import (
@@ -83,7 +83,7 @@ class ZoneTieringManager(TieringOffloadingManager):
     """vLLM's manager of several tiers, which does not try to copy chunks to lower tiers after their eviction."""
 
     primary_tier: ZonePrimaryTier
-    secondary_tiers: list[ZoneSecondaryTier]
+    secondary_tiers: list[AnyTier]
     before_loads: Callable[[], object] = staticmethod(bool)
     """Called in each step after requests were scheduled, and before their hits are loaded."""
 
@@ -93,7 +93,7 @@ class ZoneTieringManager(TieringOffloadingManager):
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
         """Tier of storages that engines share, or None if the engine uses none."""
-        return next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneSharedTier)), None)
+        return self._tier(SharedRequest.tier_type)
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
         self._maybe_process_finished_jobs()
@@ -107,17 +107,17 @@ class ZoneTieringManager(TieringOffloadingManager):
 
     def move_whole_hits(self, shape: HitShape) -> None:
         """Move whole hits between CPU memory and lower tiers, if any, since their chunks are only useful together."""
-        disk = next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneDiskTier)), None)
         if self.secondary_tiers:
-            self.whole_prompts = WholePrompts(self, disk, self.shared_tier, shape)
+            self.whole_prompts = WholePrompts(self, self._tier(DiskRequest.tier_type), self.shared_tier, shape)
+
+    def _tier(self, name: str) -> AnyTier | None:
+        return next((tier for tier in self.secondary_tiers if tier.tier_type == name), None)
 
     def note_finished_jobs(self) -> None:
         """Process finished copies, once per step."""
         self._maybe_process_finished_jobs()
 
-    def load_from(
-        self, tier: ZoneSecondaryTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext
-    ) -> None:
+    def load_from(self, tier: AnyTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext) -> None:
         """Have chunks loaded from a lower tier at the end of this step. The caller must have made room for them."""
         index = self.secondary_tiers.index(tier)
         sources = self._request_load_sources.setdefault(req_context.req_id, {})
@@ -127,11 +127,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         entry.keys.extend(keys)
         entry.chunk_ids.extend(chunk_ids)
 
-    def store_job(self, tier: ZoneSecondaryTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
+    def store_job(self, tier: AnyTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
         """Returns a job that copies chunks from CPU memory to a lower tier, without submitting it to the tier."""
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
-    def _should_store_to_tier(self, tier: ZoneSecondaryTier, num_blocks: int) -> bool:
+    def _should_store_to_tier(self, tier: AnyTier, num_blocks: int) -> bool:
         # Chunks that are only useful together are copied to lower tiers together, when the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
@@ -216,9 +216,9 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         )
         return ZoneTieringManager(primary, self._tiers_below(primary.get_kv_memoryview()))
 
-    def _tiers_below(self, view: memoryview) -> list[ZoneSecondaryTier]:
+    def _tiers_below(self, view: memoryview) -> list[AnyTier]:
         disk, manager = self._flags.disk, self._flags.manager
-        tiers: list[ZoneSecondaryTier] = []
+        tiers: list[AnyTier] = []
         if disk is not None:
             tiers.append(self._disk_tier(view, disk))
         if manager is not None:
@@ -240,7 +240,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             bounds=self._bounds if is_linked else DISK_BOUNDS,
             shape=self.shape if is_linked else None,
         )
-        return ZoneDiskTier(self, view, "disk", tier, salt_key.poll)
+        return ZoneSecondaryTier(self, view, DiskRequest, tier, salt_key.poll)
 
     def _shared_tier(self, view: memoryview, flags: ManagerFlags) -> ZoneSharedTier:
         salt_key, instance = self._sealed_by()
@@ -260,7 +260,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             # A prompt that is only useful as a whole is transferred as a whole.
             settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
-        return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
+        return ZoneSecondaryTier(self, view, SharedRequest, tier, salt_key.poll)
 
     def _sealed_by(self) -> tuple[SaltKeySource, Callable[[str], Instance]]:
         """Returns the pool's salt key, and a function that returns the instance of a tenant's chunks."""

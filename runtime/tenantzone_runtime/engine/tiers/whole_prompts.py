@@ -11,8 +11,8 @@ from typing import Any
 from vllm.v1.kv_offload.base import OffloadKey, ReqContext
 from vllm.v1.kv_offload.tiering.base import TransferJob
 
-from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
-from tenantzone_runtime.engine.tiers.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.engine.tiers.disk_tier import DiskRequest, ZoneDiskTier
+from tenantzone_runtime.engine.tiers.secondary_tier import AnyTier
 from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
 from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
@@ -110,7 +110,7 @@ class WholePrompts:
             disk.store_hit(job, hit)
         for hit in hits:
             # Mark the shortest hit as used last, because it is useful for more prompts than longer hits.
-            disk.use(hit, context)
+            disk.touch(hit, context)
 
     def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
         for hit in hits:
@@ -122,7 +122,7 @@ class WholePrompts:
         primary, disk = self._primary, self._readable_disk(context)
 
         def is_there(key: OffloadKey) -> bool:
-            return bool(primary.holds(key, context)) or (disk is not None and disk.holds(key, context))
+            return bool(primary.holds(key, context)) or (disk is not None and disk.holds(key))
 
         return self._shape.longest(prompt, begin, end, is_there)
 
@@ -130,26 +130,26 @@ class WholePrompts:
         """Returns the end in tokens of the longest hit that storages have, or None if it is not known yet."""
         if self._shared is None or not self._may_read(self._shared, context):
             return 0
-        chunks = self._shared.longest_hit(context, end // self._shape.chunk_tokens)
+        request = self._shared.request(context)
+        chunks = 0 if request is None else request.longest_hit(end // self._shape.chunk_tokens)
         return None if chunks is None else chunks * self._shape.chunk_tokens
 
-    def _sources(
-        self, keys: Sequence[OffloadKey], context: ReqContext
-    ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
+    def _sources(self, keys: Sequence[OffloadKey], context: ReqContext) -> list[tuple[AnyTier, list[OffloadKey]]]:
         """Returns the tiers from which to load these chunks, each with its keys. The disk takes precedence."""
         disk = self._readable_disk(context)
-        near = {key for key in keys if disk is not None and disk.holds(key, context)}
-        parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [
-            (disk, [key for key in keys if key in near]),
+        near = {key for key in keys if disk is not None and disk.holds(key)}
+        parts: list[tuple[AnyTier | None, list[OffloadKey]]] = [
+            (self._disk, [key for key in keys if key in near]),
             (self._shared, [key for key in keys if key not in near]),
         ]
         return [(tier, part) for tier, part in parts if part and tier is not None]
 
-    def _readable_disk(self, context: ReqContext) -> ZoneDiskTier | None:
-        """Returns the disk tier, or None if there is none, it is unreadable, or the request must not use it."""
+    def _readable_disk(self, context: ReqContext) -> DiskRequest | None:
+        """Returns the request's use of the disk tier, or None if the disk is unreadable, or must not be used."""
         disk = self._disk
-        return disk if disk is not None and disk.is_readable and self._may_read(disk, context) else None
+        may_read = disk is not None and disk.below.is_readable and self._may_read(disk, context)
+        return disk.request(context) if disk is not None and may_read else None
 
     @staticmethod
-    def _may_read(tier: ZoneSecondaryTier, context: ReqContext) -> bool:
+    def _may_read(tier: AnyTier, context: ReqContext) -> bool:
         return bool(context.load_tier_filter.allows(tier.medium, tier.locality))

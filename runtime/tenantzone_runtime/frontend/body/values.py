@@ -83,7 +83,7 @@ def read_text(text: str) -> Container | None:
         return None
     except RecursionError:
         raise TooDeep from None
-    # Each level opens with a bracket, so most texts need no walk.
+    # Each level opens with a bracket, so a text with few brackets can't nest too deeply and need not be walked.
     if text.count("{") + text.count("[") > MAX_DEPTH and nests_deeper(parsed, MAX_DEPTH):
         raise TooDeep
     return parsed

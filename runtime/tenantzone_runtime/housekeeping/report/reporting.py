@@ -25,10 +25,9 @@ from tenantzone_contract.reports.report import (
     SaltKeyStatus,
     TargetReport,
     ZoneReport,
-    for_blocks,
-    in_older_words,
 )
 from tenantzone_contract.reports.summary import busiest
+from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.report.copying import (
     LoanCopy,
@@ -73,6 +72,10 @@ _REPORTED: Final = (
 """Names of counters that are the same in a zone's report."""
 _read_reported = attrgetter(*_REPORTED)
 
+_OWN_SALT_KEY: Final = SaltKeyStatus()
+_API_KEYS: Final = IdentityReport(kind="APIKeys", digest=identity_digest(None))
+_CLOSED: Final = AdminPortStatus()
+
 _NOT_TOLD: Final = Counters()
 """The counters of a zone that is reported as part of the overflow zone."""
 
@@ -96,11 +99,11 @@ def make_report(
     started_unix_time: float,
     pod_uid: str = "",
     boot_id: str = "",
-    salt_key: SaltKeyStatus | None = None,
-    identity: IdentityReport | None = None,
+    salt_key: SaltKeyStatus = _OWN_SALT_KEY,
+    identity: IdentityReport = _API_KEYS,
     api_servers: Sequence[ApiServerReport] | None = None,
     missing_api_servers: int = 0,
-    admin_port: AdminPortStatus | None = None,
+    admin_port: AdminPortStatus = _CLOSED,
 ) -> EngineReport:
     """Returns an immutable report of an engine, in which the sums of a zone's loans agree with the reported loans."""
     published_unix_time = time.time()
@@ -231,12 +234,10 @@ def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
     unscrubbed = next(values)
     purge_id, purged, withdrawn = take(values, 3)
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
-    evicted = evicted_by_reason(take_mapping(values))
     return numbers | {
         "unscrubbed_blocks": unscrubbed,
         "purge": PurgeReport(id=purge_id, evicted=purged, withdrawn=withdrawn) if purge_id else None,
-        "evictions": evicted,
-        "evicted_blocks": in_older_words(evicted),
+        "evictions": evicted_by_reason(take_mapping(values)),
     }
 
 
@@ -245,7 +246,6 @@ def _zone_report(
 ) -> ZoneReport:
     spec = zone.spec
     waiting = zone.requests - zone.running_requests
-    reason = zone.wait_reason or ("seats" if waiting and tenancy.is_full else None)
     return ZoneReport(
         name=spec.name,
         tenant=spec.tenant,
@@ -257,8 +257,7 @@ def _zone_report(
         cached=zone.held - zone.in_use,
         waiting_requests=waiting,
         running_requests=zone.running_requests,
-        wait_reason=for_blocks(reason),
-        waits_for=reason,
+        waits_for=zone.wait_reason or ("seats" if waiting and tenancy.is_full else None),
         auto_registered=spec.auto_registered,
         level=spec.level,
         awaited_reservation=spec.awaited,

@@ -51,7 +51,7 @@ class Asking:
     """
 
     def __init__(self, locate: Locate, threads: Threads, tell_gone: Callable[[], None]) -> None:
-        self.breaker = Breaker(longest_pause=_PROBE_SECONDS)
+        self.breaker = Breaker(_PROBE_SECONDS, "The shared tier's calls to the KV-cache manager")
         self._counts: Counter[QuestionOutcome] = Counter()
         self._locate = locate
         self._threads = threads

@@ -131,7 +131,6 @@ class ManagerClient:
             "write_timeout_seconds": write_seconds,
         }
         if parents:
-            # Send these fields only if they are needed, because older managers refuse unknown fields.
             asked |= {"parents": parents, "whole": True}
         return self._call("StartWriteCache", asked, seconds, StartedWrite)
 

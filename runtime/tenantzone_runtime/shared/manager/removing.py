@@ -7,8 +7,9 @@ from typing import Final
 
 from tenantzone_contract.cache.cache_names import is_instance_of, is_since_purge
 from tenantzone_runtime.disk.figures import Receipt
+from tenantzone_runtime.disk.workers import Ended
 from tenantzone_runtime.shared.manager.client import ManagerClient, ManagerError
-from tenantzone_runtime.shared.manager.threads import Ended, Work
+from tenantzone_runtime.shared.manager.threads import Work
 from tenantzone_runtime.shared.spaces import Space
 
 AGAIN_SECONDS: Final = 1.0

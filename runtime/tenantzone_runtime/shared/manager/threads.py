@@ -1,28 +1,22 @@
 """Threads that wait in place of the caller; the caller's own thread processes their results."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from tenantzone_runtime.disk.files.sealing import CorruptObjectError
 from tenantzone_runtime.disk.transfers import AbandonedError
-from tenantzone_runtime.disk.workers import Workers
+from tenantzone_runtime.disk.workers import Ended, Results, Workers
 from tenantzone_runtime.shared.manager.client import ManagerError
 from tenantzone_runtime.shared.settings import SharedSettings
-
-logger = logging.getLogger(__name__)
 
 Work = Callable[[], object]
 """Work that may raise errors of the manager, a storage or a seal."""
 Steps = Iterator[str]
 """Work that waits for several services in turn. Each item is the name of the storage for which it waits next, or an
 empty name for the manager. The iterator may raise their errors."""
-Ended = Callable[[Exception | None], None]
-"""Called on the caller's thread with the error of the work, or None."""
 
 _MOST_STORAGES: Final = 32
 """Maximum number of storages with threads of their own. All other storages share threads."""
@@ -40,14 +34,14 @@ class Threads:
     """
 
     def __init__(self, settings: SharedSettings) -> None:
-        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._results = Results("shared", OSError, ManagerError, CorruptObjectError, AbandonedError)
         self._askers = Workers("tenantzone-shared-ask", settings.askers)
         self._readers = _ByStorage("tenantzone-shared-read", settings.readers)
         self._writers = _ByStorage("tenantzone-shared-write", settings.writers)
 
     def ask(self, tenant: str, work: Work, ended: Ended) -> None:
         """Run a query to the manager."""
-        self._askers.submit(tenant, lambda: self._events.put(partial(ended, _error_of(work))))
+        self._results.run(self._askers, tenant, work, ended)
 
     def read(self, tenant: str, steps: Steps, ended: Ended) -> None:
         """Run reads of storages."""
@@ -67,12 +61,7 @@ class Threads:
 
     def take_note(self) -> None:
         """Call the callbacks of finished work."""
-        while True:
-            try:
-                event = self._events.get_nowait()
-            except Empty:
-                return
-            event()
+        self._results.take_note()
 
     def stop(self) -> None:
         """Begin no new work."""
@@ -82,11 +71,11 @@ class Threads:
     def _go_on(self, by_storage: "_ByStorage", tenant: str, steps: Steps, ended: Ended) -> None:
         """Run the next step, and submit the rest to the threads of the next service."""
         storages: list[str] = []
-        error = _error_of(lambda: storages.extend(islice(steps, 1)))
+        error = self._results.error_of(lambda: storages.extend(islice(steps, 1)))
         if storages:
             by_storage.of(storages[0]).submit(tenant, partial(self._go_on, by_storage, tenant, steps, ended))
         else:
-            self._events.put(partial(ended, error))
+            self._results.add(ended, error)
 
 
 class _ByStorage:
@@ -114,15 +103,3 @@ class _ByStorage:
             self._is_stopped = True
             for workers in self._workers.values():
                 workers.stop()
-
-
-def _error_of(work: Work) -> Exception | None:
-    try:
-        work()
-    except (OSError, ManagerError, CorruptObjectError, AbandonedError) as error:
-        return error
-    except Exception as error:
-        # Catch every exception, because no answer of a manager may end the thread.
-        logger.exception("Unexpected error in a thread of the shared tier")
-        return error
-    return None

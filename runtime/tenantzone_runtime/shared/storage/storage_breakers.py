@@ -40,7 +40,7 @@ class StorageBreakers:
 
     def of(self, storage: str) -> Breaker:
         """Returns the breaker of one storage."""
-        return self._breakers.setdefault(storage, Breaker())
+        return self._breakers.setdefault(storage, Breaker(service=self._about(storage)))
 
     def allows(self, storage: str) -> bool:
         """Returns whether a chunk may be transferred now; for a failing storage, True begins a probe. Thread-safe."""
@@ -55,7 +55,7 @@ class StorageBreakers:
                 breaker.succeeded()
                 return
             if not breaker.is_open:
-                logger.warning("The shared tier: %s of storage %s fail: %s", self._way, storage, error)
+                logger.warning("%s fail: %s", self._about(storage), error)
             breaker.failed(time.monotonic(), error, at_once=at_once)
 
     def gave_up(self, moving: Moving, *, is_late: bool) -> None:
@@ -86,6 +86,9 @@ class StorageBreakers:
     def _is_slow(self, moving: Moving) -> None:
         error = f"a chunk was not {_DONE[self._way]} within {self._patience:g} s"
         self.note(moving.storage, error, at_once=True)
+
+    def _about(self, storage: str) -> str:
+        return f"The shared tier: {self._way} of storage {storage}"
 
     @property
     def problems(self) -> list[str]:

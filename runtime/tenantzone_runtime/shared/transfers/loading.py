@@ -4,17 +4,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tenantzone_runtime.disk.files.sealing import CorruptObjectError
+from tenantzone_runtime.disk.files.sealing import Buffers, CorruptObjectError
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
 from tenantzone_runtime.shared.manager.answers import Location
 from tenantzone_runtime.shared.manager.queries import Query
 from tenantzone_runtime.shared.manager.threads import Threads
-from tenantzone_runtime.shared.sealing import Buffers
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storage.storage_breakers import StorageBreakers
 from tenantzone_runtime.shared.storage.storages import Storages
-from tenantzone_runtime.shared.transfers.jobs import Jobs
 from tenantzone_runtime.shared.transfers.reading import LoadedChunk
 
 
@@ -43,7 +42,7 @@ class Loading:
         self._storages, self._buffers = storages, buffers
         self._threads, self._jobs = threads, jobs
         self._remove = remove
-        self._at_once = settings.chunks_at_once
+        self._at_once, self._seconds = settings.chunks_at_once, settings.load_seconds
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
         """Returns whether a chunk may be loaded now, in addition to ``promised`` chunks reported to the zone."""
@@ -74,6 +73,7 @@ class Loading:
             job.failed += 1
             return
         best = sorted(usable, key=lambda each: self.breakers.of(each.storage).is_open)
+        job.until = job.began + self._seconds
         chunk = job.left[key] = LoadedChunk(zone, query, zone.space, key, best, query.until, Memory(view))
         zone.loading += 1
         zone.counts.hits += 1
@@ -82,11 +82,12 @@ class Loading:
         self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
     def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
-        """Make requests not wait again for late chunks, and avoid the storages that delayed them."""
+        """Count late chunks, make requests not wait again for them, and avoid the storages that delayed them."""
         for chunk in job.left.values():
             # A hanging load must not count against the number of chunks that the zone may load.
             self._release(chunk)
             if is_late:
+                chunk.zone.counts.late += 1
                 chunk.query.give_up()
             self.breakers.gave_up(chunk, is_late=is_late)
 
@@ -126,4 +127,4 @@ class Loading:
         if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
             # Report the loss, so that the chunk is computed once more, and stored again.
             self._remove(chunk.space, [chunk.key])
-        self._jobs.ended(job, chunk.key, error)
+        self._jobs.chunk_ended(job, chunk.key, error)

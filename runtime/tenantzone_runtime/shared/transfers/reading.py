@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tenantzone_runtime.disk.files.sealing import CorruptObjectError
+from tenantzone_runtime.disk.files.sealing import Buffers, CorruptObjectError
 from tenantzone_runtime.disk.transfers import AbandonedError, Memory
 from tenantzone_runtime.shared.manager.answers import Location
 from tenantzone_runtime.shared.manager.queries import Query
-from tenantzone_runtime.shared.sealing import Buffers, open_object
+from tenantzone_runtime.shared.sealing import open_object
 from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storage.places import PlaceError, place_of
 from tenantzone_runtime.shared.storage.storages import Storages

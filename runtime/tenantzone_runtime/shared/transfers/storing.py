@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tenantzone_runtime.disk.files.sealing import Buffers
+from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
 from tenantzone_runtime.shared.manager.asking import Asking
 from tenantzone_runtime.shared.manager.client import MOST_KEYS, ManagerClient, ManagerError
 from tenantzone_runtime.shared.manager.queries import Query
 from tenantzone_runtime.shared.manager.threads import Threads
-from tenantzone_runtime.shared.sealing import Buffers
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone
 from tenantzone_runtime.shared.storage.storage_breakers import StorageBreakers
 from tenantzone_runtime.shared.storage.storages import Storages
-from tenantzone_runtime.shared.transfers.jobs import Jobs
 from tenantzone_runtime.shared.transfers.writing import Shape, StoredChunk, Write, WriteResult
 from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
@@ -131,6 +131,7 @@ class Storing:
         parents: Sequence[int] = (),
     ) -> None:
         query.stored = True
+        job.until = job.began + self._settings.store_seconds
         job.left.update((chunk.key, chunk) for chunk in run)
         write = Write(self._client, self._storages, zone.space, list(prompt), run, self._shape, self._buffers, parents)
         self._writes[write] = job
@@ -145,7 +146,9 @@ class Storing:
             query.writes[0]()
 
     def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
-        """Avoid the storages that delay a job, and stop counting its chunks as being stored."""
+        """Count late chunks, avoid the storages that delay a job, and stop counting its chunks as being stored."""
+        if is_late:
+            zone.counts.late += len(job.left)
         for write in [each for each, its_job in self._writes.items() if its_job is job]:
             self._release(zone, write)
             self.breakers.gave_up(write, is_late=is_late)
@@ -197,7 +200,7 @@ class Storing:
         if self._shape.hits is not None and done.issuperset(chunk.key for chunk in write.chunks):
             write.space.note_stored(write.chunks[-1].key, write.losses)
         for chunk in write.chunks:
-            self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
+            self._jobs.chunk_ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
     def _may_write(self, storage: str) -> bool:
         """Returns whether a storage is healthy, or is probed now because a thread is free for it. Thread-safe."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from tenantzone_runtime.disk.files.sealing import Seal
+from tenantzone_runtime.disk.files.sealing import Buffers, Seal
 from tenantzone_runtime.disk.transfers import AbandonedError, Memory
 from tenantzone_runtime.shared.manager.answers import Location, StartedWrite
 from tenantzone_runtime.shared.manager.client import ManagerClient, ManagerError
-from tenantzone_runtime.shared.sealing import Buffers, seal_object
+from tenantzone_runtime.shared.sealing import seal_object
 from tenantzone_runtime.shared.spaces import Space
 from tenantzone_runtime.shared.storage.places import PART, PlaceError, place_of
 from tenantzone_runtime.shared.storage.storages import Storages

@@ -63,7 +63,7 @@ class _Waiter(Generic[W]):
     granted_in: int = 0
     """Number of the step since which a slot is kept for the waiter."""
     is_entitled: bool = False
-    """Whether the waiter's zone is entitled."""
+    """Whether the waiter's zone is entitled to the slot."""
     slots_before_it: int = 0
     """Number of slots that the zone uses or has waited for longer. The fewer they are, the sooner it gets a slot."""
 

@@ -540,7 +540,7 @@ class Arbiter(Generic[W]):
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)
-        # Check the headroom first, since eviction does not change it: no cache is evicted for a request that must wait.
+        # Check the headroom first. Eviction can't change it, so no cache is evicted for a request that must wait.
         if headroom and count > reachable and not zone.is_entitled_to(count):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None

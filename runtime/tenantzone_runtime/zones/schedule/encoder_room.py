@@ -229,11 +229,12 @@ class EncoderRoom(Generic[W]):
 
 
 def _needed_of(victims: Iterable[W], held: Mapping[W, Iterable[_Held[W]]], surplus: int) -> Collection[W]:
-    """Returns the victims that must really be preempted, without those that would not free needed embeddings.
+    """Returns the victims that must be preempted, leaving out those whose preemption would free no needed embeddings.
 
     Args:
         victims: the requests that may be preempted.
-        held: the encodings that each of them uses, with their embeddings and all requests that use them.
+        held: for each victim, the encodings that it uses; for each encoding, its number of embeddings and all requests
+            that use it.
         surplus: number of embeddings that would be freed beyond the needed ones.
     """
     needed = dict.fromkeys(victims)

@@ -1,0 +1,105 @@
+"""An S3 client for the event loop: requests run in threads, because hashing and copying objects take long."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.session import get_session
+from urllib3.exceptions import HTTPError
+
+from tenantzone_manager.storages.backend import StorageError
+
+_THREADS: Final = 16
+"""Maximum number of simultaneous requests, so that a few large objects do not delay health checks."""
+
+_T = TypeVar("_T")
+
+
+class S3Client:
+    """Makes requests to one S3 server.
+
+    Args:
+        options: options of botocore's client, ``endpoint_url`` and ``region_name``, if they are set.
+        credentials: AWS credentials file with a profile ``default``, which is reloaded when it changes. If None, the
+            default credential chain is used, for example the environment or the pod's identity.
+        timeout_seconds: timeout in seconds for connecting and for reading an answer.
+    """
+
+    def __init__(self, options: dict[str, str], credentials: Path | None, timeout_seconds: float) -> None:
+        config = Config(
+            connect_timeout=timeout_seconds,
+            read_timeout=timeout_seconds,
+            retries={"total_max_attempts": 2},
+            max_pool_connections=_THREADS,
+        )
+        self._options: dict[str, Any] = {"config": config, **options}
+        self._credentials = credentials
+        self._read_credentials = b""
+        self._lock = threading.Lock()
+        self._client: Any = None
+        # The threads end when this object is no longer referenced.
+        self._threads = ThreadPoolExecutor(_THREADS, "s3")
+
+    async def ask(self, work: Callable[[Any], _T]) -> _T:
+        """Call a function in a thread with botocore's client, and return its result.
+
+        Raises:
+            StorageError: a request failed, or the credentials can't be read.
+        """
+
+        def ask() -> _T:
+            return work(self._connected())
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except (BotoCoreError, ClientError, HTTPError, OSError) as error:
+            raise StorageError(str(error)) from error
+
+    async def close(self) -> None:
+        """Close the connections. The next request searches for credentials again, and opens new connections."""
+
+        def close() -> None:
+            with self._lock:
+                self._close()
+
+        # Another thread may hold the lock while it reads the credentials.
+        await asyncio.to_thread(close)
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._credentials is not None:
+                self._look_at(self._credentials)
+            if self._client is None:
+                session = get_session()
+                if self._credentials is not None:
+                    session.set_config_variable("credentials_file", str(self._credentials))
+                    session.set_config_variable("profile", "default")
+                self._client = session.create_client("s3", **self._options)
+            return self._client
+
+    def _look_at(self, credentials: Path) -> None:
+        """Close the connections if the credentials file has changed."""
+        try:
+            found = credentials.read_bytes()
+        except OSError as error:
+            raise StorageError(f"no credentials: {error}") from error
+        if found != self._read_credentials:
+            self._read_credentials = found
+            self._close()
+
+
+def is_denied(error: BaseException | None) -> bool:
+    """Returns whether an error means that the server refused access, or that no credentials were found."""
+    if isinstance(error, ClientError):
+        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
+    return isinstance(error, NoCredentialsError)
