@@ -100,7 +100,9 @@ class EventFiles:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(errno.EBUSY, "another manager writes events there; give each a file", lock) from None
+            raise OSError(
+                errno.EBUSY, "another manager writes events to this file; give each manager its own file", lock
+            ) from None
 
     def _is_in_place(self) -> bool:
         """Returns whether the open file is still FILE. The file or its folder may have been removed or renamed."""

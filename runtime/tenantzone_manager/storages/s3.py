@@ -105,7 +105,7 @@ class S3Storage(DataStorageBackend):
                 await client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
             # Read back, because another storage may have written its claim at the same time.
             if self.claim.has_to_write(await self._read(name), place):
-                raise StorageError(f"{place} is claimed by several; it is tried again")
+                raise StorageError(f"several storages claim {place}; the claim is retried")
         self.claim.is_made()
 
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
@@ -145,7 +145,7 @@ class S3Storage(DataStorageBackend):
         try:
             found = await asyncio.to_thread(self._credentials.read_bytes)
         except OSError as error:
-            raise StorageError(f"no credentials: {error}") from error
+            raise StorageError(f"can't read the credentials file: {error}") from error
         if found != self._read_credentials:
             self._read_credentials = found
             await self.close()

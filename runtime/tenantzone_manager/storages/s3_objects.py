@@ -43,7 +43,7 @@ class S3Objects:
             answer = client.get_object(Bucket=self._bucket, Key=name)
             with answer["Body"] as body:
                 if answer["ContentLength"] != size:
-                    raise StorageError(f"{name} has another size than {size}")
+                    raise StorageError(f"the size of {name} is not {size} bytes")
                 content: bytes = body.read()
             return content
 
