@@ -90,7 +90,7 @@ def latency_target_met(
     if missed:
         return [_missed(missed, known)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
-    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
+    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times the target"
     # Without traffic, keep the last result, because otherwise each occasional request would change the condition.
     is_told = (known["status"], known["message"]) == ("True", message)
     if not is_told and all(each.report.actual_seconds is None for each in reported):
