@@ -5,119 +5,129 @@ from tenantzone_cli.resources import Condition, Zone
 _REASONS = {
     "Invalid": "Correct the field that the message names: kubectl edit tz/{zone} -n {namespace}",
     "PoolNotFound": (
-        "Create ZonePool {pool} in namespace {namespace}; if the name is wrong, create the zone anew, because "
+        "Create ZonePool {pool} in namespace {namespace}; if the name is wrong, recreate the zone, because "
         "spec.pool is immutable."
     ),
     "PoolInvalid": "Correct ZonePool {pool}: kubectl describe zp/{pool} -n {namespace}",
     "PoolNotServed": (
-        "If the operator is to serve ZonePool {pool}, add {namespace}/{pool} to the value pools of its chart; else "
+        "If the operator should serve ZonePool {pool}, add {namespace}/{pool} to the value pools of its chart; else "
         "delete the pool and its zones, or leave them to another operator."
     ),
     "PoolOvercommitted": (
-        "Lower what is reserved to what is left (see below), lower that of an older zone, or let the pool select "
-        "larger engines. Zones that are accepted keep what they have."
+        "Lower reserved to the blocks that are left (see below), lower reserved of an older zone, or let the pool "
+        "select "
+        "larger engines. Accepted zones keep their reservations."
     ),
-    "TenantConflict": "Delete one of the two zones, or create this one anew with another spec.tenant.",
-    "Deleting": "See whose finalizer holds it: kubectl get tz/{zone} -n {namespace} -o yaml",
+    "TenantConflict": "Delete one of the two zones, or recreate this one with another spec.tenant.",
+    "Deleting": "See which finalizer delays the deletion: kubectl get tz/{zone} -n {namespace} -o yaml",
     "Pending": (
-        "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If it "
-        "stays so: kubectl tenantzone doctor -n {namespace}"
+        "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If "
+        "this "
+        "persists: kubectl tenantzone doctor -n {namespace}"
     ),
-    "ConfigTooLarge": "Spread the zones over more pools; the message says how large the config is.",
+    "ConfigTooLarge": "Distribute the zones over more pools; the message has the size of the config.",
     "ConfigNotWritten": "See why the API server refuses the operator's write: kubectl tenantzone doctor -n {namespace}",
     "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
     "EnginesOfAnotherPool": (
-        "Change spec.selector of one of the two pools, or create the zone anew in the older one: an engine has the "
-        "config of one pool only, the oldest one that selects its pod."
+        "Change spec.selector of one of the two pools, or recreate the zone in the older one, because an engine has "
+        "the "
+        "config of only one pool, the oldest one that selects its pod."
     ),
     "PlaceNamedTwice": "Give each KVStorage that the message names a path or prefix of its own, or delete all but one.",
     "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
-    "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
+    "ConfigRejected": "See the engine's reason in the message. If the engine does not know a field, upgrade the "
+    "engine.",
     "ConfigUntrusted": (
         "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
         "the operator can't read its key. The operator replaces what others wrote within seconds; if this persists, do "
         "what the message says. Then see who may write ConfigMaps in namespace {namespace}."
     ),
     "EngineUnreachable": (
-        "See whether the pod is healthy, and whether a NetworkPolicy and the pool's token let the operator reach its "
+        "Check that the pod is healthy, and that a NetworkPolicy and the pool's token let the operator reach its "
         "admin port: "
         "kubectl tenantzone doctor -n {namespace}"
     ),
     "ApiServerDiffers": (
-        "See the pod's log: an API server process does not follow the engine core. If this persists, restart the pod."
+        "See the pod's log, because an API server process lags behind the engine core. If this persists, restart the "
+        "pod."
     ),
     "EngineUnfit": (
-        "If the message says that a limit is below what is reserved, change one of the two. Else the engine has too "
-        "few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or lower what zones "
-        "reserve. The oldest zones have theirs."
+        "If the message says that a limit is below reserved, change one of the two. Otherwise the engine has too "
+        "few blocks: start it with more cache memory, let ZonePool {pool} select other engines, or lower reserved of "
+        "zones. The oldest zones keep their reservations."
     ),
-    "ZoneMissing": "The engine has a config without this zone. If this persists, its log says more.",
-    "ZoneDiffers": "The engine enforces something else than its config says. If this persists, restart it.",
+    "ZoneMissing": "The engine has a config without this zone. If this persists, see the engine's log.",
+    "ZoneDiffers": "The engine enforces other values than its config has. If this persists, restart the engine.",
     "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
-        "Mount what the message misses into the engine pods' folder of keys (/etc/tenantzone/keys) or of the identity "
-        "(/etc/tenantzone/identity), or repair it."
+        "Mount the files that the message names into the engine pods' folder of keys (/etc/tenantzone/keys) or of the "
+        "identity "
+        "(/etc/tenantzone/identity), or correct them."
     ),
     "SecretNotMade": (
-        "Give the operator the right to create Secrets, or make the one that the message names yourself: see "
+        "Give the operator the right to create Secrets, or create the Secret that the message names: see "
         "docs/salts.md and docs/operator.md."
     ),
-    "SaltKeyRefused": "Put a good key into the Secret tenantzone-salt-{pool}, or delete it: then a new one is made.",
-    "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; docs/salts.md says what it is for.",
+    "SaltKeyRefused": "Put a valid key into the Secret tenantzone-salt-{pool}, or delete the Secret, and the operator "
+    "creates a new one.",
+    "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; see docs/salts.md for its purpose.",
     "SaltKeysDiffer": "Mount the same Secret, tenantzone-salt-{pool}, into all engines.",
     "TokenRefused": (
-        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If it is mounted, it is of another key: "
-        "delete it, and the operator makes it anew."
+        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If it is mounted, its token has another "
+        "key; "
+        "delete the Secret, and the operator creates it again."
     ),
-    "TokensBroken": "Look at the Secret tenantzone-admin-{pool}, or delete it: then a new one is made.",
+    "TokensBroken": "Correct the Secret tenantzone-admin-{pool}, or delete it, and the operator creates it again.",
     "AdminPortOpen": (
         "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin, and start the engines without --admin-open."
     ),
-    "PurgePending": "Wait, or see why the engines that the message names do not answer or refuse the config.",
-    "PurgeInvalid": "Ask for the purge by kubectl tenantzone purge {zone} -n {namespace}, which makes an id.",
+    "PurgePending": "Wait, or find out why the engines that the message names do not answer or refuse the config.",
+    "PurgeInvalid": "Request the purge with kubectl tenantzone purge {zone} -n {namespace}, which creates a valid id.",
     "LittleLoaded": (
-        "Set tiers[].admission of the zone to SeenTwice or Auto, so that only prefixes that come again are stored, or "
-        "offload to Never (docs/tiers.md). A young engine, or one whose own blocks hold all, loads little, too."
+        "Set tiers[].admission of the zone to SeenTwice or Auto, so that only repeated prefixes are stored, or "
+        "offload to Never (docs/tiers.md). A new engine, or one whose own blocks suffice, also loads little."
     ),
     "TierMissing": (
         "Start the engine with the connector that tenantzone-runtime serve --show-flags prints (docs/tiers.md), or "
         "remove the tier from the spec."
     ),
     "TierTooSmall": (
-        "Restart the engine with as much of the tier as ZonePool {pool} says, or lower what zones reserve there. The "
-        "oldest zones have theirs."
+        "Restart the engine with the tier's size in ZonePool {pool}, or lower the reservations of zones in the tier. "
+        "The "
+        "oldest zones keep their reservations."
     ),
     "TierFailing": (
-        "Look at the disk that the message names: docs/runbooks/TenantZoneTierFailing.md. Requests are served all the "
-        "same."
+        "Check the disk that the message names: docs/runbooks/TenantZoneTierFailing.md. Requests are still served."
     ),
-    "NoTraffic": "Nothing needs to be done, unless requests wait: none of the zone was served in the last minute.",
-    "Warming": "Wait: the engine learns from its first steps how long steps take.",
+    "NoTraffic": "Nothing needs to be done unless requests wait, because the zone had no requests in the last minute.",
+    "Warming": "Wait until the engine has measured its first steps.",
     "OwnPrompts": "Raise the target, send shorter prompts or fewer at a time, or add engines to ZonePool {pool}.",
     "OwnLoad": "Lower spec.seats.limit, raise the target, or add engines to ZonePool {pool}.",
     "ModelTooSlow": "Raise the target, or use a faster GPU or model.",
-    "Neighbours": "See what the engine predicts of steps: docs/algebra.md, Latency targets.",
-    "Blocks": "Raise spec.reserved, or spec.limit if all of that is in use: requests wait for blocks.",
-    "Seats": "Raise spec.seats: requests wait for a seat.",
-    "Missed": "The engine is newer than this plugin; the message has its own words.",
-    "FieldsNotEnforced": "The fields that the message names do nothing in this version; remove them, or live with it.",
+    "Neighbours": "See how the engine predicts the time of steps: docs/algebra.md, Latency targets.",
+    "Blocks": "Raise spec.reserved, or spec.limit if the limit is in use, because requests wait for blocks.",
+    "Seats": "Raise spec.seats, because requests wait for a seat.",
+    "Missed": "The engine is newer than this plugin, so see the message.",
+    "FieldsNotEnforced": "The fields that the message names have no effect in this version; remove them, or ignore "
+    "this.",
 }
 
 _OF_STORAGES = {
     "Invalid": "Correct the field that the message names: kubectl edit {kind} {name}",
-    "Deleting": "Wait, or see why what the message names does not come: kubectl get kvs,kvg",
+    "Deleting": "Wait, or find out why the objects that the message names are not ready: kubectl get kvs,kvg",
     "ManagerRefused": "Correct what the message names: kubectl edit {kind} {name}",
     "ManagerUnreachable": (
-        "See whether the KV-cache manager runs, and whether the operator reaches it at its --manager-url. What was "
-        "sent before stays in effect."
+        "Check that the KV-cache manager runs, and that the operator reaches it at its --manager-url. The settings "
+        "sent before stay in effect."
     ),
-    "NotHeld": "See who refuses the operator's write, such as a webhook; the message has its words.",
+    "NotHeld": "See the message for who refuses the operator's write, for example a webhook.",
     "StorageNotFound": (
-        "Create the KVStorage that the message names, or take it out of the group: kubectl edit {kind} {name}"
+        "Create the KVStorage that the message names, or remove it from the group: kubectl edit {kind} {name}"
     ),
-    "Unhealthy": "Look at the storage that the message names: requests are served, and other storages used, meanwhile.",
+    "Unhealthy": "Check the storage that the message names. Meanwhile, requests are served and other storages are "
+    "used.",
     "NotRegistered": "Wait, or see why the condition Registered is not true.",
-    "PoolsUnresolved": "Create what the message names, or take it out of the group.",
+    "PoolsUnresolved": "Create the objects that the message names, or remove them from the group.",
     "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
 }
 """Advice for conditions of KVStorages and KVCacheGroups, by reason."""

@@ -68,7 +68,9 @@ class Answer:
         try:
             return json.loads(self.text)
         except ValueError:
-            raise Unreachable("what answers there is not a Kubernetes API server") from None
+            raise Unreachable(
+                "the server is not a Kubernetes API server; check the context of the kubeconfig"
+            ) from None
 
 
 class Api:
@@ -151,7 +153,7 @@ class Api:
             time.sleep(_wait_seconds(refusal))
         message = refusal.get("message") or answer.text.decode(errors="replace").strip()
         if answer.status == 404 and not refusal:
-            message = "the API server does not know this kind; are the CRDs installed?"
+            message = "the API server does not know this kind; install the CRDs: kubectl apply --server-side -f crds/"
         if answer.status >= 500 and not refusal:
             # The message is the proxy's: it could not reach the API server.
             raise Unreachable(message)
@@ -177,7 +179,7 @@ def exchange(
         response = connection.getresponse()
         text = response.read(max_bytes + 1)
         if len(text) > max_bytes:
-            raise Unreachable(f"the answer is too large: more than {max_bytes:,} bytes")
+            raise Unreachable(f"the answer exceeds the maximum of {max_bytes:,} bytes")
         return Answer(response.status, text, _seconds(response.getheader("Date")))
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(str(error) or type(error).__name__) from None

@@ -31,114 +31,146 @@ def _flags(arguments: argparse.Namespace) -> Iterator[str]:
 def _parser() -> argparse.ArgumentParser:
     common = _common()
     parser = argparse.ArgumentParser(
-        prog="kubectl tenantzone", description="What the zones hold, why one is not ready, what is broken."
+        prog="kubectl tenantzone",
+        description="Shows what zones use, explains why a zone is not ready, and diagnoses the installation.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    top = commands.add_parser("top", parents=[common], help="what each zone holds, as a live table")
-    top.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
-    top.add_argument("--pool", metavar="NAME", help="of one pool only")
-    top.add_argument("-e", "--engines", action="store_true", help="each engine below its zone")
+    top = commands.add_parser("top", parents=[common], help="show a live table of the zones and their usage")
+    top.add_argument("-A", "--all-namespaces", action="store_true", help="show zones of all namespaces")
+    top.add_argument("--pool", metavar="NAME", help="show only zones of this pool")
+    top.add_argument("-e", "--engines", action="store_true", help="show each engine below its zone")
     top.add_argument(
         "--live",
         action="store_true",
-        help="ask the engines themselves, not the status; takes the right to get pods/proxy",
+        help="ask the engines instead of reading the status; requires the right to get pods/proxy",
     )
     top.add_argument(
-        "--sort-by", choices=SORTS, default="name", dest="sort", help="largest first; default: %(default)s"
+        "--sort-by",
+        choices=SORTS,
+        default="name",
+        dest="sort",
+        help="sort by this column, largest first (default: %(default)s)",
     )
     when = top.add_mutually_exclusive_group()
-    when.add_argument("--watch", action="store_true", default=None, help="again and again; the default on a terminal")
-    when.add_argument("--once", action="store_false", dest="watch", help="the default in a pipe, and with -o")
+    when.add_argument(
+        "--watch", action="store_true", default=None, help="refresh until Ctrl-C; the default on a terminal"
+    )
+    when.add_argument(
+        "--once", action="store_false", dest="watch", help="print once; the default in a pipe and with -o"
+    )
     top.add_argument(
         "--interval",
         type=_seconds,
         metavar="DURATION",
-        help="between two looks, such as 500ms or 5s (default: 2s); with --once, look twice, so that rates are known",
+        help="time between updates, such as 500ms or 5s (default: 2s); with --once, time over which rates are measured",
     )
-    top.add_argument("-o", "--output", choices=("json",), help="for programs; with --watch, one document per line")
+    top.add_argument("-o", "--output", choices=("json",), help="print JSON; with --watch, one document per line")
     explain = commands.add_parser(
-        "explain", parents=[common], help="why a zone is not ready, what it lent and borrowed"
+        "explain", parents=[common], help="explain why a zone is not ready, and what it lent and borrowed"
     )
-    explain.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
-    doctor = commands.add_parser("doctor", parents=[common], help="what is broken; exit code 1 if anything is")
-    doctor.add_argument("-A", "--all-namespaces", action="store_true", help="pools and zones in all namespaces")
-    doctor.add_argument("--operator-namespace", metavar="NS", default=OPERATOR_NAMESPACE, help="default: %(default)s")
-    doctor.add_argument("-o", "--output", choices=("json",), help="for programs")
+    explain.add_argument("zone", metavar="ZONE", help="name of the TenantZone")
+    doctor = commands.add_parser(
+        "doctor", parents=[common], help="diagnose the installation; exit code 1 if anything is broken"
+    )
+    doctor.add_argument("-A", "--all-namespaces", action="store_true", help="check pools and zones of all namespaces")
+    doctor.add_argument(
+        "--operator-namespace",
+        metavar="NS",
+        default=OPERATOR_NAMESPACE,
+        help="namespace of the operator (default: %(default)s)",
+    )
+    doctor.add_argument("-o", "--output", choices=("json",), help="print JSON")
     storage = commands.add_parser(
-        "storage", parents=[common], help="what the KV-cache manager stores, where, and within which quotas"
+        "storage", parents=[common], help="show the KV-cache manager's storages, their contents and the quotas"
     )
-    storage.add_argument("-o", "--output", choices=("json",), help="for programs")
-    salt = commands.add_parser("salt", parents=[common], help="the cache salt of a tenant's requests, for a gateway")
-    salt.add_argument("tenant", metavar="TENANT", help="the tenant's name")
+    storage.add_argument("-o", "--output", choices=("json",), help="print JSON")
+    salt = commands.add_parser(
+        "salt", parents=[common], help="print the cache salt of a tenant's requests, for a gateway"
+    )
+    salt.add_argument("tenant", metavar="TENANT", help="name of the tenant")
     salt.add_argument("--client-salt", metavar="TEXT", default="", help="the cache_salt that the client sends, if any")
     whose = salt.add_mutually_exclusive_group()
-    whose.add_argument("--pool", metavar="NAME", help="whose key; default: the only pool of the namespace")
-    whose.add_argument("--key-file", type=Path, metavar="FILE", help="the key, so that no cluster is asked")
-    purge = commands.add_parser(
-        "purge", parents=[common], help="evict all that a zone has cached, in every engine; takes the right to patch it"
+    whose.add_argument(
+        "--pool", metavar="NAME", help="use the key of this pool (default: the only pool of the namespace)"
     )
-    purge.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
+    whose.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="read the key from this file instead of the cluster"
+    )
+    purge = commands.add_parser(
+        "purge",
+        parents=[common],
+        help="evict all cached blocks of a zone in every engine; requires the right to patch the zone",
+    )
+    purge.add_argument("zone", metavar="ZONE", help="name of the TenantZone")
     purge.add_argument(
         "--timeout",
         type=_seconds,
         metavar="DURATION",
         default="3m",
-        help="how long to wait for all engines, such as 30s (default: %(default)s); the purge goes on after it",
+        help="maximum wait for all engines, such as 30s (default: %(default)s); the purge continues after the timeout",
     )
-    purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
-    purge.add_argument("-o", "--output", choices=("json",), help="for programs")
-    _migrate(commands.add_parser("migrate", parents=[common], help="have another engine find what one has cached"))
+    purge.add_argument("--no-wait", action="store_true", help="print the purge's id without waiting for engines")
+    purge.add_argument("-o", "--output", choices=("json",), help="print JSON")
+    _migrate(commands.add_parser("migrate", parents=[common], help="move a zone's cache from one engine to another"))
     # Listed for --help only: the replay parses its own arguments, and also those of advise when it reads a trace.
-    commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
+    commands.add_parser(
+        "replay", add_help=False, help="simulate zones for recorded traffic; needs vLLM on this machine"
+    )
     advise = commands.add_parser(
         "advise",
         parents=[common],
-        help="which zones to apply for recorded traffic (needs vLLM here); --watch: what live pools are advised",
+        help="advise zones for recorded traffic (needs vLLM on this machine); with --watch, show advice for live pools",
     )
     _live_advice(advise)
     return parser
 
 
 def _migrate(migrate: argparse.ArgumentParser) -> None:
-    migrate.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
-    migrate.add_argument("--from", required=True, dest="source", metavar="POD", help="the engine that has its cache")
-    migrate.add_argument("--to", required=True, dest="target", metavar="POD", help="the engine that is to have it")
+    migrate.add_argument("zone", metavar="ZONE", help="name of the TenantZone")
     migrate.add_argument(
-        "--rate", type=_rate, metavar="BYTES", default="100Mi", help="a second, at most (default: %(default)s)"
+        "--from", required=True, dest="source", metavar="POD", help="pod of the engine that has the zone's cache"
+    )
+    migrate.add_argument(
+        "--to", required=True, dest="target", metavar="POD", help="pod of the engine that receives the cache"
+    )
+    migrate.add_argument(
+        "--rate", type=_rate, metavar="BYTES", default="100Mi", help="maximum bytes per second (default: %(default)s)"
     )
     migrate.add_argument(
         "--timeout",
         type=_seconds,
         metavar="DURATION",
         default="1h",
-        help="after which it is stopped, such as 30s or 1m30s (default: %(default)s)",
+        help="time after which the migration is stopped, such as 30s or 1m30s (default: %(default)s)",
     )
     what = migrate.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="only say whether it pays")
-    what.add_argument("--anyway", action="store_true", help="also if to compute it again is faster")
-    what.add_argument("--cancel", action="store_true", help="stop what another command has begun")
-    migrate.add_argument("-o", "--output", choices=("json",), help="for programs")
+    what.add_argument("--dry-run", action="store_true", help="only print the estimate, and whether moving pays")
+    what.add_argument("--anyway", action="store_true", help="move the cache even if recomputing it is faster")
+    what.add_argument("--cancel", action="store_true", help="stop a migration that another command has started")
+    migrate.add_argument("-o", "--output", choices=("json",), help="print JSON")
 
 
 def _live_advice(advise: argparse.ArgumentParser) -> None:
     when = advise.add_mutually_exclusive_group()
-    when.add_argument("--watch", action="store_true", default=True, help="again and again, until Ctrl-C (the default)")
-    when.add_argument("--once", action="store_false", dest="watch", help="only once")
-    advise.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
-    advise.add_argument("--pool", metavar="NAME", help="of one pool only")
+    when.add_argument("--watch", action="store_true", default=True, help="refresh until Ctrl-C (the default)")
+    when.add_argument("--once", action="store_false", dest="watch", help="print once")
+    advise.add_argument("-A", "--all-namespaces", action="store_true", help="show advice for all namespaces")
+    advise.add_argument("--pool", metavar="NAME", help="show advice for this pool only")
     advise.add_argument(
-        "--interval", type=_seconds, metavar="DURATION", help="between two looks, such as 500ms or 5s (default: 2s)"
+        "--interval", type=_seconds, metavar="DURATION", help="time between updates, such as 500ms or 5s (default: 2s)"
     )
-    advise.add_argument("-o", "--output", choices=("json",), help="for programs; with --watch, one document per line")
+    advise.add_argument("-o", "--output", choices=("json",), help="print JSON; with --watch, one document per line")
 
 
 def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("-n", "--namespace", metavar="NS", help="default: that of the context")
-    common.add_argument("--kubeconfig", metavar="FILE", help="default: the variable KUBECONFIG")
-    common.add_argument("--context", metavar="NAME", help="of the kubeconfig")
-    common.add_argument("--cluster", metavar="NAME", help="of the kubeconfig")
-    common.add_argument("--user", metavar="NAME", help="of the kubeconfig")
+    common.add_argument("-n", "--namespace", metavar="NS", help="namespace (default: the namespace of the context)")
+    common.add_argument(
+        "--kubeconfig", metavar="FILE", help="path of the kubeconfig (default: the variable KUBECONFIG)"
+    )
+    common.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+    common.add_argument("--cluster", metavar="NAME", help="cluster of the kubeconfig")
+    common.add_argument("--user", metavar="NAME", help="user of the kubeconfig")
     common.add_argument("--as", metavar="USER", help="impersonate this user")
     common.add_argument("--as-group", metavar="GROUP", action="append", help="impersonate this group; may be repeated")
     return common
@@ -165,5 +197,5 @@ def _rate(text: str) -> float:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not 0 < rate <= 10**15:
-        raise argparse.ArgumentTypeError("expected bytes a second, such as 100Mi")
+        raise argparse.ArgumentTypeError(f"expected bytes per second, such as 100Mi, got {text!r:.60}")
     return float(rate)

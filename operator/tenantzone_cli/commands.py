@@ -190,7 +190,7 @@ def _run_migration(move: Move, parsed: argparse.Namespace) -> int:
     _say(expected.words())
     may_go_on = expected.pays or parsed.anyway
     if not may_go_on and not parsed.dry_run:
-        _say("nothing was moved; --anyway moves it all the same")
+        _say("nothing was moved; use --anyway to move the cache anyway")
     reports = [move.hand_down(), move.warm_up()] if may_go_on and not parsed.dry_run else []
     if parsed.output:
         work = [report.model_dump(mode="json", by_alias=True, exclude={"prompts"}) for report in reports]

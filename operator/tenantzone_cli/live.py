@@ -136,14 +136,14 @@ def _token(api: Api, pool: Pool) -> _Token:
         return _Token(base64.b64decode(data[TOKEN_FILE], validate=True).decode("ascii").strip())
     except ApiError as error:
         if error.is_forbidden:
-            return _Token("", f"its admin port asks for the token in {secret}, which you may not get")
+            return _Token("", f"its admin port requires the token in {secret}, which you may not get")
         if error.is_not_found:
-            return _Token("", f"its admin port asks for the token in {secret}, and there is none")
-        return _Token("", f"its admin port asks for the token in {secret}: {error.message}")
+            return _Token("", f"its admin port requires the token in {secret}, which does not exist")
+        return _Token("", f"its admin port requires the token in {secret}, which can't be read: {error.message}")
     except Unreachable as error:
-        return _Token("", f"its admin port asks for the token in {secret}: {error}")
+        return _Token("", f"its admin port requires the token in {secret}, which can't be read: {error}")
     except (KeyError, binascii.Error, UnicodeDecodeError):
-        return _Token("", f"its admin port asks for the token in {secret}, which has none under {TOKEN_FILE}")
+        return _Token("", f"its admin port requires the token in {secret}, which has no valid value for {TOKEN_FILE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,4 +211,4 @@ def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
     try:
         return EngineAnswer(pool.key, pod.name, parse_report(answer.text), asked_at=answer.date)
     except ValueError:
-        return EngineAnswer(pool.key, pod.name, None, "its answer is not a report that this version understands")
+        return EngineAnswer(pool.key, pod.name, None, "its answer is not a report that this version can parse")

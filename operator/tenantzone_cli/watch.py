@@ -33,5 +33,5 @@ def screen(lines: Sequence[str], size: tuple[int, int]) -> str:
     columns, rows = size
     if len(lines) > rows - 1:
         hidden = len(lines) - (rows - 2)
-        lines = [*lines[: rows - 2], f"... {hidden} more lines; a larger window, --pool or --sort-by shows others"]
+        lines = [*lines[: rows - 2], f"... {hidden} more lines; enlarge the window, or use --pool or --sort-by"]
     return _HOME + "".join(f"{line[:columns]}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW

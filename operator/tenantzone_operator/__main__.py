@@ -26,41 +26,46 @@ def _parser() -> argparse.ArgumentParser:
         prog="tenantzone-operator", description="Reconciles TenantZones and ZonePools into the engines' runtime config."
     )
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="default: the variable KUBECONFIG, else the pod's service account"
+        "--kubeconfig",
+        metavar="FILE",
+        help="path of the kubeconfig (default: the variable KUBECONFIG, else the pod's service account)",
     )
     parser.add_argument(
         "--allow-missing-key-identifiers",
         action="store_true",
-        help="take certificates of the API server that have no key identifiers, which Python 3.13 and newer refuse",
+        help="accept certificates of the API server without key identifiers, which Python 3.13 and newer refuse",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--namespace", metavar="NS", help="serve this namespace only")
     where.add_argument("--all-namespaces", action="store_true", help="serve all namespaces (the default)")
     parser.add_argument("--probe-port", type=int, metavar="N", help="serve /healthz and /readyz on this port")
     parser.add_argument(
-        "--probe-host", default="0.0.0.0", metavar="ADDRESS", help="where they listen (default: %(default)s)"
+        "--probe-host", default="0.0.0.0", metavar="ADDRESS", help="address of the probe port (default: %(default)s)"
     )
     parser.add_argument("--metrics-port", type=int, metavar="N", help="serve /metrics on this port")
     parser.add_argument(
-        "--metrics-host", default="0.0.0.0", metavar="ADDRESS", help="where it listens (default: %(default)s)"
+        "--metrics-host",
+        default="0.0.0.0",
+        metavar="ADDRESS",
+        help="address of the metrics port (default: %(default)s)",
     )
     parser.add_argument(
         "--console-port",
         type=int,
         metavar="N",
-        help="serve a page to look at on this port of the loopback address, which kubectl port-forward reaches",
+        help="serve the console on this port of the loopback address, for use with kubectl port-forward",
     )
     manager = parser.add_argument_group("the KV-cache manager, if there is one")
     manager.add_argument(
         "--manager-url",
         metavar="URL",
-        help="its URL; without it, KVStorages and KVCacheGroups are ignored",
+        help="URL of the manager; without it, KVStorages and KVCacheGroups are ignored",
     )
     for name, text in (
-        ("token", "token that it is shown, read for each request"),
-        ("ca", "CAs of its certificate, where the URL begins with https (default: those that the system trusts)"),
-        ("client-cert", "certificate that it is shown (default: none)"),
-        ("client-key", "key of that certificate"),
+        ("token", "file with the token for the manager, read for each request"),
+        ("ca", "CAs of the manager's certificate, for an https:// URL (default: the system's CAs)"),
+        ("client-cert", "client certificate for the manager (default: none)"),
+        ("client-key", "key of the client certificate"),
     ):
         manager.add_argument(f"--manager-{name}-file", type=Path, metavar="FILE", help=text)
     _add_leader_election(parser)
@@ -69,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_leader_election(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("several replicas, one of them the leader")
+    group = parser.add_argument_group("leader election among several replicas")
     group.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
@@ -79,13 +84,13 @@ def _add_leader_election(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--leader-elect-namespace",
         metavar="NS",
-        help="where the Lease lies, and the key of admin tokens; default: the pod's own, or tenantzone-system",
+        help="namespace of the Lease and the key of admin tokens (default: the pod's own, or tenantzone-system)",
     )
     group.add_argument("--leader-elect-name", metavar="NAME", default=OPERATOR, help="default: %(default)s")
     for flag, default, text in (
-        ("lease-duration", "15s", "how long the others wait for a leader that they do not hear of"),
-        ("renew-deadline", "10s", "how long a leader that can't renew goes on"),
-        ("retry-period", "2s", "from one renewal to the next"),
+        ("lease-duration", "15s", "time without renewal after which another replica takes over"),
+        ("renew-deadline", "10s", "time after which a leader that can't renew the Lease gives up"),
+        ("retry-period", "2s", "time between renewals"),
     ):
         group.add_argument(
             f"--leader-elect-{flag}",

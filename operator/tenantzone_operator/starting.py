@@ -68,15 +68,15 @@ def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
     given = [flag for flag, path in files.items() if path is not None]
     if url is None:
         if given:
-            raise ValueError(f"{given[0]} needs --manager-url")
+            raise ValueError(f"{given[0]} requires --manager-url; set it, or remove {given[0]}")
         return None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"--manager-url must be like http://tenantzone-manager:9470, not {url}")
+        raise ValueError(f"--manager-url must be a URL such as http://tenantzone-manager:9470, not {url}")
     token, authorities, certificate, key = files.values()
     tls = TlsFiles(certificate, key, authorities)
     if tls.paths and parts.scheme != "https":
-        raise ValueError(f"{given[-1]} is for a --manager-url that begins with https://, not {url}")
+        raise ValueError(f"{given[-1]} requires an https:// URL in --manager-url, not {url}")
     return ManagerAddress(url, token, tls)
 
 
@@ -89,7 +89,7 @@ def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
     if not arguments.leader_elect:
         return None
     if arguments.leader_elect_lease_duration != int(arguments.leader_elect_lease_duration):
-        raise ValueError("--leader-elect-lease-duration must be in whole seconds")
+        raise ValueError("--leader-elect-lease-duration must be a whole number of seconds, for example 15s")
     return LeaseOptions(
         namespace=arguments.leader_elect_namespace or own_namespace(),
         name=arguments.leader_elect_name,

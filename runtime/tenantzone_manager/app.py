@@ -63,7 +63,9 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
 
         return RedisBackend(index, redis_prefix)
     if scheme:
-        raise ValueError(f"--index must be a file's path or a URL that begins with redis: or rediss:, not {scheme}:")
+        raise ValueError(
+            f"--index must be the path of a file or a URL that begins with redis: or rediss:, not {scheme}:"
+        )
     return SqliteBackend(Path(index))
 
 
@@ -131,7 +133,7 @@ async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.
             except IndexUnavailable as error:
                 if not problems:
                     problems.append(str(error))
-                    _log.warning("the index can't be opened yet: %s", error)
+                    _log.warning("the index can't be opened, retrying: %s", error)
                     served = http_served(
                         http.without_index(lambda: problems[-1]),
                         *settings.http,

@@ -140,13 +140,13 @@ class Catalog:
         check_group(group)
         unknown = [name for name in group.storages if name not in self.storages]
         if unknown:
-            raise Refused(f"group {group.name} names storages that are not registered: {', '.join(unknown)}")
+            raise Refused(f"group {group.name} names unregistered storages; register them first: {', '.join(unknown)}")
         for name in group.instances:
             if name in self.instances and self.instances[name].group != group.name:
-                raise Refused(f"group {group.name}: {name} is an instance of the group {self.instances[name].group}")
+                raise Refused(f"group {group.name}: instance {name} belongs to the group {self.instances[name].group}")
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
-                raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
+                raise Refused(f"group {group.name}: the group {other.name} already has the alias {min(taken)}")
         registered = await self._registered(group) if namespace else {}
 
         def say(known: InstanceGroup | None) -> InstanceGroup:
@@ -159,7 +159,7 @@ class Catalog:
         known = by_zone(self.instances_of(group.name)).get(group.name, {})
         with self._changing():
             made = await self._membership.rewrite(group.name, say, known)
-            assert made is not None, "a group was said"
+            assert made is not None, "the group has settings"
             self.groups[group.name] = made
         return made
 
@@ -175,7 +175,7 @@ class Catalog:
         instances = [instance for instance in self.instances.values() if instance.group in groups]
         try:
             for name in await self._membership.fix(groups.values(), by_zone(instances)):
-                _log.info("group %s: what its zones' instances have of it was fixed", name)
+                _log.info("group %s: the quotas of its zones' instances were corrected", name)
         except BaseException:
             self._may_need_mending = True
             raise
@@ -219,8 +219,9 @@ class Catalog:
         def check(known: Instance | None, group: InstanceGroup | None) -> None:
             if known is not None and known != instance:
                 raise Refused(
-                    f"instance {instance.name} is registered in another way, and an instance never changes; "
-                    "what the bytes of its blocks mean belongs into its name"
+                    f"instance {instance.name} is already registered with other settings, and an instance never "
+                    "changes; "
+                    "register the new settings under another name"
                 )
             if known is not None:
                 return
@@ -229,7 +230,7 @@ class Catalog:
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(
-                        f"the group {other.name} has a quota for the instance {instance.name}; remove it first"
+                        f"the group {other.name} has a quota for the instance {instance.name}; remove that quota first"
                     )
 
         with self._changing():
@@ -254,7 +255,10 @@ class Catalog:
         def modifier(found: Found) -> dict[Address, Storage]:
             known = found[address]
             if known is not None and _place_of(known) != _place_of(storage):
-                raise Refused(f"storage {storage.name} lies elsewhere already; register the new place by another name")
+                raise Refused(
+                    f"storage {storage.name} is already registered at another place; register the new place under "
+                    "another name"
+                )
             return {address: storage}
 
         limit = UNLIMITED if storage.limit is None else storage.limit
@@ -273,10 +277,14 @@ class Catalog:
         if name not in self.storages:
             raise NotFound(f"there is no storage {name}")
         if users := [group.name for group in self.groups.values() if name in group.storages]:
-            raise Refused(f"storage {name} is used by the groups {', '.join(users[:5])}; take it out of them first")
+            raise Refused(
+                f"storage {name} is used by the groups {', '.join(users[:5])}; remove it from these groups first"
+            )
         used = (await self._index.account(books.storage_account(name))).used
         if used:
-            raise Refused(f"blocks of {used} bytes lie in storage {name}; disable it and remove them first")
+            raise Refused(
+                f"storage {name} contains {used} bytes of blocks; disable the storage and remove the blocks first"
+            )
         with self._changing():
             await self._index.delete(spaces.STORAGES, [name.encode()])
             self.storages.pop(name, None)

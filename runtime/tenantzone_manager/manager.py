@@ -173,7 +173,7 @@ class CacheManager:
         try:
             await self.touches.flush()
         except IndexUnavailable as error:
-            _log.warning("what was used last is not noted: %s", error)
+            _log.warning("the last uses of blocks were not recorded: %s", error)
         try:
             await self.storages.close()
             await self.index.close()
@@ -256,12 +256,12 @@ class CacheManager:
         # Logged only after a complete pass, because the index may answer some calls and still fail in each pass.
         if self._logged and not self.problem:
             self._logged = ""
-            _log.info("the index answers, and has room")
+            _log.info("the index answers and has room again")
 
     def _note_shortage(self, shortage: str) -> None:
         self.problem = shortage
         if shortage:
-            self._tell(f"nothing new is stored: {shortage}")
+            self._tell(f"new blocks are refused: {shortage}")
 
     def _tell(self, problem: str) -> None:
         if problem != self._logged:
@@ -281,7 +281,7 @@ class CacheManager:
             removed = await self.orphans.scan()
             self.metrics.orphans.inc(removed)
             if removed:
-                _log.info("%d objects without a record were removed", removed)
+                _log.info("removed %d objects without a record", removed)
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -300,5 +300,5 @@ class CacheManager:
                 _log.warning("%s", error)
             except Exception:
                 # Catch every exception, because a failed pass must not end the task.
-                _log.exception("a task in the background failed; it is tried again")
+                _log.exception("a background task failed; retrying")
             await asyncio.sleep(seconds)

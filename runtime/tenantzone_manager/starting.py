@@ -32,7 +32,10 @@ def start(options: argparse.Namespace) -> None:
     try:
         asyncio.run(run(_settings(options)))
     except BlockingIOError:
-        sys.exit(f"tenantzone-manager: another process has the index {options.index}; several need a Redis")
+        sys.exit(
+            f"tenantzone-manager: another process has opened the index {options.index}; several managers need Redis as "
+            "their index"
+        )
     except (ValueError, OSError, IndexUnavailable) as error:
         sys.exit(f"tenantzone-manager: {error}")
 
@@ -71,7 +74,7 @@ def _tls(options: argparse.Namespace) -> TlsFiles | None:
     if (certificate is None) != (key is None):
         raise ValueError("--tls-cert-file and --tls-private-key-file must be given together")
     if certificate is None and client_ca is not None:
-        raise ValueError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS only")
+        raise ValueError("--client-ca-file requires --tls-cert-file, because client certificates need TLS")
     return None if certificate is None else TlsFiles(certificate, key, client_ca)
 
 

@@ -13,12 +13,12 @@ from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_replay.traces.load import TraceError
 
 _COMMANDS: Final = {
-    "compare": "serve a load by several policies, side by side",
-    "advise": "find the zones that keep a target with the least memory",
+    "compare": "replay a load with several policies, and compare them",
+    "advise": "find the zones that reach a latency target with the least memory",
     "fit": "measure how long an engine's steps take",
-    "isolation": "say what it costs that tenants share no prefixes",
-    "rank": "rank services by what they gain in a pool, and say how many engines fewer would do",
-    "memory": "say what paging brings against one piece of memory for each request",
+    "isolation": "report the cost of not sharing prefixes between tenants",
+    "rank": "rank services by their gain from a pool, and report how many engines the pool saves",
+    "memory": "report the gain of paging over one contiguous piece of memory per request",
 }
 """Help text by command. Each command is a module, which is imported only when the command runs."""
 

@@ -53,7 +53,7 @@ def with_another_minimum() -> dict[str, Any]:
         pytest.param({"clock": Clock(NOW, NOW + 9, NOW + 9)}, "WARN", "clock", "8s ahead of", id="our clock is ahead"),
         pytest.param({"clock": Clock(NOW, NOW - 9, NOW - 8)}, "WARN", "clock", "8s behind", id="our clock is behind"),
         pytest.param(
-            {"clock": Clock(None, NOW, NOW)}, "WARN", "clock", "does not say", id="a server that does not say the time"
+            {"clock": Clock(None, NOW, NOW)}, "WARN", "clock", "has no time", id="a server that does not say the time"
         ),
         # The CRDs.
         pytest.param({"definitions": definitions(MISSING)}, "FAIL", "CRD tenantzones", "is not installed", id="no CRD"),
@@ -75,7 +75,7 @@ def with_another_minimum() -> dict[str, Any]:
             {"definitions": definitions(definition(without_grace()))},
             "FAIL",
             "CRD tenantzones",
-            "it lacks spec.lending.grace",
+            "older version without spec.lending.grace",
             id="an older CRD",
         ),
         pytest.param(
@@ -92,7 +92,7 @@ def with_another_minimum() -> dict[str, Any]:
             {"definitions": definitions(FORBIDDEN), "served": MISSING},
             "FAIL",
             "CRD tenantzones",
-            "serves no tenantzone.io/v1alpha1",
+            "does not serve tenantzone.io/v1alpha1",
             id="no right to CRDs, and nothing is served",
         ),
         pytest.param(
@@ -132,10 +132,12 @@ def with_another_minimum() -> dict[str, Any]:
             {"deployment": MISSING},
             "WARN",
             "operator",
-            "leads as a process, without a Deployment",
+            "runs as a process without a Deployment",
             id="a process that leads",
         ),
-        pytest.param({"deployment": FORBIDDEN}, "WARN", "operator", "can't be looked at: no", id="a hidden operator"),
+        pytest.param(
+            {"deployment": FORBIDDEN}, "WARN", "operator", "its Deployment can't be read: no", id="a hidden operator"
+        ),
         pytest.param({"deployment": deployment(0, 0)}, "FAIL", "operator", "scaled to 0", id="an operator put away"),
         pytest.param({"deployment": deployment(2, 1)}, "WARN", "operator", "1 of 2 pods", id="half an operator"),
         pytest.param(
@@ -169,7 +171,7 @@ def with_another_minimum() -> dict[str, Any]:
             {"lease": lease(renewTime="2026-01-01T00:59:30.000000Z")},
             "FAIL",
             "leader",
-            "operator-0 has not renewed the Lease for 30s; it lasts 15s",
+            "operator-0 has not renewed the Lease for 30s; the Lease lasts 15s",
             id="a leader that is gone",
         ),
     ],

@@ -27,18 +27,18 @@ def test_nothing_is_wrong_with_a_healthy_set_up():
     assert troubles() == []
     assert [(finding.subject, finding.message) for finding in diagnose(HEALTHY)] == [
         ("API server", "answers, v1.36.3"),
-        ("clock", "this machine's is within 5s of the API server's"),
-        ("CRD kvcachegroups", "installed, v1alpha1, as this version ships it"),
-        ("CRD kvstorages", "installed, v1alpha1, as this version ships it"),
-        ("CRD tenantzones", "installed, v1alpha1, as this version ships it"),
-        ("CRD zonepools", "installed, v1alpha1, as this version ships it"),
+        ("clock", "this machine's clock is within 5s of the API server's"),
+        ("CRD kvcachegroups", "installed, v1alpha1, same as in this version"),
+        ("CRD kvstorages", "installed, v1alpha1, same as in this version"),
+        ("CRD tenantzones", "installed, v1alpha1, same as in this version"),
+        ("CRD zonepools", "installed, v1alpha1, same as in this version"),
         ("your rights", "you may read everything that is checked in namespace shop"),
         ("operator", "2 of 2 pods are ready"),
         ("leader", "operator-0, renewed 2s ago"),
-        ("operator's rights", f"all {len(SHIPPED.rights)} that it uses are granted"),
+        ("operator's rights", f"all {len(SHIPPED.rights)} required rights are granted"),
         (POOL, "100 planned blocks per engine; 1 zones accepted, 0 rejected"),
         (CONFIG_SUBJECT, "generation 3, 0 zones, 0 KiB, written 3m ago"),
-        (ENGINES, "1 ready, all have acknowledged the config; 1 answered just now"),
+        (ENGINES, "1 ready, all have acknowledged the config; 1 answered now"),
         ("zones", "all 1 are Ready"),
     ]
 
@@ -62,7 +62,7 @@ def test_what_is_not_known_yet_is_not_made_up():
     messages = {finding.subject: finding.message for finding in diagnose(unsized)}
 
     assert messages["your rights"].endswith("in all namespaces")
-    assert messages[POOL].startswith("size not known yet")
+    assert messages[POOL].startswith("size not yet known")
     assert messages[CONFIG_SUBJECT].endswith("written an unknown time ago")
 
 

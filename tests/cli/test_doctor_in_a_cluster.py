@@ -106,7 +106,7 @@ def test_a_healthy_set_up_is_found_healthy(world: World, operator: Operator, plu
     # No API server proxies to a loopback address; such an engine is queried from here.
     assert {level for level, _ in found(answer)} == {"OK"}
     engines = found(answer)["OK", f"engines {world.namespace}/{POOL}"]
-    assert engines == "1 ready, all have acknowledged the config; 1 answered just now"
+    assert engines == "1 ready, all have acknowledged the config; 1 answered now"
     assert answer.returncode == 0
 
 
@@ -185,7 +185,7 @@ def test_an_edited_config_is_found(world: World, plugin: Plugin):
     answer = plugin("tz", "doctor", "-n", world.namespace, "-o", "json")
 
     subject = f"config {world.namespace}/{POOL}"
-    assert "so engines keep the one before" in found(answer)["FAIL", subject]
+    assert "so engines keep their previous config" in found(answer)["FAIL", subject]
 
 
 def test_an_api_server_that_is_away_is_the_only_thing_that_is_said(clinic: Clinic, plugin: Plugin, tmp_path: Path):

@@ -101,14 +101,14 @@ def test_what_is_not_known_for_sure_is_not_claimed():
 def test_a_zone_that_was_not_looked_at_yet_points_to_the_operator():
     said = explained(zone(conditions=[], status={"observedGeneration": None}))
 
-    assert "the operator has not looked at it yet" in said
+    assert "the operator has not handled it yet" in said
     assert "kubectl tenantzone doctor" in said
 
 
 def test_a_status_of_an_older_generation_is_said_to_be_one():
     said = explained(zone(status={"observedGeneration": 0}))
 
-    assert "the operator has seen generation 0 only, not 1" in said
+    assert "the operator has only seen generation 0, not 1" in said
 
 
 def test_the_same_message_is_said_once():
@@ -190,7 +190,7 @@ def test_what_a_zone_has_of_tiers_is_reported_engine_by_engine():
     rows = [" ".join(line.split()) for line in said.splitlines() if line.strip().startswith("engine-0")]
     assert rows[-2:] == [
         "engine-0 cpu 1Gi 2Gi 8Gi 12 3 2 1 writes fail: \N{REPLACEMENT CHARACTER}full",
-        "engine-0 disk 1Gi 0 8Gi 12 3 2 1 too small for 1Ti that are reserved",
+        "engine-0 disk 1Gi 0 8Gi 12 3 2 1 too small by 1Ti for the reservation",
     ]
 
 
@@ -213,7 +213,7 @@ def test_a_tenant_that_has_a_zone_already_is_named_with_it():
 
     said = explained(zone("two", refused, tenant="t"), siblings=[zone("one", age=3, tenant="t"), zone("other")])
 
-    assert "Tenant t has the zone one already" in said
+    assert "Tenant t already has a zone: one" in said
 
 
 def test_without_the_right_to_list_zones_the_rest_is_said_all_the_same():
@@ -221,7 +221,7 @@ def test_without_the_right_to_list_zones_the_rest_is_said_all_the_same():
 
     said = explained(zone("greedy", refused), siblings=ApiError(403, "no"))
 
-    assert "Lower what is reserved" in said
+    assert "Lower reserved" in said
 
 
 def test_pods_that_are_not_there_or_not_ready_are_named():
@@ -237,13 +237,13 @@ def test_a_reservation_is_divided_into_what_is_held_lent_and_not_in_use():
 
     said = explained(zone(), answer(engine_report(report)))
 
-    assert "of 40 reserved blocks it holds 12 itself, 20 are lent, 8 are not in use" in said
+    assert "of 40 reserved blocks the zone holds 12, 20 are lent, 8 are not in use" in said
 
 
 def test_what_a_zone_holds_beyond_its_reservation_is_not_counted_into_it():
     report = zone_report("acme", reserved=40, in_use=70)
 
-    assert "it holds 40 itself, 0 are lent, 0 are not in use" in explained(zone(), answer(engine_report(report)))
+    assert "the zone holds 40, 0 are lent, 0 are not in use" in explained(zone(), answer(engine_report(report)))
 
 
 @pytest.mark.parametrize(
@@ -287,19 +287,19 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
 @pytest.mark.parametrize(
     ("reason", "why"),
     [
-        ("limit", "waits for blocks: its own limit is in use; raise spec.limit, or let it wait"),
-        ("reserved", "waits for blocks: free ones are kept for other zones; reserve some for it"),
-        ("in_use", "waits for blocks: other requests use them; they come back as these end"),
-        ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
-        ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
-        ("tokens", "waits for tokens: its zone's share of the steps is used"),
-        ("adapter", "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or"),
+        ("limit", "waits for blocks, because the zone's limit is in use; raise spec.limit, or wait"),
+        ("reserved", "waits for blocks, because free blocks are reserved for other zones; raise spec.reserved"),
+        ("in_use", "waits for blocks that other requests use, until these requests end"),
+        ("seats", "waits for a seat, because the engine runs its maximum of requests; reserve blocks or spec.seats"),
+        ("seat_limit", "waits for a seat, because the zone runs spec.seats.limit requests"),
+        ("tokens", "waits for tokens, because the zone's share of the steps is used"),
+        ("adapter", "waits for a LoRA adapter slot, because other adapters use all slots; set spec.reserved or"),
         (
             "encoder",
-            "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set",
+            "waits for room in the encoder, which other requests use or which is kept for another zone; set",
         ),
         ("grammar", "waits until the grammar of its structured output is compiled"),
-        ("load", "waits until blocks of its prompt are looked up in a tier, or copied from there"),
+        ("load", "waits until blocks of its prompt are looked up in a tier or copied from it"),
         ("something newer", "something newer"),
     ],
 )
@@ -316,7 +316,7 @@ def test_who_uses_the_adapter_slots_that_requests_wait_for_is_said():
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="adapter"))
     said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
     assert "\n    slot of sql: used by burst, calm\n" in said
-    assert "\n    slot of old: used by requests that came before any zone was declared\n" in said
+    assert "\n    slot of old: used by requests that arrived before any zone was declared\n" in said
     assert "\n    1 of 3 slots are free" in said
 
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))

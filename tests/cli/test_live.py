@@ -49,7 +49,9 @@ def test_one_that_wants_a_token_which_can_not_be_read_is_named_with_the_secret(t
     server.stop()
 
     assert answer.report is None
-    assert answer.error.startswith("its admin port asks for the token in the Secret shop/tenantzone-admin-demo: ")
+    assert answer.error.startswith(
+        "its admin port requires the token in the Secret shop/tenantzone-admin-demo, which can't be read: "
+    )
 
 
 def test_one_that_is_not_there_is_named_with_its_address(admin_port: int):

@@ -60,7 +60,7 @@ def test_each_pool_has_a_line_for_each_advice():
         ["own", "Never"],
         ["spot", "Recommend"],
     ]
-    assert reported[0][8] == "nothing is known that would help"
+    assert reported[0][8] == "there is no advice"
     assert reported[1][2:8] == ["Kept", "acme", "weight", "1", "2", "10m"]
     assert reported[2][8] == "spec.advice.mode is Never"
     assert reported[3][2:8] == ["Recommended", "chat", "limit", "40%", "50%", "20m"]

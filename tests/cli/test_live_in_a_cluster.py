@@ -28,7 +28,7 @@ ADDRESS, PORT = "192.0.2.10", 9464
 
 @pytest.fixture(scope="module")
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
-    """A pool and two zones that no operator has looked at."""
+    """A pool and two zones that no operator has handled."""
     clinic.install_crds()
     clinic.create_namespace("shop")
     with world_in(clinic, clinic_kube, "shop") as made:
@@ -105,7 +105,7 @@ def test_top_asks_the_engines_themselves(plugin: Plugin, world: World):
 def test_explain_says_to_whom_a_zone_lends_and_until_when(plugin: Plugin, world: World):
     answer = plugin("tenantzone", "explain", "acme", "-n", world.namespace)
 
-    assert "engine-0: of 40 reserved blocks it holds 12 itself, 15 are lent, 13 are not in use" in answer.stdout
+    assert "engine-0: of 40 reserved blocks the zone holds 12, 15 are lent, 13 are not in use" in answer.stdout
     assert "lent to burst: 15 blocks for 3m, due in 99m" in answer.stdout
 
 
@@ -114,7 +114,8 @@ def test_explain_says_why_requests_wait(plugin: Plugin, world: World):
     answer = plugin("tz", "explain", "tz/burst", "-n", world.namespace)
 
     assert (
-        "engine-0: 2 running, 3 waiting: waits for blocks: its own limit is in use; raise spec.limit" in answer.stdout
+        "engine-0: 2 running, 3 waiting: waits for blocks, because the zone's limit is in use; raise spec.limit"
+        in answer.stdout
     )
     assert "borrowed from acme: 15 blocks" in answer.stdout
 
@@ -136,7 +137,7 @@ def test_a_user_without_the_right_sees_which_is_missing_and_the_status(clinic: C
     live = plugin("tz", "top", *inside, "--as=vera", "--live", "--once")
 
     assert rows(by_status.stdout)["acme"]["held"] == 12
-    assert "it takes the right to get pods/proxy, so leave out --live" in live.stdout
+    assert "this requires the right to get pods/proxy, so leave out --live" in live.stdout
 
 
 @pytest.mark.usefixtures("engine")
@@ -150,7 +151,7 @@ def test_a_user_who_may_not_read_the_token_sees_in_which_secret_it_is(clinic: Cl
     live = plugin("tz", "top", *inside, "--as=paul", "--live", "--once")
 
     secret = f"Secret {world.namespace}/{admin_secret_name(POOL)}"
-    assert f"its admin port asks for the token in the {secret}, which you may not get" in live.stdout + live.stderr
+    assert f"its admin port requires the token in the {secret}, which you may not get" in live.stdout + live.stderr
 
 
 @pytest.mark.usefixtures("engine")
@@ -166,7 +167,7 @@ def test_an_engine_that_is_not_there_is_named(
         for finding in json.loads(answer.stdout)["findings"]
         if finding["subject"] == f"engines {world.namespace}/{POOL}"
     ]
-    assert message.startswith("can't be asked (error trying to reach service")
+    assert message.startswith("did not answer (error trying to reach service")
     assert message.endswith("engine-0")
 
 

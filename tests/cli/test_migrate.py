@@ -41,12 +41,12 @@ def test_a_faster_way_never_makes_it_pay_less(chunks, rate, speed, faster):
 
 def test_the_words_have_both_times():
     assert estimate(seen(384, 300.0), 100_000.0).words() == (
-        "384 chunks (375Ki, 3840 tokens) are in no shared storage: to move them takes 3.84 s, to compute them again, "
-        "12.8 s: moving pays"
+        "384 chunks (375Ki, 3840 tokens) are not in any shared storage; moving them takes 3.84 s, and recomputing them "
+        "takes 12.8 s, so moving pays"
     )
-    assert estimate(seen(384, 30000.0), 100_000.0).words().endswith("0.128 s: moving does not pay")
-    assert "is not known: moving pays" in estimate(seen(384, None), 1.0).words()
-    assert estimate(seen(0, None), 1.0).words().endswith("nothing is to be handed down")
+    assert estimate(seen(384, 30000.0), 100_000.0).words().endswith("0.128 s, so moving does not pay")
+    assert "is unknown, so moving pays" in estimate(seen(384, None), 1.0).words()
+    assert estimate(seen(0, None), 1.0).words().endswith("so nothing needs to be handed down")
 
 
 def test_the_table_has_what_was_found_of_what_there_was():
@@ -94,7 +94,9 @@ def test_one_hands_down_and_the_other_brings_up_what_the_first_names(engines):
 
 def test_it_is_not_waited_for_without_end(engines):
     engines[0].never_ends = True
-    with pytest.raises(MigrateError, match="not complete in time, and stopped; run it again to go on: first looks at"):
+    with pytest.raises(
+        MigrateError, match="the migration timed out and was stopped; run the command again to continue: first looks at"
+    ):
         move(*engines, seconds=0.0).look()
 
 
@@ -115,5 +117,5 @@ def test_what_fails_is_reported_in_the_engines_words(engines):
 
 def test_an_engine_that_can_not_is_named(engines):
     engines[0].take_ability()
-    with pytest.raises(MigrateError, match="engine first can't move zones: it has no shared storages"):
+    with pytest.raises(MigrateError, match="engine first can't move zones, because it has no shared storages"):
         move(*engines).look()

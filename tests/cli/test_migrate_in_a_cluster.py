@@ -74,7 +74,7 @@ def orders(engine: MovingEngine) -> list[str]:
 def test_what_one_has_cached_is_brought_to_the_other(plugin: Plugin, world: World, engines: list[MovingEngine]):
     answer = plugin("tz", "migrate", "tz/acme", *BOTH, "--rate", "1k", "-n", world.namespace)
     assert answer.returncode == 0, answer.stderr
-    assert "5 chunks (4.9Ki, 80 tokens) are in no shared storage: to move them takes 5 s" in answer.stderr
+    assert "5 chunks (4.9Ki, 80 tokens) are not in any shared storage; moving them takes 5 s" in answer.stderr
     assert [line.split()[:2] for line in answer.stdout.splitlines()] == [
         ["ENGINE", "WORK"],
         ["engine-0", "hands"],
@@ -155,7 +155,7 @@ def test_nothing_is_brought_to_an_engine_that_ends(
     to_it = ("tz", "migrate", "acme", "--from", "engine-0", "--to", leaving, "-n", world.namespace)
     answer = plugin(*to_it)
     assert answer.returncode == 1
-    assert f"engine {leaving} is being deleted: what it is brought goes with it" in answer.stderr
+    assert f"engine {leaving} is being deleted, and blocks moved to it would be lost" in answer.stderr
     assert (orders(engines[0]), orders(engines[1])) == ([], [])
     assert plugin(*to_it, "--cancel").returncode == 0
     # Its content is moved to another engine.

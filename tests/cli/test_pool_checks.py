@@ -109,7 +109,7 @@ def packed(at_least: int) -> dict[str, Any]:
         pytest.param({"pools": [], "configs": {}, "pods": {}}, "WARN", "pools", "no ZonePool in", id="no pool"),
         pytest.param({"pools": BROKEN}, "FAIL", "pools", "can't be listed: broken", id="pools that can't be listed"),
         pytest.param(
-            {"pools": [pool(observedGeneration=None)]}, "FAIL", POOL, "no operator has looked", id="a pool not seen"
+            {"pools": [pool(observedGeneration=None)]}, "FAIL", POOL, "no operator has handled", id="a pool not seen"
         ),
         pytest.param({"pools": [pool(generation=2)]}, "WARN", POOL, "generation 1 of 2", id="a pool not seen again"),
         pytest.param({"pools": [pool("False")]}, "FAIL", POOL, "watermarks: no", id="a pool that is refused"),
@@ -155,17 +155,21 @@ def packed(at_least: int) -> dict[str, Any]:
             {"configs": {KEY: config_map(dump_config(CONFIG).replace('"low":0', '"low":1'))}},
             "FAIL",
             CONFIG_SUBJECT,
-            "engines keep the one before",
+            "engines keep their previous config",
             id="an edited config",
         ),
         pytest.param(
-            {"pools": [pool(configHash="sha256:old")]}, "WARN", CONFIG_SUBJECT, "names another", id="a late status"
+            {"pools": [pool(configHash="sha256:old")]},
+            "WARN",
+            CONFIG_SUBJECT,
+            "has the hash of another",
+            id="a late status",
         ),
         pytest.param(
             {"configs": {KEY: packed(800_000)}},
             "WARN",
             CONFIG_SUBJECT,
-            "above 878 KiB are not accepted",
+            "exceed 878 KiB are not accepted",
             id="a config that is almost too large",
         ),
         pytest.param(
@@ -188,7 +192,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"answers": [answer(None, error="refused")]},
             "WARN",
             ENGINES,
-            "can't be asked (refused): engine-0",
+            "did not answer (refused): engine-0",
             id="a silent engine",
         ),
         pytest.param(
@@ -209,7 +213,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"answers": [heard(demands_signature=False)]},
             "WARN",
             ENGINES,
-            "take configs that the operator did not sign: engine-0",
+            "accept configs that the operator did not sign: engine-0",
             id="an engine that demands no signature",
         ),
         pytest.param(
@@ -237,7 +241,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"answers": [with_api_servers((), missing=2)]},
             "FAIL",
             ENGINES,
-            "API server processes that do not report what they enforce: 2: engine-0",
+            "number of API server processes that do not report their config: 2: engine-0",
             id="API server processes that never said anything",
         ),
         pytest.param(
@@ -258,14 +262,14 @@ def packed(at_least: int) -> dict[str, Any]:
             {"zones": [zone(), zone("burst", conditions=refused("TenantConflict"))]},
             "FAIL",
             "zones",
-            "1 of 2 are not accepted, so what they ask for is not enforced: burst (TenantConflict)",
+            "1 of 2 are not accepted, so they are not enforced: burst (TenantConflict)",
             id="refused",
         ),
         pytest.param(
             {"zones": [zone(), zone("burst", conditions=refused("PoolNotServed"))]},
             "WARN",
             "zones",
-            "1 of 2 are not accepted, so what they ask for is not enforced: burst (PoolNotServed)",
+            "1 of 2 are not accepted, so they are not enforced: burst (PoolNotServed)",
             id="of a pool that the operator has no rights for",
         ),
         pytest.param(
@@ -279,11 +283,11 @@ def packed(at_least: int) -> dict[str, Any]:
             {"zones": [zone(), zone("burst", conditions=[*zone().status["conditions"], NO_TIER])]},
             "WARN",
             "zones",
-            "1 do not have of tiers what they reserve: burst",
+            "1 do not have their reservations in tiers: burst",
             id="a zone without its share of a tier",
         ),
         pytest.param(
-            {"zones": [zone(generation=2)]}, "WARN", "zones", "not seen the present generation of acme", id="not seen"
+            {"zones": [zone(generation=2)]}, "WARN", "zones", "not seen the current generation of acme", id="not seen"
         ),
     ],
 )
@@ -300,7 +304,7 @@ def test_a_refused_zone_hides_no_other_zone_and_no_zone_is_called_ready():
 
     found = diagnose(replace(HEALTHY, zones=[refusal, replace(unready, namespace="lab")]))
     assert [(each.level, each.message) for each in found if each.subject == "zones"] == [
-        (Level.FAIL, "1 of 2 are not accepted, so what they ask for is not enforced: burst (TenantConflict)"),
+        (Level.FAIL, "1 of 2 are not accepted, so they are not enforced: burst (TenantConflict)"),
         (Level.WARN, "1 of 2 are not Ready: burst"),
     ]
     found = diagnose(replace(HEALTHY, zones=[zone(), refusal]))
@@ -319,7 +323,7 @@ def test_a_young_pool_is_given_time():
     young = replace(pool(observedGeneration=None), created=NOW - 5)
 
     assert troubles(pools=[young]) == [
-        Finding(Level.WARN, POOL, "no operator has looked at it for 5s", "see whether the operator runs")
+        Finding(Level.WARN, POOL, "no operator has handled it for 5s", "check that the operator runs")
     ]
 
 

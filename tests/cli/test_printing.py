@@ -145,7 +145,7 @@ def test_a_command_does_nothing_to_the_terminal(plugin: Plugin, world: World, co
 def test_what_has_no_end_is_not_read_to_its_end(plugin: Plugin, world: World):
     answer = plugin("tz", "top", "--live", "--once", "-n", world.namespace)
 
-    assert f"{NAMESPACE}/engine-2: the answer is too large: more than 16,777,216 bytes" in answer.stdout
+    assert f"{NAMESPACE}/engine-2: the answer exceeds the maximum of 16,777,216 bytes" in answer.stdout
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -132,7 +132,7 @@ def test_a_zone_that_is_not_there_or_not_in_force_is_not_purged(plugin: Plugin, 
     cached.await_condition("greedy", "Accepted", "False")
     refused = plugin("tz", "purge", "greedy", "-n", cached.namespace)
     assert refused.returncode == 1
-    assert "zone archive/greedy is not in force, so it can't be purged: reserved is 1000 blocks" in refused.stderr
+    assert "zone archive/greedy is not accepted, so it can't be purged: reserved is 1000 blocks" in refused.stderr
     assert "annotations" not in cached.zone("greedy")["metadata"]
     cached.delete_zone("greedy")
 

@@ -70,8 +70,8 @@ def test_what_zones_are_promised_is_shown() -> None:
 def test_what_was_not_checked_says_so() -> None:
     bare = read_thing(body("nfs", spec={"type": "S3", "s3": {"bucket": "b"}}))
 
-    assert list(tables([bare], []))[-1].endswith("does the operator run with --manager-url?")
-    assert "is declared" in next(tables([], []))
+    assert list(tables([bare], []))[-1].endswith("check that the operator runs with --manager-url")
+    assert "there are no KVStorages" in next(tables([], []))
 
 
 def test_programs_get_all_of_it() -> None:
@@ -101,7 +101,7 @@ def test_storages_that_were_not_checked_are_a_failure() -> None:
         (deployment(1, 0), Level.FAIL, "0 of 1 pods are ready"),
         (deployment(2, 1), Level.WARN, "1 of 2 pods are ready"),
         (MISSING, Level.FAIL, "there is no StatefulSet tenantzone-manager"),
-        (FORBIDDEN, Level.WARN, "can't be looked at"),
+        (FORBIDDEN, Level.WARN, "can't be read"),
     ],
 )
 def test_the_managers_pods_are_looked_at(manager: Any, level: Level | None, words: str) -> None:
@@ -124,7 +124,7 @@ def test_what_can_t_be_used_is_named_with_the_reason() -> None:
     assert found["storages nfs"].level is Level.FAIL
     assert found["storages nfs"].message == "there is no folder"
     assert "none of its storages" in found["groups team"].message
-    assert found["storages nfs"].advice.startswith("Look at the storage that the message names")
+    assert found["storages nfs"].advice.startswith("Check the storage that the message names")
     assert found["groups team"].advice.startswith("Create a KVStorage, or enable one")
     assert found.keys() == {"storages nfs", "groups team"}
     reported = [finding.message for finding in diagnose(replace(HEALTHY, **facts)) if finding.subject == "storages"]

@@ -175,7 +175,7 @@ def test_engines_that_were_asked_in_vain_are_named_with_what_to_do():
 
     first, second = silent_engines([forbidden, answer(engine_report()), gone])
 
-    assert first == "shop/engine-0: no; it takes the right to get pods/proxy, so leave out --live"
+    assert first == "shop/engine-0: no; this requires the right to get pods/proxy, so leave out --live"
     assert second == "shop/engine-1: refused"
 
 

@@ -67,7 +67,10 @@ def test_engines_that_come_and_go_are_reported():
     changes = Changes()
     for version, ready in ((1, 0), (2, 2), (3, 1)):
         changes.look([], [pool(version, enginesReady=ready)])
-    assert reported(changes) == [("demo", "Engines", "1 ready, were 2"), ("demo", "Engines", "2 ready, were 0")]
+    assert reported(changes) == [
+        ("demo", "Engines", "1 ready, previously 2"),
+        ("demo", "Engines", "2 ready, previously 0"),
+    ]
 
 
 def test_a_listing_that_brings_the_same_again_changes_nothing():

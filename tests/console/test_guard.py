@@ -107,7 +107,7 @@ def test_a_picture_of_what_can_be_no_tier_is_refused(
 ):
     engine_of([FREE])
     status, _, body = ask(console, f"/api/pools/default/demo/blocks/engine-0?tier={quote(tier)}")
-    assert (status, json.loads(body)) == (400, {"error": "tier must be the name of one"})
+    assert (status, json.loads(body)) == (400, {"error": "tier must be the name of a tier"})
 
 
 def test_a_picture_of_a_tier_that_is_not_there_says_so(console: ServedConsole, engine_of: Callable[..., Engine]):

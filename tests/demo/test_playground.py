@@ -92,7 +92,7 @@ def test_doctor_finds_nothing_broken_and_says_what_the_operator_is(stack: Stack,
     assert "FAIL" not in done.stdout
     assert re.search(r"^OK +operator's rights +all \d+ that it uses are granted$", done.stdout, re.MULTILINE)
     assert re.findall(r"^WARN .*$", done.stdout, re.MULTILINE) == [
-        "WARN  operator              leads as a process, without a Deployment in namespace tenantzone-system"
+        "WARN  operator              runs as a process without a Deployment in namespace tenantzone-system"
     ]
     assert done.returncode == 0
 

@@ -136,7 +136,7 @@ async def test_all_ranks_parts_live_together(playing: Playing) -> None:
     assert await playing.hits(keys("a", "b"), ranks) == 2
     both = await playing.match(keys("a", "b"), ranks, specs=frozenset({"tp0", "tp1"}))
     assert len(both.blocks) == 1
-    with pytest.raises(ValueError, match="spec set last is not one of"):
+    with pytest.raises(ValueError, match="the instance has no spec set last"):
         await playing.start_write(keys("c"), ranks, spec_sets=["last"])
 
 

@@ -130,11 +130,11 @@ class TestQuota:
         assert after["g"] == Account(used=10, committed=14, limit=10)
 
     def test_and_no_further(self) -> None:
-        with pytest.raises(OverLimit, match="the limit of g "):
+        with pytest.raises(OverLimit, match="would exceed the limit of g"):
             charged(self.OVERCOMMITTED, [Charge(("a", "g"), used=5)])
 
     def test_another_instance_gets_none_of_it(self) -> None:
-        with pytest.raises(OverLimit, match="the limit of g "):
+        with pytest.raises(OverLimit, match="would exceed the limit of g"):
             charged(self.OVERCOMMITTED, [Charge(("b", "g"), used=1)])
 
 
@@ -152,24 +152,26 @@ class TestSettings:
             ),
             (
                 {"instances": {"chat": {"S3": InstanceQuota(reserved=2, limit=1)}}},
-                "group team: instance chat reserves more of S3 than it may use",
+                "group team: instance chat reserves more of S3 than its limit",
             ),
             (
                 {"zones": {"a/pool/chat": {"S3": InstanceQuota(reserved=2, limit=1)}}},
-                "group team: zone a/pool/chat reserves more of S3 than it may use",
+                "group team: zone a/pool/chat reserves more of S3 than its limit",
             ),
             ({"zones": {"chat": {}}}, "group team: 'chat' is not a valid zone name; write NAMESPACE/POOL/OWNER"),
             (
                 {"instances": {name: {"S3": InstanceQuota(reserved=LARGEST // 2 + 1)} for name in ("a", "b")}},
-                f"group team: instances reserve more than {LARGEST} bytes",
+                f"group team: instances and zones together reserve more than {LARGEST} bytes; lower reserved",
             ),
             (
                 {"types": {"S3": Quota(limit=5)}, "instances": {"chat": {"S3": InstanceQuota(reserved=6)}}},
-                "group team: instances reserve 6 bytes of S3, which has 5",
+                "group team: instances and zones reserve 6 bytes of S3, whose limit is 5; lower reserved, or raise "
+                "the limit",
             ),
             (
                 {"total": Quota(limit=5), "zones": {"a/pool/chat": {"S3": InstanceQuota(reserved=6)}}},
-                "group team: instances reserve 6 bytes; its total is 5",
+                "group team: instances and zones reserve 6 bytes, but the limit of the total is 5; lower reserved, or "
+                "raise the limit",
             ),
         ],
     )
@@ -194,18 +196,21 @@ class TestSettings:
         known = group(instances={"chat": {"S3": InstanceQuota(reserved=6)}}, total=Quota(limit=6))
 
         check_group(group(instances={"chat": {"S3": InstanceQuota(reserved=6)}}, total=Quota(limit=5)), known)
-        with pytest.raises(ValueError, match="instances reserve 7 bytes; its total is 5"):
+        with pytest.raises(ValueError, match="instances and zones reserve 7 bytes, but the limit of the total is 5"):
             check_group(group(instances={"chat": {"S3": InstanceQuota(reserved=7)}}, total=Quota(limit=5)), known)
 
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"specs": (Spec("tp0", 1), Spec("tp0", 2))}, "instance chat: two specs have the same name"),
+            (
+                {"specs": (Spec("tp0", 1), Spec("tp0", 2))},
+                "instance chat: two specs have the same name; give each its own",
+            ),
             ({"spec_sets": {"-": ("tp0",)}}, "instance chat: '-' is not a valid name of a spec set"),
             *(
                 (
                     {"spec_sets": {"full": wrong}},
-                    "instance chat: spec set full must name at least one spec, and only its own",
+                    "instance chat: spec set full must name at least one of the instance's specs",
                 )
                 for wrong in ((), ("tp2",), ("tp0", "tp2"))
             ),
@@ -221,9 +226,9 @@ class TestSettings:
 
         assert made.specs_of("one") == (Spec("tp1", 10),)
         assert made.specs_of("all") == made.specs_of("") == made.specs
-        with pytest.raises(ValueError, match=r"one of the instance's: one, all$"):
+        with pytest.raises(ValueError, match=r"its spec sets: one, all$"):
             made.specs_of("two")
-        with pytest.raises(ValueError, match=r"one of the instance's: none$"):
+        with pytest.raises(ValueError, match=r"its spec sets: none$"):
             instance().specs_of("two")
 
 
@@ -249,7 +254,7 @@ class TestSharing:
     )
     def test_settings_of_another_namespace_are_refused(self, fields: dict[str, object], what: str) -> None:
         registered = {"theirs": instance(pool="b/pool")}
-        message = f"group team: settings for namespace a name {what}, which is not in it"
+        message = f"group team: settings for namespace a name {what}, which is not in that namespace"
 
         for known in (None, group()):
             with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -42,7 +42,7 @@ def write(file: Path, *lines: bytes, keep: int = 100) -> None:
 
 def test_two_managers_do_not_write_to_the_same_files(file: Path) -> None:
     first = EventFiles(file, 1, 2)
-    with pytest.raises(OSError, match="another manager writes events there; give each a file"):
+    with pytest.raises(OSError, match="another manager writes events to this file; give each manager its own file"):
         EventFiles(file, 1, 2)
     other = EventFiles(file.with_name("other.jsonl"), 1, 2)
     for number in range(4):  # it is not let go where files are begun anew
@@ -57,7 +57,7 @@ def test_two_managers_do_not_write_to_the_same_files(file: Path) -> None:
 
 def test_a_second_process_reports_why_it_does_not_start(file: Path, tmp_path: Path) -> None:
     first = EventFiles(file, 1, 2)
-    with pytest.raises(SystemExit, match="another manager writes events there"):
+    with pytest.raises(SystemExit, match="another manager writes events to this file"):
         # The address is another machine's, so it does not serve either way.
         main(["--index", str(tmp_path / "index.db"), "--anyone", "--listen", "192.0.2.1:1", "--events", str(file)])
     first.close()

@@ -262,7 +262,7 @@ async def test_the_command_informs_people_and_programs(writing: Writing, capsys:
     assert [line[26:48].rstrip() for line in lines[:3]] == ["WHAT", "began to write", "failed to write"]
     assert "1970-01-12T13:46:40.000Z" in lines[1]
     assert "ml/engine (chat-0)" in lines[1]
-    assert lines[-2:] == ["5 events in 1 files", "1 lines are no events, and were skipped"]
+    assert lines[-2:] == ["5 events in 1 files", "1 lines are not events and were skipped"]
     main(["events", str(writing.file), "--zone", "acme", "--from", "1970-01-12T13:46:41"])
     assert len(capsys.readouterr().out.splitlines()) == 4
     main(["events", str(writing.file), "--zone", "acme"])
@@ -283,7 +283,7 @@ async def test_the_command_informs_people_and_programs(writing: Writing, capsys:
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"none can't be read: No such file"):
         main(["events", str(tmp_path / "none")])
-    for flag, value, said in (("--block", "key", "hexadecimal digits"), ("--from", "noon", "is no time such as")):
+    for flag, value, said in (("--block", "key", "hexadecimal digits"), ("--from", "noon", "expected a time such as")):
         with pytest.raises(SystemExit):
             main(["events", str(tmp_path), flag, value])
         assert said in capsys.readouterr().err

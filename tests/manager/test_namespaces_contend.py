@@ -95,7 +95,7 @@ async def test_a_zone_that_is_promised_more_needs_room_next_to_others(catalog: C
         await catalog.put_group(said(each, 50, 100), each)
     await catalog.put_group(replace(said("shop", 30), total=total, types=types), "shop")
     for more in (31, 60):
-        with pytest.raises(ValueError, match=f"instances reserve {more + 50} bytes"):
+        with pytest.raises(ValueError, match=f"instances and zones reserve {more + 50} bytes"):
             await catalog.put_group(replace(said("shop", more), total=total, types=types), "shop")
     assert [await reserved(catalog, each) for each in NAMESPACES] == [30, 50]
 
@@ -143,6 +143,6 @@ async def test_nothing_is_promised_to_an_instance_in_another_group_than_its_own(
     await catalog.put_group(said("shop", 0), "shop")
     await catalog.register_instance(replace(shop, group="other"))
     for namespace in ("shop", ""):
-        with pytest.raises(Refused, match="of-shop is an instance of the group other"):
+        with pytest.raises(Refused, match="instance of-shop belongs to the group other"):
             await catalog.put_group(said("shop", 5), namespace)
     assert await committed(catalog) == 0

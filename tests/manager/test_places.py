@@ -43,7 +43,7 @@ async def test_a_second_storage_on_a_folder_uses_nothing_there(two: Playing, pat
     await two.storage("second", options=options)
     found = await listed(two)
     assert (found["disk"].available, found["second"].available) == (True, False)
-    assert "is the place of the storage disk" in found["second"].problem
+    assert "belongs to the storage disk" in found["second"].problem
     assert found["disk"].shares_place_with == ["second"]
     assert found["second"].shares_place_with == ["disk"]
     await two.group(["second", "disk"])
@@ -150,7 +150,7 @@ async def test_managers_of_one_index_agree_whose_a_place_is(
 
 
 def test_a_place_of_another_index_is_taken_once_and_only_if_that_is_said() -> None:
-    with pytest.raises(StorageError, match="belongs to the index lost, and this is mine; register the storage with"):
+    with pytest.raises(StorageError, match="belongs to the index lost, not to mine; register the storage with"):
         Claim("mine", "disk", takeover=False).has_to_write("lost/disk", "/mnt")
     claim = Claim("mine", "disk", takeover=True)
     assert claim.has_to_write("lost/disk", "/mnt")

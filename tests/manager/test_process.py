@@ -119,7 +119,7 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, index], stdout=subprocess.PIPE, env=environment) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(SystemExit, match="another process has the index"):
+        with pytest.raises(SystemExit, match="another process has opened the index"):
             main(["--index", str(index), "--anyone", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
         holder.kill()
 
@@ -127,7 +127,7 @@ def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--index", "http://x", "--anyone"], "must be a file's path or a URL"),
+        (["--index", "http://x", "--anyone"], "must be the path of a file or a URL"),
         (["--index", "x", "--tokens", "/none"], "No such file"),
     ],
 )

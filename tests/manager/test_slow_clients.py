@@ -128,7 +128,7 @@ async def test_a_client_over_grpc_that_answers_no_ping_is_not_waited_for(tmp_pat
 async def test_a_call_without_its_message_ends(ports: Ports) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.grpc}") as channel:
         call = channel.stream_unary("/tenantzone.manager.v1.KVCacheManager/ListStorages")()
-        with pytest.raises(grpc.aio.AioRpcError, match=r"message did not come within 0\.5 s"):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"message was not received within 0\.5 s"):
             await call
 
 

@@ -99,7 +99,7 @@ async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
     before = begun(path)
     await write_steadily(backend, path, lambda: begun(path) > before)
     await backend.close()
-    assert f"its log can't be copied into it now: {reported}" in caplog.text
+    assert f"WAL checkpoint failed: {reported}" in caplog.text
     assert not failures
 
 
@@ -173,7 +173,9 @@ async def test_another_process_that_copies_the_log_is_reported_until_it_ends(tmp
         sys.executable, "-c", hold, f"{path}-shm", stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     await other.stdout.readline()
-    await write_steadily(backend, path, lambda: "can't be copied into it while another process does" in caplog.text)
+    await write_steadily(
+        backend, path, lambda: "checkpoint is incomplete because another process is running one" in caplog.text
+    )
     await other.communicate(b"end\n")
     before = begun(path)
     await write_steadily(backend, path, lambda: begun(path) > before)
@@ -234,7 +236,7 @@ async def test_a_call_during_the_closing_says_so(tmp_path, ask):
     await asyncio.sleep(0.05)
     await backend.close()
     reported = await asyncio.gather(*asking, return_exceptions=True)
-    assert all(isinstance(each, IndexUnavailable) and "it is closed" in str(each) for each in reported), reported
+    assert all(isinstance(each, IndexUnavailable) and "the index is closed" in str(each) for each in reported), reported
     assert await stored(path) == 200
 
 
@@ -357,7 +359,7 @@ async def test_a_transaction_that_could_not_be_rolled_back_is_before_whatever_fo
     await backend.close()
 
 
-AWAY = "the file is not there; put it back, or another index, or an empty file"
+AWAY = "the file of the index is missing; restore it, or create an empty file"
 
 
 async def test_a_file_that_is_taken_away_takes_no_more(opened, tmp_path):
@@ -453,7 +455,9 @@ async def test_what_is_no_store_is_reported_until_there_is_one(opened, tmp_path)
     path = tmp_path / "index.db"
     path.rename(tmp_path / "elsewhere.db")
     path.write_bytes(b"no database" * 1000)
-    await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
+    await refused(
+        opened, "the file of the index was replaced, and the new file can't be opened: .*file is not a database"
+    )
     path.unlink()
     await refused(opened, AWAY)
     # Half of a store, as while it is being copied.
@@ -469,7 +473,7 @@ async def test_a_store_with_another_writer_is_not_opened(opened, tmp_path):
     path = tmp_path / "index.db"
     path.unlink()
     await refused(opened, AWAY)
-    waits = "once no process writes to it any more"
+    waits = "once no process writes to it"
     reported = set()
     with path.open("wb", buffering=0) as file:
         # It looks at the file in turn with this.
@@ -484,7 +488,7 @@ async def test_a_lock_that_is_removed_is_taken_again(opened, tmp_path):
     await put(opened, SPACE, b"value")
     (tmp_path / "index.db.lock").unlink()
     await answers(opened, lambda: opened.forgotten)
-    with pytest.raises(BlockingIOError, match="another process has opened it"):
+    with pytest.raises(BlockingIOError, match="another process has opened the file"):
         await SqliteBackend(tmp_path / "index.db").start(lambda *_: None)
     await put(opened, SPACE, b"another", before=b"value")
 
@@ -497,8 +501,8 @@ async def test_while_another_process_has_the_lock_it_answers_nothing(opened, tmp
         others.execute("SELECT count(*) FROM record")
         fcntl.flock(lock, fcntl.LOCK_EX)
         (tmp_path / "taken").rename(tmp_path / "index.db.lock")
-        await refused(opened, "can't be opened: .*another process has opened it")
-        with pytest.raises(IndexUnavailable, match="another process has opened it"):
+        await refused(opened, "can't be opened: .*another process has opened the file")
+        with pytest.raises(IndexUnavailable, match="another process has opened the file"):
             await put(opened, SPACE, b"another", before=b"value")
         assert log.stat().st_ino == before, "the other process writes to it"
     await answers(opened)
@@ -606,4 +610,4 @@ async def test_files_of_an_earlier_release_are_made_private(tmp_path, monkeypatc
     reported = [record.getMessage() for record in caplog.records]
     assert len(reported) == (0 if may_change else 1), reported
     if not may_change:
-        assert "other users may use index.db, " in reported[0]
+        assert "other users can access index.db, " in reported[0]

@@ -92,7 +92,7 @@ class Memory(Thing):
 class Files(Thing):
     """Of the embedded index."""
 
-    problem = "the file is not there"
+    problem = "the file of the index is missing"
 
     def take(self) -> None:
         (self.folder / "index.db").rename(self.folder / "elsewhere.db")

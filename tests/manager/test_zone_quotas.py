@@ -154,19 +154,25 @@ async def test_what_is_said_for_one_namespace_leaves_zones_of_others(catalog: Ca
         await catalog.register_instance(each)
     await catalog.put_group(InstanceGroup("team", ("disk",), (POOL,)), "shop")
     assert [await quota_of(catalog, each.name) for each in (instance(1), theirs)] == [(0, UNLIMITED), (60, 120)]
-    with pytest.raises(ValueError, match="the zone lab/chat/acme, which is not in it"):
+    with pytest.raises(ValueError, match="the zone lab/chat/acme, which is not in that namespace"):
         await catalog.put_group(InstanceGroup("team", ("disk",), (POOL,), zones={"lab/chat/acme": QUOTA}), "shop")
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"zones": {ACME: {WHERE: InstanceQuota(5, 4)}}}, f"zone {ACME} reserves more of {WHERE} than it may use"),
+        ({"zones": {ACME: {WHERE: InstanceQuota(5, 4)}}}, f"zone {ACME} reserves more of {WHERE} than its limit"),
         ({"zones": {f"{ACME}\n": QUOTA}}, "is not a valid zone name"),
         ({"zones": {"acme": QUOTA}}, "'acme' is not a valid zone name; write NAMESPACE/POOL/OWNER"),
-        ({"zones": {ACME: {where: InstanceQuota(2**62) for where in "ABC"}}}, "instances reserve more than"),
-        ({"zones": {ACME: QUOTA}, "total": Quota(59)}, "instances reserve 60 bytes; its total is 59"),
-        ({"zones": {ACME: QUOTA}, "types": {WHERE: Quota(59)}}, f"instances reserve 60 bytes of {WHERE}"),
+        (
+            {"zones": {ACME: {where: InstanceQuota(2**62) for where in "ABC"}}},
+            "instances and zones together reserve more than",
+        ),
+        (
+            {"zones": {ACME: QUOTA}, "total": Quota(59)},
+            "instances and zones reserve 60 bytes, but the limit of the total is 59",
+        ),
+        ({"zones": {ACME: QUOTA}, "types": {WHERE: Quota(59)}}, f"instances and zones reserve 60 bytes of {WHERE}"),
     ],
 )
 async def test_what_can_t_be_kept_is_refused(catalog: Catalog, fields: dict[str, object], words: str) -> None:

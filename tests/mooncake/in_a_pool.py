@@ -91,7 +91,7 @@ async def test_a_prefix_is_one_indexs_until_another_takes_it_over(options: dict[
     mine, theirs = make(storage(), "mine"), make(storage(), "theirs")
     await mine.check_health()
     await mine.check_health()
-    with pytest.raises(StorageError, match=r"127.0.0.1:50051/kv belongs to the index mine, and this is theirs"):
+    with pytest.raises(StorageError, match=r"127.0.0.1:50051/kv belongs to the index mine, not to theirs"):
         await theirs.check_health()
     taken = make(storage(takeover=True), "theirs")
     await taken.check_health()

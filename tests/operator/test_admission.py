@@ -160,7 +160,7 @@ def test_a_refusal_says_what_to_change():
     message = admit(zones, {}, 256)["b"].message
 
     assert message == (
-        "reserved is 80%, which is 204 blocks, and 154 of an engine's 256 blocks are left, 50 too few; "
+        "reserved is 80%, which is 204 blocks, and 154 of an engine's 256 blocks are left, which is 50 too few; "
         "lower reserved to 154 (60%) or lower that of other zones"
     )
 

@@ -90,7 +90,7 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     site.condition("KVCacheGroup", name, "Ready", "False", "PoolsUnresolved")
     # As engines name both.
     meant, instance = pool_group(world.namespace, "demo"), instance_name("acme", "0" * 64)
-    with pytest.raises(ManagerRefusal, match="service account that is known"):
+    with pytest.raises(ManagerRefusal, match="registered service account"):
         register(site, token, instance, meant)
 
     world.add_pool(tiers={"manager": {"serviceAccountName": "engines"}})
@@ -195,7 +195,7 @@ def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
     other = f"{name}-s3"
     site.create("KVStorage", other, type="S3", s3={"bucket": "cache", "credentialsKey": "none"})
     site.condition("KVStorage", other, "Registered", "True")
-    assert "no credentials" in site.condition("KVStorage", other, "Healthy", "False")["message"]
+    assert "credentials file" in site.condition("KVStorage", other, "Healthy", "False")["message"]
     for kind, each in (("KVCacheGroup", name), ("KVStorage", name), ("KVStorage", other)):
         site.delete(kind, each)
         site.await_gone(kind, each)

@@ -87,7 +87,7 @@ async def test_an_answer_longer_than_any_of_a_manager_is_none(serve: Serve, is_p
         return web.Response(body=gzip.compress(text, 1) if is_packed else text, headers=headers)
 
     server = await serve(answer)
-    with pytest.raises(ManagerUnavailable, match="not from" if is_packed else "more than 33,554,432 bytes"):
+    with pytest.raises(ManagerUnavailable, match="not from" if is_packed else "maximum of 33,554,432 bytes"):
         await asked(str(server.make_url("/")))
 
 
@@ -162,14 +162,14 @@ async def test_an_unreachable_manager_is_reported_with_the_address() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--manager-token-file", "/token"], "--manager-token-file needs --manager-url"),
-        (["--manager-url", "tenantzone-manager:9470"], "--manager-url must be like http://"),
-        (["--manager-url", "ftp://manager"], "--manager-url must be like http://"),
-        (["--manager-url", "http://user:secret@manager"], "--manager-url must be like http://"),
-        (["--manager-ca-file", "/ca"], "--manager-ca-file needs --manager-url"),
+        (["--manager-token-file", "/token"], "--manager-token-file requires --manager-url"),
+        (["--manager-url", "tenantzone-manager:9470"], "--manager-url must be a URL such as http://"),
+        (["--manager-url", "ftp://manager"], "--manager-url must be a URL such as http://"),
+        (["--manager-url", "http://user:secret@manager"], "--manager-url must be a URL such as http://"),
+        (["--manager-ca-file", "/ca"], "--manager-ca-file requires --manager-url"),
         (
             ["--manager-url", "http://manager", "--manager-ca-file", "/ca"],
-            "--manager-ca-file is for a --manager-url that",
+            "--manager-ca-file requires an https:// URL",
         ),
         (
             ["--manager-url", "https://manager", "--manager-client-key-file", "/key"],

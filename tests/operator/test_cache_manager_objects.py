@@ -122,7 +122,7 @@ def test_each_field_reaches_the_manager(kind: str, field: str) -> None:
 
 
 def test_storages_that_name_one_place_say_so_both() -> None:
-    for problem in ("", "/mnt is the place of the storage disk"):
+    for problem in ("", "/mnt belongs to the storage disk"):
         reported = report(problem=problem, shares_place_with=["second"])
         found = conditions({"status": storage_status(storage(), Found(report=reported), now=NOW)})
         assert found["PlaceShared"]["reason"] == "PlaceNamedTwice"

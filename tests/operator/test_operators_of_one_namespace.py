@@ -266,7 +266,7 @@ def test_an_operator_speaks_for_no_other_namespace_than_its_account(
     for mistaken in (other.namespace, None):
         operator = start(mistaken, tmp_path / "token")
         whom = "all namespaces" if mistaken is None else f"the namespace {mistaken}"
-        words = f"{own.namespace}/operator speaks for the namespace {own.namespace}, and not for {whom}"
+        words = f"{own.namespace}/operator may make changes for the namespace {own.namespace} only, not for {whom}"
         other.kube.merge(
             other.pool_path, {"spec": {"tiers": {"manager": {"serviceAccountName": f"x{mistaken}".lower()}}}}
         )

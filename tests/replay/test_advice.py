@@ -282,7 +282,7 @@ def test_who_serves_all_held_out_loads_buys_what_the_greediest_needs():
 def test_held_out_loads_on_which_the_target_is_missed_are_named():
     loads = [Trial("a", 0.85, 0.8, 100, 90), Trial("b", 0.95, 0.9, 80, 200)]
     reported = trials_table(loads, 0.9).splitlines()[-1]
-    assert reported.startswith("The advice misses the target of 90% on load 1: ")
+    assert reported.startswith("The advice misses the target of 90% on load 1; ")
     assert "misses" not in trials_table(loads[1:], 0.9)
 
 

@@ -90,7 +90,7 @@ def test_a_file_is_found_again_among_links_that_lead_nowhere(recording):
 def test_a_recording_whose_oldest_file_goes_is_refused(recording):
     assert lengths(recording.load()) == ALL
     rotate(recording.path, oldest="removed")
-    with pytest.raises(TraceError, match=rf"{FILES[-1]}: it was removed, packed or written anew"):
+    with pytest.raises(TraceError, match=rf"{FILES[-1]}: the file was removed, compressed or rewritten"):
         list(recording.load())
 
 
@@ -133,7 +133,7 @@ def test_a_trace_in_whose_place_another_is_put_is_refused(tmp_path, name):
     assert len(lengths(source.load())) == 500
     write(other, text.replace("acme", "emca"))
     other.rename(path)
-    with pytest.raises(TraceError, match="it was removed, packed or written anew"):
+    with pytest.raises(TraceError, match="the file was removed, compressed or rewritten"):
         list(source.load())
 
 
@@ -146,7 +146,7 @@ def test_a_trace_that_is_written_anew_is_refused(tmp_path, anew):
     source = parse_source(str(path))
     assert len(lengths(source.load())) == 500
     path.write_text(anew)
-    with pytest.raises(TraceError, match="it was removed, packed or written anew"):
+    with pytest.raises(TraceError, match="the file was removed, compressed or rewritten"):
         list(source.load())
 
 
@@ -156,7 +156,7 @@ def test_a_trace_that_is_emptied_while_it_is_read_is_refused(tmp_path):
     load = parse_source(str(path)).load()
     next(load)
     path.write_text("")
-    with pytest.raises(TraceError, match="it was removed, packed or written anew"):
+    with pytest.raises(TraceError, match="the file was removed, compressed or rewritten"):
         list(load)
 
 
@@ -165,5 +165,5 @@ def test_a_tenant_that_was_absent_when_the_load_was_first_read_is_named():
     at = setting(requests, blocks=50)
     changed = dataclasses.replace(at, load=lambda: iter([*requests, asked(2.0, "newcomer", [3])]))
     stock = policies(equal_zones(["acme"], 50), 50, at.hardware.prompt_tokens_per_second)["stock"]
-    with pytest.raises(TraceError, match="request 3 is now of 'newcomer', who asked for nothing"):
+    with pytest.raises(TraceError, match="request 3 is now of tenant 'newcomer', which had no requests"):
         replay(changed, stock)

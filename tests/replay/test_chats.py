@@ -57,11 +57,11 @@ def test_arrivals_are_in_order_and_the_same_for_the_same_seed():
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("turns=0", "turns= is a number above 0"),
-        ("turns=99", "turns= is a number above 0, at most 40"),
-        ("seed=-1", "seed= is a whole number of at least 0"),
-        ("tenants=two", "tenants= is a whole number above 0, at most 10,000"),
-        ("color=1", "chats have tenants="),
+        ("turns=0", "turns= must be a number above 0"),
+        ("turns=99", "turns= must be a number above 0, at most 40"),
+        ("seed=-1", "seed= must be a whole number of at least 0"),
+        ("tenants=two", "tenants= must be a whole number above 0, at most 10,000"),
+        ("color=1", "the options of chats are tenants="),
     ],
 )
 def test_what_is_wrong_is_said(option, says):

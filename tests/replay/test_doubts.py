@@ -37,7 +37,7 @@ def test_ids_that_do_not_match_the_lengths(line: dict[str, Any], ids: list[int],
     (warning,) = warned([line, line | {"hash_ids": ids}, line | {"hash_ids": ids}])
 
     assert warning.startswith(f"warning: trace.jsonl, line 2: hash_ids has {len(ids)} ids for a prompt of ")
-    assert "3 parts" in warning
+    assert "3 ids are expected" in warning
 
 
 @pytest.mark.parametrize("line", [MOONCAKE, QWEN, SESSION], ids=["mooncake", "qwen", "sessions"])
@@ -53,8 +53,8 @@ def test_ids_may_go_on_for_the_answer(warned: Warned):
 def test_seconds_where_milliseconds_are_meant(warned: Warned):
     (warning,) = warned([MOONCAKE | {"timestamp": 5 * number} for number in range(150)])
 
-    assert warning.startswith("warning: trace.jsonl, line 100: 100 requests came within 0.495 seconds")
-    assert "this format has milliseconds" in warning
+    assert warning.startswith("warning: trace.jsonl, line 100: 100 requests arrived within 0.495 seconds")
+    assert "this format uses milliseconds" in warning
 
 
 def test_unix_time_in_seconds_where_milliseconds_are_meant(warned: Warned):

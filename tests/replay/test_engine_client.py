@@ -73,19 +73,19 @@ def test_the_engine_says_what_it_found_in_its_cache():
 @pytest.mark.parametrize(
     ("stream", "says"),
     [
-        pytest.param([TOKEN, DONE], "1 tokens where 3 were asked for", id="few tokens"),
-        pytest.param([TOKEN, usage(b'{"completion_tokens": 2}')], "2 tokens where 3 were asked for", id="few in usage"),
-        pytest.param([DONE], "0 tokens where 3 were asked for", id="no token"),
-        pytest.param([usage(b'{"completion_tokens": 3}')], "0 tokens where 3 were asked for", id="only usage"),
+        pytest.param([TOKEN, DONE], "1 tokens instead of 3", id="few tokens"),
+        pytest.param([TOKEN, usage(b'{"completion_tokens": 2}')], "2 tokens instead of 3", id="few in usage"),
+        pytest.param([DONE], "0 tokens instead of 3", id="no token"),
+        pytest.param([usage(b'{"completion_tokens": 3}')], "0 tokens instead of 3", id="only usage"),
         pytest.param([TOKEN, b'data: {"error": {"message": "it died"}}\n\n'], "with an error: .*it died", id="error"),
-        pytest.param([b"data: {garbage\n\n"], "says what is no JSON: '{garbage", id="garbage"),
-        pytest.param([b"data: {" * 20_000 + b"\n"], "says what is no JSON", id="nested"),
-        pytest.param([b'data: {"\xff"}\n'], "says what is no JSON", id="no UTF-8"),
-        pytest.param([TOKEN, usage(b"5")], "expected an object with members, found '5'", id="usage 5"),
+        pytest.param([b"data: {garbage\n\n"], "sent invalid JSON: '{garbage", id="garbage"),
+        pytest.param([b"data: {" * 20_000 + b"\n"], "sent invalid JSON", id="nested"),
+        pytest.param([b'data: {"\xff"}\n'], "sent invalid JSON", id="no UTF-8"),
+        pytest.param([TOKEN, usage(b"5")], "expected a JSON object, found '5'", id="usage 5"),
         pytest.param(
             [TOKEN, usage(b'{"completion_tokens": "x"}')], "completion_tokens is 'x'", id="usage of no number"
         ),
-        pytest.param([*[TOKEN] * 3, usage(b'{"prompt_tokens_details": [1]}')], "expected an object", id="details"),
+        pytest.param([*[TOKEN] * 3, usage(b'{"prompt_tokens_details": [1]}')], "expected a JSON object", id="details"),
     ],
 )
 def test_an_answer_that_can_not_be_measured_is_refused(stream, says):
@@ -96,15 +96,15 @@ def test_an_answer_that_can_not_be_measured_is_refused(stream, says):
 @pytest.mark.parametrize(
     ("models", "says"),
     [
-        (b"{}", "names no model"),
-        (b'{"data": []}', "names no model"),
-        (b'{"data": "x"}', "names no model"),
-        (b'{"data": [5]}', "expected an object with members, found '5'"),
-        (b"null", "expected an object with members, found 'None'"),
+        (b"{}", "lists no models"),
+        (b'{"data": []}', "lists no models"),
+        (b'{"data": "x"}', "lists no models"),
+        (b'{"data": [5]}', "expected a JSON object, found '5'"),
+        (b"null", "expected a JSON object, found 'None'"),
         (b'{"data": [{"id": "tiny", "max_model_len": "many"}]}', "max_model_len is 'many'"),
-        (b"<html>", "says what is no JSON"),
-        (b"[" * 200_000, "says what is no JSON"),
-        (b"\xff", "says what is no JSON"),
+        (b"<html>", "sent invalid JSON"),
+        (b"[" * 200_000, "sent invalid JSON"),
+        (b"\xff", "sent invalid JSON"),
     ],
 )
 def test_models_that_are_nonsense_are_refused(models, says):
@@ -128,4 +128,7 @@ def test_an_engine_that_hangs_is_not_waited_for_without_end(monkeypatch, silent)
 def test_a_url_that_is_none_is_refused_where_it_is_given(capsys, url):
     with pytest.raises(SystemExit):
         main(["fit", url, "--out", "engine.json"])
-    assert f"argument URL: {url!r} is no URL of an API; it begins with http://" in capsys.readouterr().err
+    assert (
+        f"argument URL: expected a URL with a host that begins with http:// or https://, got {url!r}"
+        in capsys.readouterr().err
+    )

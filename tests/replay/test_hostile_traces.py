@@ -48,27 +48,27 @@ def written(folder: Path, *lines, name: str = "trace.jsonl") -> Path:
         pytest.param(MOONCAKE | {"timestamp": float("inf")}, "timestamp is 'inf'; expected a number", id="no end"),
         pytest.param(MOONCAKE | {"timestamp": -5}, "timestamp is '-5'; expected a number of at least 0", id="negative"),
         pytest.param(MOONCAKE | {"timestamp": 10**400}, "expected a number", id="a number of 400 digits"),
-        pytest.param(MOONCAKE | {"input_length": 10**14}, "no request has more than 4,194,304", id="a huge prompt"),
+        pytest.param(MOONCAKE | {"input_length": 10**14}, "expected at most 4,194,304", id="a huge prompt"),
         pytest.param(MOONCAKE | {"input_length": None}, "input_length is missing", id="null"),
         pytest.param(MOONCAKE | {"input_length": [1]}, "expected a number", id="a list for a number"),
         pytest.param(MOONCAKE | {"hash_ids": [2**70]}, "whole numbers from 0 to 2", id="a huge id"),
         pytest.param(MOONCAKE | {"hash_ids": [-1]}, "whole numbers from 0 to 2", id="a negative id"),
-        pytest.param(MOONCAKE | {"user_id": "x" * 10_000}, "expected a name of up to 253 letters", id="a long name"),
-        pytest.param(MOONCAKE | {"user_id": "\x1b[2J"}, "expected a name", id="a name that clears the screen"),
-        pytest.param(MOONCAKE | {"user_id": "\ud800"}, "expected a name", id="a name that is no Unicode"),
+        pytest.param(MOONCAKE | {"user_id": "x" * 10_000}, "at most 253 printable characters", id="a long name"),
+        pytest.param(MOONCAKE | {"user_id": "\x1b[2J"}, "printable characters", id="a name that clears the screen"),
+        pytest.param(MOONCAKE | {"user_id": "\ud800"}, "printable characters", id="a name that is no Unicode"),
         pytest.param(QWEN | {"parent_chat_id": [1]}, "parent_chat_id is", id="a list for a parent"),
         pytest.param(QWEN | {"chat_id": 1e300}, "expected a number", id="a huge chat"),
         pytest.param(SESSION | {"session_id": "\ud800"}, None, id="a session whose name is no Unicode"),
-        pytest.param(SESSION | {"output_tokens": 10**13}, "no request has more than", id="an endless answer"),
+        pytest.param(SESSION | {"output_tokens": 10**13}, "expected at most", id="an endless answer"),
         pytest.param(SESSION | {"timestamp": "nan"}, "expected a number", id="NaN as a text"),
         pytest.param(SESSION | {"timestamp": "-3"}, "expected a number", id="a negative time as a text"),
-        pytest.param(RECORDED | {"answers": 10**9}, "no request has more than 16,384", id="answers without end"),
-        pytest.param(RECORDED | {"hashes": 7}, "hashes is no text of 8 letters", id="hashes that are none"),
+        pytest.param(RECORDED | {"answers": 10**9}, "expected at most 16,384", id="answers without end"),
+        pytest.param(RECORDED | {"hashes": 7}, "hashes must be text with 8 characters", id="hashes that are none"),
         pytest.param([1.0, [STORED | {"block_hashes": [3], "parent_block_hash": 3}]] , None, id="its own parent"),
-        pytest.param([1.0, [STORED | {"block_size": 10**12}]], "no request has more than", id="a huge block"),
+        pytest.param([1.0, [STORED | {"block_size": 10**12}]], "expected at most", id="a huge block"),
         pytest.param([1.0, [STORED | {"extra_keys": {"a": 1}}]], None, id="keys that are no list"),
-        pytest.param([1.0, 7], "expected an object", id="no batch"),
-        pytest.param("[" * 200_000 + "\n", "no JSON", id="nested without end"),
+        pytest.param([1.0, 7], "expected a JSON object", id="no batch"),
+        pytest.param("[" * 200_000 + "\n", "invalid JSON", id="nested without end"),
         pytest.param(MOONCAKE | {"hash_ids": {}}, "expected a list of whole numbers", id="an object for a list"),
     ],
 )  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_chain_that_bites_its_tail_ends(tmp_path):
         (AZURE + "2023-11-16 18:15:46.68,nan,4\n", "line 2: ContextTokens is 'nan'"),
         (AZURE + "2023-11-16 18:15:46.68\n", "line 2: ContextTokens is missing"),
         (AZURE + "yesterday,1,4\n", "line 2: TIMESTAMP is 'yesterday'; expected seconds, or a date and a time"),
-        (AZURE + '"' + "x" * 200_000 + '",1,4\n', "no table: field larger than field limit"),
+        (AZURE + '"' + "x" * 200_000 + '",1,4\n', "invalid CSV: field larger than field limit"),
         ("Timestamp,Request tokens,Response tokens,Session ID\n1,5\n", "Response tokens is missing"),
     ],
     ids=["NaN", "a short row", "no time", "a huge field", "a column that is missing"],
@@ -114,7 +114,7 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path, text, says):
 
 def test_wrong_columns_are_named(tmp_path):
     path = written(tmp_path, "when,what\n1,2\n", name="trace.csv")
-    with pytest.raises(TraceError, match="column 'TIMESTAMP' is missing; it has when, what"):
+    with pytest.raises(TraceError, match="column 'TIMESTAMP' is missing; the columns are when, what"):
         load(path, "format=azure")
 
 
@@ -123,13 +123,13 @@ def test_a_packed_trace_that_is_cut_off_says_so(tmp_path, cut):
     lines = "".join(json.dumps(MOONCAKE | {"timestamp": each, "hash_ids": [each * 7919]}) + "\n" for each in range(200))
     path = tmp_path / "trace.jsonl.gz"
     path.write_bytes(gzip.compress(lines.encode())[:cut])
-    with pytest.raises(TraceError, match=r"cut off|no gzip|no format"):
+    with pytest.raises(TraceError, match=r"truncated or corrupt|can't detect the format"):
         load(path)
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"\xff\xfe\x00", "no text in UTF-8"), (b"", "no format is known"), (b"\x1f\x8b\x08garbage", "no text in UTF-8")],
+    [(b"\xff\xfe\x00", "not UTF-8 text"), (b"", "can't detect the format"), (b"\x1f\x8b\x08garbage", "not UTF-8 text")],
 )
 def test_what_is_no_text_says_so(tmp_path, content, says):
     path = tmp_path / "trace.jsonl"
@@ -144,7 +144,7 @@ def test_times_that_are_not_in_order_are_taken_as_they_come(tmp_path):
 
 
 def test_a_request_after_a_million_years_is_named(tmp_path):
-    with pytest.raises(TraceError, match=r"request 2 comes .* are its times in another unit"):
+    with pytest.raises(TraceError, match=r"request 2 arrives .* check the unit of the times"):
         load(written(tmp_path, MOONCAKE, MOONCAKE | {"timestamp": 1e14}))
 
 
@@ -155,7 +155,7 @@ def test_a_million_tenants_are_refused_in_little_memory(tmp_path):
             file.write(f'{{"user_id":"u{number}","timestamp":{number / 100},"prompt_tokens":64}}\n')
             if number == 3 * MAX_TENANTS:
                 break
-    with traced() as peak, pytest.raises(TraceError, match="more than 10,000 tenants"):
+    with traced() as peak, pytest.raises(TraceError, match="more than the maximum of 10,000 tenants"):
         load(path)
     assert peak() < 64 * MEBIBYTE
 
@@ -164,7 +164,7 @@ def test_a_line_without_end_is_not_read_whole(tmp_path):
     path = tmp_path / "trace.jsonl"
     with path.open("wb") as file:
         file.truncate(2**40)
-    with traced() as peak, pytest.raises(TraceError, match="more than 8,388,608 letters"):
+    with traced() as peak, pytest.raises(TraceError, match="more than 8,388,608 characters"):
         load(path)
     assert peak() < 128 * MEBIBYTE
 
@@ -188,7 +188,7 @@ def test_a_long_conversation_takes_no_more_memory_than_its_longest_prompt(tmp_pa
     ["requests=0", "requests=-1", "shift=inf", "shift=nan", "rate=nan", "rate=inf", "rate=-1", "burst=0:1:1000000000"],
 )
 def test_an_option_that_would_never_end_is_refused(tmp_path, option):
-    with pytest.raises(TraceError, match="can't be understood"):
+    with pytest.raises(TraceError, match="is invalid: "):
         parse_source(f"{written(tmp_path, MOONCAKE)},{option}")
 
 
@@ -196,7 +196,7 @@ def test_an_option_that_would_never_end_is_refused(tmp_path, option):
     "option", ["tenants=1000000", "seconds=inf", "chats=nan", "said=1e9", "skew=-1", "seconds=nan"]
 )
 def test_chats_without_end_are_refused(option):
-    with pytest.raises(TraceError, match="can't be understood"):
+    with pytest.raises(TraceError, match="is invalid: "):
         parse_source(f"chats,{option}")
 
 
@@ -207,7 +207,7 @@ def test_an_engine_that_was_not_measured_is_refused(tmp_path, change):
     path = tmp_path / "engine.json"
     TRUE.write(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(TraceError, match=r"expected|not written by fit"):
+    with pytest.raises(TraceError, match=r"must be|not written by the command fit"):
         read_measured(path)
 
 
@@ -215,7 +215,7 @@ def test_the_command_says_it_in_one_line(tmp_path):
     path = written(tmp_path, MOONCAKE | {"user_id": "\x1b[2J"})
     with pytest.raises(SystemExit, match=r"^tenantzone-replay: the tenant of request 1 is '\\x1b\[2J'"):
         main(["compare", str(path)])
-    with pytest.raises(SystemExit, match=f"the maximum is {MAX_BLOCKS:,} blocks"):
+    with pytest.raises(SystemExit, match=f"set --blocks to at most {MAX_BLOCKS:,}"):
         main(["compare", "chats,seconds=10", "--blocks", "1000000000"])
 
 

@@ -57,8 +57,8 @@ def test_it_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "was not written by fit"),
-        ("[" * 200_000, "was not written by fit"),
+        ("", "was not written by the command fit"),
+        ("[" * 200_000, "was not written by the command fit"),
         ('{"format": 9}', "measure the engine again"),
     ],
 )

@@ -240,14 +240,14 @@ def test_dates_without_a_zone_are_utc_wherever_they_are_read(tmp_path, monkeypat
         ('{"input_length": 1, "hash_ids": [1], "output_length": 1}', "line 1: timestamp is missing"),
         ('{"timestamp": -1, "input_length": 1, "hash_ids": [], "output_length": 1}', "expected a number of at least 0"),
         ('{"timestamp": 0, "input_length": 1, "hash_ids": "x", "output_length": 1}', "expected a list"),
-        ('{"timestamp": 0, "input_length": 1, "hash_ids": [', "no JSON"),
+        ('{"timestamp": 0, "input_length": 1, "hash_ids": [', "invalid JSON"),
         ('{"session_id": "s", "timestamp": "noon", "prompt_tokens": 1}', "expected seconds, or a date and a time"),
         (
             '{"user_id": "a", "ts": 1764000000000000000, "prompt_tokens": 1}',
             r"expected a number below 10\^15; times are",
         ),
         ('{"user_id": "a", "ts": "1.764e18", "prompt_tokens": 1}', "times are seconds or milliseconds"),
-        ("what is this", "no format is known that begins so: 'what is this'"),
+        ("what is this", "can't detect the format from 'what is this'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, line, says):

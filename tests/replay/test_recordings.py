@@ -32,14 +32,14 @@ def test_what_a_power_cut_left_costs_no_whole_line(recording, tmp_path, capsys):
     torn = [f"{first[:40]}{second}", "\0" * 4096, f"{first[:40]}\0\0\0", f'{{"rec{third}', f"\0\0{fourth}", "\0"]
     recording.write_text("\n".join(torn))
     assert lengths(tmp_path) == [5, 6, 7]
-    assert capsys.readouterr().err == f"{recording}: lines that were cut off, and are left out: 6\n"
+    assert capsys.readouterr().err == f"{recording}: skipped truncated lines: 6\n"
 
 
 def test_files_of_other_names_are_left_out_and_named(recording, tmp_path, capsys):
     backup = recording.with_name(f"{recording.name}~")
     backup.write_text(recording.read_text())
     assert lengths(tmp_path) == [4, 5, 6, 7]
-    assert capsys.readouterr().err == f"{backup}: it is not called as recordings are, and is left out\n"
+    assert capsys.readouterr().err == f"{backup}: skipped, because the file does not have the name of a recording\n"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -55,7 +55,7 @@ def test_a_recording_and_its_copy_are_read_once_and_the_longer_one(recording, tm
         recording.write_bytes(begun)
     shorter, longer = (copy, recording) if ends_earlier == "copy" else (recording, copy)
     assert lengths(tmp_path) == [4, 5, 6, 7]
-    assert capsys.readouterr().err == f"{shorter}: it begins as {longer} does, and is left out\n"
+    assert capsys.readouterr().err == f"{shorter}: skipped, because it is a copy of {longer}\n"
 
 
 def pack(path):

@@ -58,16 +58,16 @@ class Estimate:
     def words(self) -> str:
         """Returns the estimate as a sentence."""
         if not self.chunks:
-            return "shared storages have all that is cached: nothing is to be handed down"
+            return "shared storages have all cached chunks, so nothing needs to be handed down"
         computing = (
-            "how long it would take to compute them again is not known"
+            "the time to recompute them is unknown"
             if self.computing_seconds is None
-            else f"to compute them again, {self.computing_seconds:.3g} s"
+            else f"recomputing them takes {self.computing_seconds:.3g} s"
         )
         decision = "moving pays" if self.pays else "moving does not pay"
         return (
-            f"{self.chunks} chunks ({shown_bytes(self.bytes)}, {self.tokens} tokens) are in no shared storage: "
-            f"to move them takes {self.moving_seconds:.3g} s, {computing}: {decision}"
+            f"{self.chunks} chunks ({shown_bytes(self.bytes)}, {self.tokens} tokens) are not in any shared storage; "
+            f"moving them takes {self.moving_seconds:.3g} s, and {computing}, so {decision}"
         )
 
 
@@ -103,7 +103,9 @@ class Move:
         """
         if self.target.pod.is_leaving:
             name = self.target.pod.name
-            raise MigrateError(f"engine {name} is being deleted: what it is brought goes with it; name another one")
+            raise MigrateError(
+                f"engine {name} is being deleted, and blocks moved to it would be lost; choose another engine with --to"
+            )
 
     def look(self) -> Estimate:
         """Have the source check which of its cached chunks are in shared storages."""
@@ -135,7 +137,8 @@ class Move:
             now = time.monotonic()
             if now >= self.deadline:
                 raise MigrateError(
-                    f"not complete in time, and stopped; run it again to go on: {_state(engine, report)}"
+                    "the migration timed out and was stopped; run the command again to continue: "
+                    f"{_state(engine, report)}"
                 )
             if now - last_shown >= _SHOW_SECONDS:
                 last_shown = now
@@ -227,8 +230,11 @@ def _exchange(
     except ApiError as error:
         if error.status in _NOT_THERE:
             raise MigrateError(
-                f"engine {engine.pod.name} can't move zones: it has no shared storages (--manager-url)"
+                f"engine {engine.pod.name} can't move zones, because it has no shared storages; start it with "
+                "--manager-url"
             ) from None
         raise MigrateError(f"engine {engine.pod.name}: {error.message}") from None
     except ValueError:
-        raise MigrateError(f"engine {engine.pod.name} sends what this version does not understand") from None
+        raise MigrateError(
+            f"engine {engine.pod.name} sent a report that this version of the plugin can't parse"
+        ) from None

@@ -46,7 +46,7 @@ def plan(command: str, arguments: Sequence[str]) -> int:
         if importlib.util.find_spec(package) is None:
             raise PlanningError(
                 f"{command!r} needs {package}, which is not installed with this plugin: "
-                "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where an engine is installed"
+                "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where the engine is installed"
             )
     # -P prevents imports of modules from the current folder.
     return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

@@ -41,9 +41,9 @@ def ask(api: Api, namespace: str, name: str, purge: str) -> None:
     zone = _read(api, namespace, name)
     accepted = zone.condition("Accepted")
     if accepted is None:
-        raise PurgeError(f"zone {namespace}/{name}: no operator has looked at it yet; run kubectl tenantzone doctor")
+        raise PurgeError(f"no operator has handled zone {namespace}/{name} yet; run kubectl tenantzone doctor")
     if accepted.status != "True":
-        raise PurgeError(f"zone {namespace}/{name} is not in force, so it can't be purged: {accepted.message}")
+        raise PurgeError(f"zone {namespace}/{name} is not accepted, so it can't be purged: {accepted.message}")
     patch = json.dumps({"metadata": {"annotations": {PURGE_ANNOTATION: purge}}})
     headers = {"Content-Type": "application/merge-patch+json"}
     api.ask("PATCH", _path(namespace, name), body=patch, headers=headers)
@@ -75,7 +75,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: 
             raise PurgeError(f"another purge of {namespace}/{name} has replaced {purge}, with the same effect")
         passed, state = time.monotonic() - began, _state(zone, purge)
         if passed >= timeout:
-            raise PurgeError(f"not complete after {timeout:g} s, and goes on: {state}")
+            raise PurgeError(f"the purge is not complete after {timeout:g} s, and continues: {state}")
         if passed >= _QUIET_SECONDS and state != shown:
             shown = state
             show(state)
@@ -97,7 +97,7 @@ def _state(zone: Zone, purge: str) -> str:
     record, condition = zone.status.get("purge") or {}, zone.condition("Purged")
     if record.get("id") == purge and condition is not None:
         return condition.message
-    return f"purge {purge} is not taken up by the operator yet; if this persists, is the operator of this release?"
+    return f"the operator has not handled purge {purge} yet; if this persists, upgrade the operator to this release"
 
 
 def _read(api: Api, namespace: str, name: str) -> Zone:

@@ -52,5 +52,9 @@ def _only_pool(api: Api, namespace: str) -> str:
     pools = sorted(body["metadata"]["name"] for body in api.list(resource_path(API, namespace, POOLS)))
     if len(pools) == 1:
         return str(pools[0])
-    found = f"several ZonePools ({', '.join(pools)}); name one with --pool" if pools else "no ZonePool"
+    found = (
+        f"several ZonePools ({', '.join(pools)}); name one with --pool"
+        if pools
+        else "no ZonePool; set -n to the namespace of one"
+    )
     raise SaltError(f"namespace {namespace} has {found}")

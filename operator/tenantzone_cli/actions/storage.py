@@ -29,7 +29,7 @@ def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
 def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
     """Yields tables of both kinds and of the zones that groups name, followed by problems."""
     if not storages and not groups:
-        yield "no KVStorage and no KVCacheGroup is declared; docs/kv-cache-manager.md says how to begin"
+        yield "there are no KVStorages and no KVCacheGroups; see docs/kv-cache-manager.md to create some"
         return
     yield from render(_STORAGE_COLUMNS, [_storage_row(each) for each in storages])
     if groups:
@@ -95,7 +95,9 @@ def _zone_rows(group: Thing) -> Iterator[list[str]]:
 
 def _trouble(thing: Thing) -> Iterator[str]:
     if thing.ready != "True":
-        message = thing.status.get("message") or "no operator has seen it: does the operator run with --manager-url?"
+        message = (
+            thing.status.get("message") or "no operator has handled it; check that the operator runs with --manager-url"
+        )
         yield f"{thing.name}: {message}"
 
 

@@ -25,11 +25,11 @@ _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
 """Maximum number of seconds that a standby operator waits, so that a longer duration was edited by hand."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
-_PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"
+_PROCESS = f"use this for experiments only, because nothing restarts the process; in a cluster: {_INSTALL_OPERATOR}"
 _LOST_WITHOUT = {
     POOLS_RIGHT: "pools are not checked",
     PODS_RIGHT: "engines are not checked",
-    REPORTS_RIGHT: "loans are not shown, engines' clocks and configs not checked; top takes the status as it is",
+    REPORTS_RIGHT: "loans are not shown, engines' clocks and configs are not checked, and top uses the status",
     CONFIG_RIGHT: "configs are not checked",
 }
 
@@ -59,23 +59,23 @@ def _compared(facts: Facts, name: str, subject: str, found: Body) -> Finding:
         unlike = list(differences(schema, served[version]["schema"]["openAPIV3Schema"]))
         lacking = [field_path(entry.path) for entry in unlike if entry.is_missing]
         if lacking:
-            text = f"is of an older version: it lacks {name_some(lacking)}; what is written there is lost"
+            text = f"is of an older version without {name_some(lacking)}; values of these fields are lost"
             return fail(subject, text, _INSTALL_CRDS)
         if unlike:
             paths = [field_path(entry.path) for entry in unlike]
-            text = f"is another one than this version ships, at {name_some(paths)}"
+            text = f"differs from the CRD of this version at {name_some(paths)}"
             return warn(subject, text, f"use the plugin and the CRDs of one version; {_INSTALL_CRDS}")
-    return ok(subject, f"installed, {', '.join(facts.shipped.definitions[name])}, as this version ships it")
+    return ok(subject, f"installed, {', '.join(facts.shipped.definitions[name])}, same as in this version")
 
 
 def _by_discovery(facts: Facts, name: str, subject: str) -> Finding:
     if isinstance(facts.served, ApiError):
-        return fail(subject, f"the API server serves no {GROUP}/{VERSION}", _INSTALL_CRDS)
+        return fail(subject, f"the API server does not serve {GROUP}/{VERSION}", _INSTALL_CRDS)
     if name.partition(".")[0] not in [entry["name"] for entry in facts.served.get("resources", [])]:
         return fail(subject, "is not installed", _INSTALL_CRDS)
     return warn(
         subject,
-        "is installed; its schema was not compared, for which it takes the right to get customresourcedefinitions",
+        "is installed; its schema was not compared, which requires the right to get customresourcedefinitions",
     )
 
 
@@ -84,7 +84,7 @@ def check_user(facts: Facts) -> Iterator[Finding]:
     denied = [right for right, may in facts.user_rights.items() if may is False]
     where = f"in namespace {facts.namespace}" if facts.namespace is not None else "in all namespaces"
     if ZONES_RIGHT in denied:
-        advice = f"ask for a role with {ZONES_RIGHT}, or name another namespace with -n"
+        advice = f"ask for a role with the right to {ZONES_RIGHT}, or set another namespace with -n"
         yield fail("your rights", f"you may not {ZONES_RIGHT} {where}", advice)
     for right in denied:
         if right in _LOST_WITHOUT:
@@ -98,33 +98,33 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
     subject = "operator's rights"
     refusals = [may for may in facts.operator_rights.values() if isinstance(may, ApiError)]
     if refusals:
-        yield warn(subject, f"were not checked: {refusals[0].message}", "ask a user who may review access")
+        yield warn(subject, f"were not checked: {refusals[0].message}", "run this as a user who may review access")
         return
     denied = list(dict.fromkeys(str(right) for right, may in facts.operator_rights.items() if not may))
     if denied:
         text = f"service account {OPERATOR} in {facts.operator_namespace} may not {name_some(denied)}"
         if _leads_without_deployment(facts):
-            yield warn(subject, f"{text}; as whom the process that leads does so is not known", _PROCESS)
+            yield warn(subject, f"{text}; the identity of the leading process is unknown", _PROCESS)
         else:
-            yield fail(subject, text, f"{_INSTALL_OPERATOR}, or bind its role again")
+            yield fail(subject, text, f"{_INSTALL_OPERATOR}, or restore its role binding")
     else:
-        yield ok(subject, f"all {len(facts.operator_rights)} that it uses are granted")
+        yield ok(subject, f"all {len(facts.operator_rights)} required rights are granted")
 
 
 def check_operator(facts: Facts) -> Iterator[Finding]:
     """Check that the operator's Deployment exists, and that its pods are ready."""
     subject = "operator"
     if _leads_without_deployment(facts):
-        yield warn(
-            subject, f"leads as a process, without a Deployment in namespace {facts.operator_namespace}", _PROCESS
-        )
+        yield warn(subject, f"runs as a process without a Deployment in namespace {facts.operator_namespace}", _PROCESS)
         return
     if isinstance(facts.deployment, ApiError):
         if facts.deployment.is_not_found:
             where = f"Deployment {OPERATOR} in namespace {facts.operator_namespace}"
-            yield fail(subject, f"there is no {where}", f"{_INSTALL_OPERATOR}, or name it with --operator-namespace")
+            yield fail(
+                subject, f"there is no {where}", f"{_INSTALL_OPERATOR}, or set its namespace with --operator-namespace"
+            )
         else:
-            yield warn(subject, f"can't be looked at: {facts.deployment.message}")
+            yield warn(subject, f"its Deployment can't be read: {facts.deployment.message}")
         return
     wanted = facts.deployment["spec"].get("replicas", 1)
     ready = facts.deployment.get("status", {}).get("readyReplicas", 0)
@@ -151,16 +151,18 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
     subject = "leader"
     if isinstance(facts.lease, ApiError):
         if facts.lease.is_not_found:
-            yield fail(subject, f"there is no Lease {OPERATOR}: no operator has led yet", "see the operator's log")
+            yield fail(subject, f"there is no Lease {OPERATOR}, so no operator has led yet", "see the operator's log")
         else:
             yield warn(subject, f"the Lease can't be read: {facts.lease.message}")
         return
     holder, age, lasts = _holder(facts.lease), _age(facts, facts.lease), _lasts(facts.lease)
     if not holder:
-        yield fail(subject, "no operator leads: the last one has handed over", "see whether an operator runs")
+        yield fail(subject, "no operator leads, because the last one gave up the Lease", "check that an operator runs")
     elif not _is_led(facts):
-        advice = "the leader is gone and no other took over; see whether an operator runs, and its log"
-        yield fail(subject, f"{holder} has not renewed the Lease for {duration(age)}; it lasts {lasts:.0f}s", advice)
+        advice = "the leader is gone and no other operator took over; check that an operator runs, and see its log"
+        yield fail(
+            subject, f"{holder} has not renewed the Lease for {duration(age)}; the Lease lasts {lasts:.0f}s", advice
+        )
     else:
         yield ok(subject, f"{holder}, renewed {duration(age)} ago")
 
@@ -195,7 +197,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     """Check that this machine's clock agrees with the API server's."""
     clock = facts.clock
     if clock.server is None:
-        yield warn("clock", "the API server does not say what time it is")
+        yield warn("clock", "the API server's response has no time, so clocks were not compared")
         return
     # The server's time is in whole seconds, and from a moment between the request and the response.
     ahead = clock.before - (clock.server + 1)
@@ -204,6 +206,10 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if skew > SKEW_SECONDS:
         which = "ahead of" if ahead > behind else "behind"
         text = f"this machine's clock is {duration(skew)} {which} the API server's"
-        yield warn("clock", f"{text}; ages are counted by the API server's", "set it, for instance by NTP")
+        yield warn(
+            "clock",
+            f"{text}; ages are counted by the API server's clock",
+            "set this machine's clock, for example with NTP",
+        )
     else:
-        yield ok("clock", f"this machine's is within {SKEW_SECONDS:.0f}s of the API server's")
+        yield ok("clock", f"this machine's clock is within {SKEW_SECONDS:.0f}s of the API server's")

@@ -38,7 +38,7 @@ def examine(api: Api, namespace: str | None, operator_namespace: str) -> list[Fi
     try:
         return diagnose(gather(api, namespace, operator_namespace))
     except Unreachable as error:
-        advice = "see whether this works: kubectl version; the context names the server"
+        advice = "check that kubectl version works; the context of the kubeconfig has the server's URL"
         return [fail("API server", f"does not answer: {error}", advice)]
     except ApiError as error:
-        return [fail("API server", f"refuses: {error.message}", "see whether this works: kubectl auth whoami")]
+        return [fail("API server", f"refuses: {error.message}", "check that kubectl auth whoami works")]

@@ -45,15 +45,17 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
     ]
     if trusting:
         advice = "start engines with --signed-config (TENANTZONE_SIGNED_CONFIG=1), once the operator signs configs"
-        yield warn(subject, f"take configs that the operator did not sign: {name_some(trusting)}", advice)
+        yield warn(subject, f"accept configs that the operator did not sign: {name_some(trusting)}", advice)
     ready, acknowledged = pool.status.get("enginesReady", 0), pool.status.get("enginesAcknowledged", 0)
     if acknowledged < ready:
         programmed = pool.condition("Programmed")
         advice = programmed.message if programmed is not None else ""
-        yield warn(subject, f"{acknowledged} of {ready} have acknowledged the config, by the operator's word", advice)
+        yield warn(
+            subject, f"{acknowledged} of {ready} have acknowledged the config, according to the pool's status", advice
+        )
     elif not wrong:
         heard = sum(answer.report is not None for answer in answers.values())
-        yield ok(subject, f"{ready} ready, all have acknowledged the config; {heard} answered just now")
+        yield ok(subject, f"{ready} ready, all have acknowledged the config; {heard} answered now")
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
@@ -72,26 +74,28 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
         return
     if newest is not None and pod.annotations.get(CONFIG_HASH_ANNOTATION) != newest:
         text = "not annotated with the newest config, so kubelet takes a minute or more to project it"
-        yield warn("", text, "see whether the operator may patch pods")
+        yield warn("", text, "check that the operator may patch pods")
     if answer.report is None:
         if not answer.is_forbidden:
-            advice = "see whether the pod runs tenantzone-runtime, and whether the API server reaches the pod"
-            yield warn("", f"can't be asked ({answer.error})", advice)
+            advice = "check that the pod runs tenantzone-runtime, and that the API server reaches the pod"
+            yield warn("", f"did not answer ({answer.error})", advice)
         return
     status = answer.report.config
     if status.rejected is not None and status.rejected.untrusted:
         advice = (
-            "the operator undoes changes by others within seconds; if this persists, do what the message says, and see "
+            "the operator undoes changes by others within seconds; if this persists, follow the message, and check "
             f"who may write ConfigMaps in namespace {pod.namespace}"
         )
         yield fail("", f"does not trust the config that it finds ({status.rejected.error})", advice)
     elif status.rejected is not None:
-        advice = "if it does not know a field, upgrade the engine; a config that it had before stays in force"
+        advice = "if the engine does not know a field, upgrade it; its previous config stays in force"
         yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
     elif newest is not None and status.applied_hash != newest:
         have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"
         yield warn(
-            "", f"has {have}, not the newest", "if this persists, see whether its volume is a folder, no subPath"
+            "",
+            f"has {have}, not the newest",
+            "if this persists, check that the pod mounts the volume as a folder, not with subPath",
         )
     yield from _check_api_servers(answer.report)
     if answer.asked_at is not None:
@@ -104,12 +108,10 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
         if process.lags:
             differs = ", ".join(map(printable, process.lags))
             text = f"API server process {process.process} does not report what the engine core enforces ({differs})"
-            yield fail("", text, "see the log of the pod; restart the pod if this persists")
+            yield fail("", text, "see the pod's log; if this persists, restart the pod")
     if report.missing_api_servers:
-        text = f"API server processes that do not report what they enforce: {report.missing_api_servers}"
-        advice = (
-            "see whether vLLM runs with --middleware, and whether the processes run; restart the pod if this persists"
-        )
+        text = f"number of API server processes that do not report their config: {report.missing_api_servers}"
+        advice = "check that vLLM runs with --middleware and that the processes run; if this persists, restart the pod"
         yield fail("", text, advice)
 
 
@@ -121,8 +123,12 @@ def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
         age: the report's age in seconds: the API server's time minus the engine's time of the report.
     """
     if age > _FROZEN_SECONDS:
-        yield fail("", f"report is {duration(age)} old: it hangs, or its clock is behind", f"see the log of {pod.name}")
+        yield fail(
+            "",
+            f"report is {duration(age)} old, so the engine hangs or its clock is behind",
+            f"see the log of {pod.name}",
+        )
     elif age < -SKEW_SECONDS:
         yield warn(
-            "", f"clock is {duration(-age)} ahead of the API server's", "set the node's clock, for instance by NTP"
+            "", f"clock is {duration(-age)} ahead of the API server's", "set the node's clock, for example with NTP"
         )

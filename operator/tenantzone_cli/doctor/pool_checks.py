@@ -31,7 +31,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         return
     if not facts.pools:
         where = f"namespace {facts.namespace}" if facts.namespace is not None else "any namespace"
-        yield warn("pools", f"there is no ZonePool in {where}", "create one, or name another namespace with -n")
+        yield warn("pools", f"there is no ZonePool in {where}", "create one, or set another namespace with -n")
     for pool in facts.pools:
         if not is_served(pool):
             yield _not_served(pool)
@@ -57,15 +57,15 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
     age = facts.now - pool.created if pool.created is not None else 0.0
     if pool.observed_generation is None:
         say = fail if age > _FRESH_SECONDS else warn
-        return say(subject, f"no operator has looked at it for {duration(age)}", "see whether the operator runs")
+        return say(subject, f"no operator has handled it for {duration(age)}", "check that the operator runs")
     if pool.observed_generation != pool.generation:
         seen = f"the operator has seen generation {pool.observed_generation} of {pool.generation}"
-        return warn(subject, seen, "if this persists, see whether the operator runs")
+        return warn(subject, seen, "if this persists, check that the operator runs")
     if not pool.is_("Accepted"):
         accepted = pool.condition("Accepted")
         text = accepted.message if accepted is not None else "its status has no condition Accepted"
         return fail(subject, text, f"kubectl edit zp/{pool.name} -n {pool.namespace}")
-    size = f"{pool.capacity} planned blocks per engine" if pool.capacity is not None else "size not known yet"
+    size = f"{pool.capacity} planned blocks per engine" if pool.capacity is not None else "size not yet known"
     return ok(
         subject,
         f"{size}; {pool.status.get('zonesAccepted', 0)} zones accepted, {pool.status.get('zonesRejected', 0)} rejected",
@@ -76,7 +76,9 @@ def _check_selector(pool: Pool) -> Iterator[Finding]:
     """Yields the operator's finding on other pools that select the same pods."""
     found = pool.condition("SelectorOverlaps")
     if found is not None and found.status == "True":
-        advice = f"kubectl edit zp/{pool.name} -n {pool.namespace}, or the other pool: no pod has two pools' configs"
+        advice = (
+            f"kubectl edit zp/{pool.name} -n {pool.namespace}, or the other pool; a pod gets only one pool's config"
+        )
         yield warn(f"selector {pool.namespace}/{pool.name}", found.message, advice)
 
 
@@ -84,7 +86,7 @@ def _check_salt(pool: Pool) -> Iterator[Finding]:
     """Yields the operator's finding on engines that do not share the pool's salt key."""
     found = pool.condition("SaltNotShared")
     if found is not None and found.status == "True":
-        advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; docs/salts.md says what it is for"
+        advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; see docs/salts.md for its purpose"
         yield warn(f"salt key {pool.namespace}/{pool.name}", found.message, advice)
 
 
@@ -92,7 +94,7 @@ def _check_admin_port(pool: Pool) -> Iterator[Finding]:
     """Yields the operator's finding on engines whose admin ports refuse the operator, or require no token."""
     found = pool.condition("AdminPortNotSecured")
     if found is not None and found.status == "True":
-        advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; docs/operator.md says how"
+        advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; see docs/operator.md"
         yield warn(f"admin port {pool.namespace}/{pool.name}", found.message, advice)
 
 
@@ -103,7 +105,7 @@ def _check_tiers(pool: Pool) -> Iterator[Finding]:
         return
     subject = f"tiers {pool.namespace}/{pool.name}"
     if found.status == "False":
-        yield warn(subject, found.message, "docs/tiers.md says how engines get tiers, and what to do about a disk")
+        yield warn(subject, found.message, "see docs/tiers.md for how engines get tiers, and for problems with disks")
     elif found.status == "True":
         yield ok(subject, found.message)
 
@@ -114,21 +116,23 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
     found = facts.configs[pool.key]
     if isinstance(found, ApiError):
         if found.is_not_found:
-            return None, [fail(subject, f"there is no ConfigMap {name}", "see whether the operator runs")]
+            return None, [fail(subject, f"there is no ConfigMap {name}", "check that the operator runs")]
         return None, [] if found.is_forbidden else [warn(subject, f"can't be read: {found.message}")]
     files = files_of(found)
     try:
         config = unpack_config(files)
     except ConfigError as error:
-        advice = f"kubectl -n {pool.namespace} delete cm {name}; the operator writes it again"
-        return None, [fail(subject, f"can't be used, so engines keep the one before: {error}", advice)]
+        advice = f"kubectl -n {pool.namespace} delete cm {name}; the operator recreates it"
+        return None, [fail(subject, f"is invalid, so engines keep their previous config: {error}", advice)]
     said = f"generation {config.generation}, {len(config.zones)} zones, {files.size / 1024:.0f} KiB"
     said += f"{' compressed' if files.packed is not None else ''}, written {_age(facts, found)} ago"
     if files.packed is not None and files.size > _NEARLY * _LARGEST_BYTES:
-        limit = f"{said}; zones that take it above {_LARGEST_BYTES // 1024} KiB are not accepted"
-        return config, [warn(subject, limit, "spread the zones over more pools")]
+        limit = f"{said}; zones for which it would exceed {_LARGEST_BYTES // 1024} KiB are not accepted"
+        return config, [warn(subject, limit, "distribute the zones over more pools")]
     if pool.status.get("configHash") != config.hash:
-        return config, [warn(subject, f"{said}; the pool's status names another one", "see the operator's log")]
+        return config, [
+            warn(subject, f"{said}; the pool's status has the hash of another config", "see the operator's log")
+        ]
     return config, [ok(subject, said)]
 
 
@@ -155,13 +159,13 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     unseen = [zone for zone in facts.zones if zone.observed_generation != zone.generation]
     late = [zone.name for zone in unseen if zone.created is None or facts.now - zone.created > _FRESH_SECONDS]
     if late:
-        text = f"the operator has not seen the present generation of {name_some(late)}"
-        yield warn("zones", text, "see whether the operator runs")
+        text = f"the operator has not seen the current generation of {name_some(late)}"
+        yield warn("zones", text, "check that the operator runs")
     without = [
         zone for zone in facts.zones if (condition := zone.condition("TiersEnforced")) and condition.status == "False"
     ]
     if without:
-        text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
+        text = f"{len(without)} do not have their reservations in tiers: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
     # If another operator may serve the pool, the finding on its zones is only a warning, like the finding on the pool.
@@ -171,7 +175,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     ):
         if those:
             shown = name_some([f"{name} ({reason})" for name, reason in those])
-            text = f"{len(those)} of {len(facts.zones)} are not accepted, so what they ask for is not enforced: {shown}"
+            text = f"{len(those)} of {len(facts.zones)} are not accepted, so they are not enforced: {shown}"
             yield say("zones", text, f"kubectl tenantzone explain {those[0][0]}")
     unready = [zone.name for zone in facts.zones if zone.ready != "True" and _refusal(zone) is None]
     if unready:

@@ -25,12 +25,12 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
     if url is None:
         # An operator that does not run from the Deployment may also have the flag.
         if declared and not any(thing.status for thing in declared):
-            text = f"{len(declared)} KVStorages and KVCacheGroups are declared, but no operator handles them"
-            yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL: {_INSTALL}")
+            text = f"no operator handles the {len(declared)} KVStorages and KVCacheGroups"
+            yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL, for example: {_INSTALL}")
         return
     if isinstance(facts.manager, ApiError):
         if not facts.manager.is_not_found:
-            yield warn(subject, f"its StatefulSet can't be looked at: {facts.manager.message}")
+            yield warn(subject, f"its StatefulSet can't be read: {facts.manager.message}")
         elif MANAGER in url:
             yield fail(subject, f"there is no StatefulSet {MANAGER} in namespace {facts.operator_namespace}", _INSTALL)
         else:
@@ -43,7 +43,7 @@ def check_manager(facts: Facts) -> Iterator[Finding]:
     if wanted and ready >= wanted:
         yield ok(subject, text)
     else:
-        yield (warn if ready else fail)(subject, f"{text}: engines find nothing that is stored", logs)
+        yield (warn if ready else fail)(subject, f"{text}, so engines find no stored blocks", logs)
 
 
 def check_storages(facts: Facts) -> Iterator[Finding]:

@@ -12,18 +12,21 @@ from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.text import printable
 
 _WAITS: Mapping[str, str] = {
-    "limit": "waits for blocks: its own limit is in use; raise spec.limit, or let it wait",
-    "reserved": "waits for blocks: free ones are kept for other zones; reserve some for it, or let others lend more",
-    "in_use": "waits for blocks: other requests use them; they come back as these end",
-    "seats": "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats, or raise "
+    "limit": "waits for blocks, because the zone's limit is in use; raise spec.limit, or wait",
+    "reserved": "waits for blocks, because free blocks are reserved for other zones; raise spec.reserved, or let "
+    "others lend more",
+    "in_use": "waits for blocks that other requests use, until these requests end",
+    "seats": "waits for a seat, because the engine runs its maximum of requests; reserve blocks or spec.seats, or "
+    "raise "
     "--max-num-seqs",
-    "tokens": "waits for tokens: its zone's share of the steps is used, or a zone with a latency target needs them",
-    "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
-    "adapter": "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or "
+    "tokens": "waits for tokens, because the zone's share of the steps is used, or a zone with a latency target needs "
+    "them",
+    "seat_limit": "waits for a seat, because the zone runs spec.seats.limit requests",
+    "adapter": "waits for a LoRA adapter slot, because other adapters use all slots; set spec.reserved or "
     "spec.seats.reserved, or raise --max-loras",
     "grammar": "waits until the grammar of its structured output is compiled",
-    "load": "waits until blocks of its prompt are looked up in a tier, or copied from there",
-    "encoder": "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set "
+    "load": "waits until blocks of its prompt are looked up in a tier or copied from it",
+    "encoder": "waits for room in the encoder, which other requests use or which is kept for another zone; set "
     "spec.reserved or spec.seats.reserved, or raise --max-num-batched-tokens",
 }
 
@@ -50,7 +53,7 @@ def _standing(report: ZoneReport) -> str:
         return "nothing is reserved"
     own = min(report.held, report.reserved)
     rest = max(0, report.reserved - own - report.lent)
-    parts = f"it holds {own} itself, {report.lent} are lent, {rest} are not in use"
+    parts = f"the zone holds {own}, {report.lent} are lent, {rest} are not in use"
     return f"of {report.reserved} reserved blocks {parts}"
 
 
@@ -86,7 +89,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 def _slot_lines(report: EngineReport) -> Iterator[str]:
     """Yields lines with the zones that use the engine's adapter slots."""
     for used in report.adapters:
-        tenants = ", ".join(map(printable, used.tenants)) or "requests that came before any zone was declared"
+        tenants = ", ".join(map(printable, used.tenants)) or "requests that arrived before any zone was declared"
         yield f"    slot of {printable(used.adapter)}: used by {tenants}"
     free = report.adapter_slots - len(report.adapters)
     if free > 0:
@@ -128,7 +131,7 @@ def tier_table(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             counts = map(shown, (reported.hits, reported.evictions, reported.writes_refused, reported.corrupt))
             message = printable(problems.get(reported.tier, ""))
             if reported.awaited_bytes:
-                message = f"too small for {shown_bytes(reported.awaited_bytes)} that are reserved"
+                message = f"too small by {shown_bytes(reported.awaited_bytes)} for the reservation"
             rows.append((f"  {answer.pod}", printable(reported.tier), *amounts, *counts, message))
     if rows:
         yield "Tiers below the engines' blocks: bytes, and chunks since the engine's start"

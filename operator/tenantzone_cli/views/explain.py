@@ -97,10 +97,10 @@ def _share(share: Body) -> str:
 def _decision(zone: Zone) -> str:
     ready = zone.condition("Ready")
     if ready is None:
-        return "not Ready, because the operator has not looked at it yet"
+        return "not Ready, because the operator has not handled it yet"
     if zone.observed_generation != zone.generation:
-        seen = f"the operator has seen generation {zone.observed_generation} only"
-        return f"{seen}, not {zone.generation}; what follows is about the older one"
+        seen = f"the operator has only seen generation {zone.observed_generation}"
+        return f"{seen}, not {zone.generation}; the following describes the older generation"
     if ready.status == "True":
         return "Ready"
     # The first condition that is not true has the cause; later conditions are consequences.
@@ -126,7 +126,7 @@ def _age(condition: Condition, now: float) -> str:
 def _advice(facts: Facts) -> Iterator[str]:
     if facts.zone.observed_generation != facts.zone.generation:
         yield "What to do"
-        yield "  See whether the operator runs: kubectl tenantzone doctor"
+        yield "  Check that the operator runs: kubectl tenantzone doctor"
         return
     texts = []
     for condition in facts.zone.conditions:
@@ -151,7 +151,7 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
             yield from in_tiers or _reservations(facts, others)
         case "TenantConflict":
             holders = [zone.name for zone in neighbours if zone.tenant == facts.zone.tenant and zone.is_("Accepted")]
-            yield f"Tenant {facts.zone.tenant} has the zone {', '.join(holders) or 'of an older TenantZone'} already"
+            yield f"Tenant {facts.zone.tenant} already has a zone: {', '.join(holders) or 'an older TenantZone'}"
 
 
 def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _unheard(facts: Facts) -> Iterator[str]:
         if answer.report is None:
             errors.setdefault(answer.error, []).append(answer.pod)
     if errors:
-        yield "Not known: to whom it lends, and why requests wait. Only engines know, and these could not be asked"
+        yield "Loans and the reasons why requests wait are unknown, because these engines did not answer"
         yield from (f"  {', '.join(pods)}: {error}" for error, pods in errors.items())
     if any(answer.is_forbidden for answer in facts.answers):
-        yield "  It takes the right to get pods/proxy."
+        yield "  Asking engines requires the right to get pods/proxy."

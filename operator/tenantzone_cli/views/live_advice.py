@@ -84,4 +84,4 @@ def _mode(pool: Pool) -> str:
 
 
 def _nothing(pool: Pool) -> str:
-    return "spec.advice.mode is Never" if _mode(pool) == "Never" else "nothing is known that would help"
+    return "spec.advice.mode is Never" if _mode(pool) == "Never" else "there is no advice"

@@ -102,7 +102,7 @@ def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
     lines = []
     for answer in answers:
         if answer.report is None:
-            advice = "; it takes the right to get pods/proxy, so leave out --live" if answer.is_forbidden else ""
+            advice = "; this requires the right to get pods/proxy, so leave out --live" if answer.is_forbidden else ""
             lines.append(f"{answer.pool[0]}/{answer.pod}: {answer.error}{advice}")
     return lines
 

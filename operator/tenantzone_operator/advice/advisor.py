@@ -161,7 +161,9 @@ class Advisor:
                 self._is_over(now)
                 return adjustments
             else:
-                return self._ended(now, adjustments, Judgement(False, "not all engines applied it within a window"))
+                return self._ended(
+                    now, adjustments, Judgement(False, "not all engines applied the change within a window")
+                )
         if not self._is_over(now) or self._began is None:
             return adjustments
         judgement = judge(trial.proposal, trial.before, self._window.figures)

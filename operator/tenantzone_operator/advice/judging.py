@@ -63,7 +63,7 @@ def _worse_hits(before: Figures, after: Figures) -> str:
 def _gain_of_target(tried: Proposal, before: Figures, after: Figures) -> Judgement:
     was, now = _of(before, tried.for_zone).mean_ratio, _of(after, tried.for_zone).mean_ratio
     if was is None or now is None:
-        return Judgement(None, f"{tried.for_zone} had no request that a latency target is about")
+        return Judgement(None, f"{tried.for_zone} had no requests to which a latency target applies")
     return Judgement(
         now <= MET or now <= _BETTER * was,
         f"{tried.for_zone} had {_times(was)} its latency target, and has {_times(now)} since",

@@ -74,12 +74,16 @@ class _Rules:
             seen = self._figures.zones[name]
             ((why, _),) = seen.missed.most_common(1)
             if why == "Blocks" and seen.waited_at_limit:
-                message = f"{name} misses a latency target while its requests wait for its own limit"
+                message = f"{name} misses a latency target while its requests wait because of its limit"
                 yield from self._raise_limit(name, "TargetMissed", message)
             elif why == "Blocks":
                 yield from self._lower_largest(name)
             elif why in ("Neighbours", "Seats"):
-                words = "others are computed in its steps" if why == "Neighbours" else "its requests wait for a seat"
+                words = (
+                    "other zones' requests are computed in its steps"
+                    if why == "Neighbours"
+                    else "its requests wait for a seat"
+                )
                 yield from self._raise_weight(name, f"{name} misses a latency target, and {words}")
 
     def for_hits(self) -> Iterator[Proposal]:
@@ -132,7 +136,9 @@ class _Rules:
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)
         if value < min(held, 100 if now is None else now) and value <= bound.most:
-            message = f"{name} misses a latency target for want of blocks, and {largest} holds most above its share"
+            message = (
+                f"{name} misses a latency target because it lacks blocks, and {largest} holds most above its share"
+            )
             yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
 
     def _limit(self, name: str) -> int | None:
@@ -176,7 +182,7 @@ class _Rules:
         now = self._configs[name].eviction_policy
         for policy in self._bounds.eviction_policies:
             if policy != now:
-                message = f"{name} turned its cache over, and {policy} may keep more of what is asked for again"
+                message = f"{name} turned its cache over, and {policy} may keep more blocks that are requested again"
                 yield self._of_zone(name, Field.EVICTION_POLICY, policy, "CacheTurnedOver", message, for_zone=name)
 
     def _lower_watermark(self) -> Iterator[Proposal]:
@@ -189,7 +195,7 @@ class _Rules:
         value = max(bound.least, now / _FACTOR if now >= 0.01 else 0.0)
         current = value_of_pool(config)
         if value < now and value <= bound.most and fraction(value) != current:
-            message = "blocks are evicted by the watermarks before anybody needs them"
+            message = "the watermarks evict blocks before any zone needs them"
             yield Proposal("", Field.WATERMARK, current, fraction(value), "EvictedEarly", message, for_zone="")
 
     def _of_zone(self, name: str, field: Field, value: str, reason: Reason, message: str, *, for_zone: str) -> Proposal:

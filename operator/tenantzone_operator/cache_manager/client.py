@@ -147,7 +147,7 @@ async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
     async for part in response.content.iter_any():
         text += part
         if len(text) > MAX_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError(f"the answer is too large: more than {MAX_ANSWER_BYTES:,} bytes")
+            raise aiohttp.ClientPayloadError(f"the answer exceeds the maximum of {MAX_ANSWER_BYTES:,} bytes")
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):

@@ -88,7 +88,9 @@ class Changes:
             was, is_now = known.status.get("enginesReady", 0), pool.status.get("enginesReady", 0)
             if was != is_now:
                 kind: Literal["Normal", "Warning"] = "Normal" if is_now > was else "Warning"
-                self._note(Change(0.0, "ZonePool", key, pool.meta.name, kind, "Engines", f"{is_now} ready, were {was}"))
+                self._note(
+                    Change(0.0, "ZonePool", key, pool.meta.name, kind, "Engines", f"{is_now} ready, previously {was}")
+                )
 
     def _note_zone(self, zone: Zone, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
         pool = (zone.meta.namespace, zone.pool)

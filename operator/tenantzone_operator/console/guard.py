@@ -56,9 +56,9 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
         return web.Response(status=405, headers={"Allow": ", ".join(_METHODS)}, text="this page is read-only\n")
     if not is_own_host(request.headers.get("Host", "")):
         # Either another domain resolves to this address (DNS rebinding), or other users can reach the port-forward.
-        return web.Response(status=403, text="open it as http://localhost:PORT, by way of kubectl port-forward\n")
+        return web.Response(status=403, text="open this page as http://localhost:PORT with kubectl port-forward\n")
     if not _is_from_here(request):
-        return web.Response(status=403, text="not for other sites\n")
+        return web.Response(status=403, text="other sites may not use this page\n")
     return None
 
 

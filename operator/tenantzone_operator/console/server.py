@@ -159,7 +159,7 @@ class Console:
             return web.json_response({"error": f"cells must be a number from 1 to {MAX_CELLS}"}, status=400)
         tier = request.query.get("tier", "")
         if tier and not _TIER.fullmatch(tier):
-            return web.json_response({"error": "tier must be the name of one"}, status=400)
+            return web.json_response({"error": "tier must be the name of a tier"}, status=400)
         try:
             found = await self._live.block_map(_key(request), request.match_info["engine"], int(cells), tier)
         except NotThereError as error:

@@ -121,7 +121,7 @@ class AdminKey:
         if self._keys and self._keys[0] not in keys:
             self._replaced = self._keys
             logger.warning(
-                "the key in the Secret %s/%s was replaced without keeping the former key there as %s: this process "
+                "the key in the Secret %s/%s was replaced without keeping the former key there as %s, so this process "
                 "also uses the former key; after a restart, engines with tokens of the former key refuse the operator",
                 self._namespace,
                 ADMIN_KEY_SECRET,
@@ -134,11 +134,11 @@ class AdminKey:
         """Returns the data of the Secret, and creates a deleted Secret again with the keys that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
-            keys, what = (self._keys, "the known key again") if self._keys else ((new_admin_key(),), "a new key")
+            keys, what = (self._keys, "the known key") if self._keys else ((new_admin_key(),), "a new key")
             data = dict(zip((KEY_FILE, PREVIOUS_KEY_FILE), keys, strict=False))
             try:
                 await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, data)
-                logger.info("the Secret %s/%s has %s", self._namespace, ADMIN_KEY_SECRET, what)
+                logger.info("the Secret %s/%s was created with %s", self._namespace, ADMIN_KEY_SECRET, what)
             except RestError as error:
                 # Another replica may have created it first.
                 if error.status != _CONFLICT:

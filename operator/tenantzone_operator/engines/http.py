@@ -93,7 +93,7 @@ class _Answer:
             await self._receive(MAX_HEAD_BYTES)
         length = _read_head(bytes(self._came[:end]), what)
         if length > max_bytes:
-            raise UnbelievableError(f"{what} is too large: more than {max_bytes:,} bytes")
+            raise UnbelievableError(f"{what} exceeds the maximum of {max_bytes:,} bytes")
         begin = end + len(_END_OF_HEAD)
         while len(self._came) < begin + length:
             await self._receive(begin + length)
@@ -104,12 +104,12 @@ class _Answer:
         count = min(until - len(self._came), _READ_BYTES)
         piece = await asyncio.get_running_loop().sock_recv(self._connection, count)
         if not piece:
-            raise ConnectionError("closed before the end of the answer")
+            raise ConnectionError("the engine closed it before the end of the answer")
         self._quota.spend(max(len(piece), PIECE_COSTS_BYTES))
         self._came += piece
         self._pieces += 1
         if self._pieces > PIECES + len(self._came) // PIECE_BYTES:
-            raise UnbelievableError("it answers in pieces that are too small")
+            raise UnbelievableError("the engine answers in pieces that are too small")
 
 
 def _read_head(head: bytes, what: str) -> int:

@@ -244,10 +244,13 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     left, size = budget.allocatable, budget.size
     missing = budget.blocks(reserved) - left
     if budget.is_provisional:
-        return f"reserved is {reserved} and {left}% is left, {missing}% too little; lower it to {left}% or free others"
+        return (
+            f"reserved is {reserved} and {left}% is left, which is {missing}% too little; "
+            f"lower it to {left}%, or lower reserved of other zones"
+        )
     wanted = f"{reserved}, which is {left + missing} blocks" if isinstance(reserved, str) else f"{reserved} blocks"
     return (
-        f"reserved is {wanted}, and {left} of an engine's {size} blocks are left, {missing} too few; "
+        f"reserved is {wanted}, and {left} of an engine's {size} blocks are left, which is {missing} too few; "
         f"lower reserved to {left} ({100 * left // size}%) or lower that of other zones"
     )
 
@@ -255,8 +258,8 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
 def _without_room(kept: ZoneConfig | None) -> AdmissionDecision:
     max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
     message = (
-        f"the pool's config would become too large: more than {max_bytes:,} compressed bytes of its ConfigMap; "
-        f"name another ZonePool, or delete zones of this one"
+        f"the pool's config would exceed {max_bytes:,} compressed bytes of its ConfigMap; "
+        f"choose another ZonePool, or delete zones of this one"
     )
     return AdmissionDecision(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
 

@@ -99,7 +99,7 @@ def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
 
 
 _POOL_TOO_LARGE = (
-    f"the pool's config would become too large: more than {CHANGES_BYTES:,} compressed bytes of its ConfigMap; "
+    f"the pool's config would exceed {CHANGES_BYTES:,} compressed bytes of its ConfigMap; "
     f"shorten spec.unknownTenants.levels, or delete zones"
 )
 

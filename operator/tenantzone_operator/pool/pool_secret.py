@@ -66,7 +66,7 @@ class PoolSecret:
             self._note("" if error.status == 409 else explain(error), name)
         else:
             self._note("", name)
-            self._log.info("the Secret %s has %s", name, self._what)
+            self._log.info("the Secret %s was created with %s", name, self._what)
 
     def _note(self, not_made: str, name: str) -> None:
         if not_made and not_made != self.not_made:

@@ -112,7 +112,7 @@ def latency_target_met(
         shown.named = frozenset(each.key for _, each in missed[:_NAMED])
         return [_missed(missed)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
-    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
+    message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times the target"
     # Without traffic, keep the last result, because otherwise each occasional request would change the condition.
     is_published = was_met and known["message"] == message
     if not is_published and all(each.report.actual_seconds is None for each in reported):

@@ -108,7 +108,7 @@ def _why(
 ) -> str:
     """Returns why the purge is not complete, with the names of the engines that have not acknowledged it."""
     if not decision.accepted:
-        return f"the engines do not get it, because the zone is not accepted: {decision.message}"
+        return f"the engines do not get the purge, because the zone is not accepted: {decision.message}"
     if not_written:
         return f"the pool's config can't be written, retrying: {not_written}"
     if not observations:

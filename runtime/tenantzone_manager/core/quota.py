@@ -63,7 +63,7 @@ class OverLimit(Exception):
     """A charge would exceed an account's limit; nothing was changed."""
 
     def __init__(self, account: str) -> None:
-        super().__init__(f"the limit of {account} does not leave room for it")
+        super().__init__(f"the charge would exceed the limit of {account}")
         self.account = account
 
 

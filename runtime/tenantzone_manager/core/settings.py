@@ -107,7 +107,9 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if not spec_set:
             return self.specs
         if spec_set not in self.spec_sets:
-            raise ValueError(f"spec set {spec_set} is not one of the instance's: {', '.join(self.spec_sets) or 'none'}")
+            raise ValueError(
+                f"the instance has no spec set {spec_set}; its spec sets: {', '.join(self.spec_sets) or 'none'}"
+            )
         wanted = self.spec_sets[spec_set]
         return tuple(spec for spec in self.specs if spec.name in wanted)
 
@@ -161,18 +163,23 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
         for name, quotas in quotas_by_name.items():
             for where, own in quotas.items():
                 if own.limit is not None and own.limit < own.reserved:
-                    raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than it may use")
+                    raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than its limit")
     for zone in group.zones:
         if not re.fullmatch(ZONE_NAME, zone):
             raise ValueError(f"group {group.name}: {zone!r} is not a valid zone name; write NAMESPACE/POOL/OWNER")
     if max(_promised(group).values()) > LARGEST:
-        raise ValueError(f"group {group.name}: instances reserve more than {LARGEST} bytes")
+        raise ValueError(
+            f"group {group.name}: instances and zones together reserve more than {LARGEST} bytes; lower reserved"
+        )
     before = _promised(known) if known is not None else {}
     for where, promised in _promised(group).items():
         limit = group.types.get(where, Quota()).limit if where else group.total.limit
         if limit is not None and promised > max(limit, before.get(where, 0)):
-            room = f" of {where}, which has {limit}" if where else f"; its total is {limit}"
-            raise ValueError(f"group {group.name}: instances reserve {promised} bytes{room}")
+            room = f" of {where}, whose limit is {limit}" if where else f", but the limit of the total is {limit}"
+            raise ValueError(
+                f"group {group.name}: instances and zones reserve {promised} bytes{room}; lower reserved, or raise the "
+                "limit"
+            )
 
 
 def _promised(group: InstanceGroup) -> dict[str, int]:
@@ -192,9 +199,11 @@ def check_instance(instance: Instance) -> None:
     """
     names = [spec.name for spec in instance.specs]
     if len(set(names)) < len(names):
-        raise ValueError(f"instance {instance.name}: two specs have the same name")
+        raise ValueError(f"instance {instance.name}: two specs have the same name; give each its own")
     for name, wanted in instance.spec_sets.items():
         if not re.fullmatch(NAME, name):
             raise ValueError(f"instance {instance.name}: {name!r} is not a valid name of a spec set")
         if not wanted or not set(wanted) <= set(names):
-            raise ValueError(f"instance {instance.name}: spec set {name} must name at least one spec, and only its own")
+            raise ValueError(
+                f"instance {instance.name}: spec set {name} must name at least one of the instance's specs"
+            )

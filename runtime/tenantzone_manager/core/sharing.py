@@ -81,4 +81,6 @@ def _check(said: InstanceGroup, namespace: str, registered: Registered) -> None:
         *(f"the zone {zone}" for zone in said.zones if not is_pool_of(zone, namespace)),
     ]
     if strange:
-        raise ValueError(f"group {said.name}: settings for namespace {namespace} name {strange[0]}, which is not in it")
+        raise ValueError(
+            f"group {said.name}: settings for namespace {namespace} name {strange[0]}, which is not in that namespace"
+        )

@@ -83,10 +83,12 @@ def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
     if not given:
         return range(-1, count - 1)
     if len(given) != count:
-        raise ValueError(f"{len(given)} parents do not fit {count} blocks")
+        raise ValueError(f"parents has {len(given)} entries for {count} blocks; send one entry per block")
     for index, parent in enumerate(given):
         if not -1 <= parent < index:
-            raise ValueError(f"block {index} can't follow block {parent}: name that one before it, or -1 for none")
+            raise ValueError(
+                f"block {index} can't follow block {parent}; send the index of an earlier block, or -1 for none"
+            )
     return given
 
 

@@ -69,9 +69,9 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
     yield ""
     yield f"{tally.read} events in {len(tally.files)} files"
     if tally.skipped:
-        yield f"{tally.skipped} lines are no events, and were skipped"
+        yield f"{tally.skipped} lines are not events and were skipped"
     if tally.lost:
-        yield f"{tally.lost} events are missing: they came faster than they could be written"
+        yield f"{tally.lost} events are missing because they occurred faster than they could be written"
 
 
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
@@ -106,7 +106,9 @@ def _read_time(text: str) -> float:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T12:00:00Z") from error
+        raise argparse.ArgumentTypeError(
+            f"expected a time such as 2026-11-01 or 2026-11-01T12:00:00Z, got {text!r:.60}"
+        ) from error
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
@@ -124,18 +126,27 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="what --events named, of each manager; older files are found",
+        help="FILE that was given to --events, of each manager; its older files are found",
     )
-    parser.add_argument("--block", type=_read_key, metavar="KEY", help="of this block: its key, in hex")
+    parser.add_argument("--block", type=_read_key, metavar="KEY", help="only events of the block with this key, in hex")
     for name, metavar, text in (
-        ("--zone", "TENANT", "of the zones of this tenant"),
-        ("--pool", "NAMESPACE/POOL", "of instances of this pool"),
-        ("--group", "NAME", "of this instance group"),
-        ("--instance", "NAME", "of this instance"),
-        ("--caller", "NAME", "by this caller; the manager itself: manager"),
+        ("--zone", "TENANT", "only events of the zones of this tenant"),
+        ("--pool", "NAMESPACE/POOL", "only events of instances of this pool"),
+        ("--group", "NAME", "only events of this instance group"),
+        ("--instance", "NAME", "only events of this instance"),
+        ("--caller", "NAME", "only events caused by this caller; the manager itself is called manager"),
     ):
         parser.add_argument(name, default="", metavar=metavar, help=text)
-    parser.add_argument("--from", dest="begin", type=_read_time, default=-math.inf, metavar="TIME", help="since (UTC)")
-    parser.add_argument("--to", dest="end", type=_read_time, default=math.inf, metavar="TIME", help="before this")
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=_read_time,
+        default=-math.inf,
+        metavar="TIME",
+        help="only events since this time (UTC)",
+    )
+    parser.add_argument(
+        "--to", dest="end", type=_read_time, default=math.inf, metavar="TIME", help="only events before this time (UTC)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -34,7 +34,9 @@ class EventFiles(RotatedLines):
         except BaseException as error:
             os.close(self._lock)
             if isinstance(error, BlockingIOError):
-                raise OSError(errno.EBUSY, "another manager writes events there; give each a file", lock) from None
+                raise OSError(
+                    errno.EBUSY, "another manager writes events to this file; give each manager its own file", lock
+                ) from None
             raise
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ def block_key(text: str) -> str:
     """
     key = text.lower().removeprefix("0x")
     if not _KEY.fullmatch(key):
-        raise ValueError(f"{text!r} is no key of a block: give its bytes in hexadecimal digits")
+        raise ValueError(f"expected the key of a block in hexadecimal digits, got {text!r:.60}")
     return key[:KEY_DIGITS].ljust(KEY_DIGITS, "0")
 
 

@@ -54,7 +54,7 @@ def _encoded(event: _Waiting) -> bytes:
         return encode(event.time, event.fields)
     except ValueError:
         # Names with an unpaired surrogate can't be encoded.
-        _log.exception("there is no way to write an event")
+        _log.exception("an event can't be encoded")
         return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
 
 
@@ -163,7 +163,7 @@ class Events:
         with self._changed:
             if self._queue:
                 self._tell_dropped(len(self._queue))
-                _log.error("%d events are not written", len(self._queue))
+                _log.error("%d events were dropped because they could not be written in time", len(self._queue))
 
     def _run(self, settings: EventSettings) -> None:
         while self._gather(settings):
@@ -194,7 +194,7 @@ class Events:
             return False
         if self._refused:
             self._refused = False
-            _log.warning("events are written to %s again", settings.path)
+            _log.warning("events can be written to %s again", settings.path)
         return True
 
     def _lines(self) -> list[bytes]:
@@ -219,7 +219,7 @@ class Events:
             self._files = None
         with self._changed:
             if not self._refused:
-                _log.error("events can't be written to %s, and wait: %s", settings.path, error)
+                _log.error("events can't be written to %s, so they are queued: %s", settings.path, error)
             self._refused = True
             self._hurry = False
             self._changed.notify_all()

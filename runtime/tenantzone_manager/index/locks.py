@@ -20,7 +20,7 @@ class ShardLocks:
 
     def __init__(self, shards: int) -> None:
         if shards < 1 or shards & (shards - 1):
-            raise ValueError(f"the number of lock shards must be a power of two; {shards} is none")
+            raise ValueError(f"--lock-shards must be a power of two, not {shards}")
         self._locks = [asyncio.Lock() for _ in range(shards)]
 
     def shard(self, address: Address) -> int:

@@ -187,7 +187,7 @@ class MetaIndex:
             except Conflict:
                 self.conflicts += 1
                 await asyncio.sleep(random.random() * 0.002 * attempt)
-        raise IndexUnavailable("others change the same records all the time; try again")
+        raise IndexUnavailable("other callers keep changing the same records; try again")
 
     async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
         """Change many records in batches, if they need not change together."""
@@ -275,7 +275,8 @@ class MetaIndex:
         if address.space not in self._corrupt_spaces:
             self._corrupt_spaces.add(address.space)
             _log.error(
-                "the record %s of %s is not what was written, and is dropped; further ones there are counted only",
+                "the record %s of %s is corrupt and was dropped; more corrupt records there are only counted, not "
+                "logged",
                 address.key.hex(),
                 address.space,
             )

@@ -30,7 +30,7 @@ TIMEOUT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
 """Seconds to wait after an interruption before subscribing to changes again."""
 _NO_MEMORY: Final = (
-    "the Redis of the index has no memory left; raise its maxmemory, or lower the limits of groups so that blocks go"
+    "the Redis of the index has no memory left; raise its maxmemory, or lower limits of groups to evict blocks"
 )
 _RESERVED: Final = 1 / 32
 """Fraction of the server's memory that is reserved for commits that need no room."""
@@ -175,7 +175,7 @@ class RedisBackend(IndexBackend):
             async with asyncio.timeout(self._timeout_seconds):
                 await heard
         except TimeoutError:
-            raise IndexUnavailable("the index at Redis does not report its changes") from None
+            raise IndexUnavailable("the Redis of the index did not deliver its change notifications in time") from None
         finally:
             del self._markers[marker]
         return self._heard
@@ -200,7 +200,7 @@ class RedisBackend(IndexBackend):
                 if text is not None
             }
         except (TypeError, ValueError) as error:
-            raise IndexUnavailable(f"the index at Redis has an account that is none: {error}") from error
+            raise IndexUnavailable(f"the Redis of the index contains a malformed account: {error}") from error
 
     async def lead(self, name: str, seconds: float) -> bool:
         return bool(await self._asked(lambda: self._lead(keys=[self._key("leader")], args=[name, int(1000 * seconds)])))
@@ -225,7 +225,7 @@ class RedisBackend(IndexBackend):
             if isinstance(error, OutOfMemoryError) or "OOM command not allowed" in str(error):
                 self._shortage = _NO_MEMORY
                 raise IndexFull(_NO_MEMORY) from error
-            raise IndexUnavailable(f"the index at Redis fails: {error}") from error
+            raise IndexUnavailable(f"the Redis of the index failed: {error}") from error
 
     async def _listen(self, listener: Listener, subscribed: asyncio.Event) -> None:
         while True:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 _PARAMETERS: Final = 500
 """Maximum number of parameters in one statement. SQLite before 3.32 accepts at most 999."""
-_CLOSED: Final = "it is closed"
+_CLOSED: Final = "the index is closed"
 
 
 class SqliteBackend(IndexBackend):
@@ -122,13 +122,13 @@ class SqliteBackend(IndexBackend):
                     await self._open(may_create=False)
                     is_left = False
             except (OSError, IndexUnavailable) as error:
-                refusal = f"another file is in its place, and can't be opened: {error}"
+                refusal = f"the file of the index was replaced, and the new file can't be opened: {error}"
                 if refusal != self._log.refusal:
                     _log.warning("%s", refusal)
                 self._log.refusal = refusal
             if is_left:
                 await asyncio.sleep(LOOK_SECONDS)
-        _log.info("%s: the file that is in its place now is open", self._path)
+        _log.info("%s: the file was replaced, and the new file is open", self._path)
         self._listener("", ())
 
     def _close_opened(self) -> None:
@@ -192,7 +192,7 @@ class SqliteBackend(IndexBackend):
     @property
     def _no_room(self) -> str:
         needed = RESERVE_BYTES // 2**20 + 1
-        return f"the index {self._path} has no room on its disk; free {needed} MiB there, or give it a larger one"
+        return f"the index {self._path} has no room on its disk; free {needed} MiB there, or enlarge the disk"
 
     def _use_reserve(self) -> None:
         self._reserve.give_up()

@@ -103,7 +103,7 @@ def make_private(path: Path, *, may_create: bool) -> None:
                 open_to_others.append(each.name)
     if open_to_others:
         _log.warning(
-            "%s: other users may use %s, and this user may not change that: chmod 600 as their owner",
+            "%s: other users can access %s, and this user may not change that; run chmod 600 as the owner",
             path,
             ", ".join(open_to_others),
         )

@@ -27,11 +27,11 @@ FEW_RECORDS: Final = 10_000
 
 REFUSALS: Final = {
     InPlace.SAME: "",
-    InPlace.NONE: "the file is not there; put it back, or another index, or an empty file to begin a new index",
+    InPlace.NONE: "the file of the index is missing; restore it, or create an empty file to start a new index",
     InPlace.OTHERS: (
-        "another file is in its place, its log's or its lock's; it is opened once no process writes to it any more"
+        "the file of the index, its log or its lock was replaced; the new file is opened once no process writes to it"
     ),
-    InPlace.OTHERS_AT_REST: "another file is in its place, its log's or its lock's; it is being opened",
+    InPlace.OTHERS_AT_REST: "the file of the index, its log or its lock was replaced; the new file is being opened",
 }
 
 
@@ -94,14 +94,14 @@ class SqliteLog:
                 self._tell(await self._copy())
             except Exception as error:
                 # Catch every exception, because without checkpoints the WAL would fill the disk.
-                self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
+                self._tell(f"checkpoint failed: {str(error) or type(error).__name__}")
 
     async def copy_all(self) -> None:
         """Checkpoint the whole WAL into the opened file, even if the file was moved."""
         try:
             self._tell(await self._in_thread(self._copy_left))
         except sqlite3.Error as error:
-            self._tell(f"was not copied into it before other files were opened: {error}")
+            self._tell(f"checkpoint failed before other files were opened: {error}")
 
     def end(self) -> None:
         """Wait for the thread, which a cancellation does not interrupt, and close its connections."""
@@ -153,7 +153,7 @@ class SqliteLog:
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:
-            _log.warning("%s: its log %s", self._path, problem)
+            _log.warning("%s: WAL %s", self._path, problem)
         self._problem = problem
 
 
@@ -165,5 +165,5 @@ def copy_log(database: sqlite3.Connection) -> str:
     """
     is_busy, pages, copied = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     if is_busy or pages < 0:
-        return "can't be copied into it while another process does"
-    return "" if copied == pages else "can't be begun anew while another process reads the file"
+        return "checkpoint is incomplete because another process is running one"
+    return "" if copied == pages else "can't be restarted while another process reads the file"

@@ -71,7 +71,7 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BlockingIOError(error.errno, "another process has opened it") from error
+            raise BlockingIOError(error.errno, "another process has opened the file") from error
         # Closed after the connections, because closing any descriptor of a file releases all POSIX locks of the process
         # on that file, including SQLite's.
         file = os.open(path, os.O_RDWR)

@@ -58,7 +58,7 @@ class OrphanScan:
                         await state.backend.remove(orphans)
                         removed += len(orphans)
             except StorageError as error:
-                _log.warning("storage %s: not all that has no record there was removed: %s", name, error)
+                _log.warning("storage %s: not all objects without a record were removed: %s", name, error)
         return removed
 
     async def _orphans(self, objects: list[StoredObject]) -> list[StoredObject]:

@@ -173,7 +173,7 @@ class Reclaimer:
                     continue
                 if storage in self._not_deleting:
                     self._not_deleting.discard(storage)
-                    _log.info("storage %s: it deletes again", storage)
+                    _log.info("storage %s: locations can be deleted again", storage)
                 gone: list[Place] = []
                 for part in parts_of(len(places), WRITE_AT_ONCE):
                     await self._turns.take(IN_BACKGROUND)

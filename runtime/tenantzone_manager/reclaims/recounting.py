@@ -173,7 +173,7 @@ class Recount:
                 await change_blocks(self._index, space, keys[part], _with_steps(keys[part], steps, made))
                 corrected += len(made)
         if corrected:
-            _log.info("%d blocks had wrong counts of the blocks after them", corrected)
+            _log.info("corrected the number of following blocks in %d blocks", corrected)
         return corrected
 
 

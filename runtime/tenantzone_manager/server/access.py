@@ -48,7 +48,7 @@ class Caller:
             Denied: the caller is not an administrator.
         """
         if not self.is_admin:
-            raise Denied(f"{self.name} may not change what pools share")
+            raise Denied(f"{self.name} is not an administrator, so it may not change what pools share")
 
     def require_namespace(self, namespace: str) -> None:
         """Refuse an administrator that may not make changes for a namespace.
@@ -61,7 +61,7 @@ class Caller:
         """
         if self.namespace not in ("", namespace):
             whom = f"the namespace {namespace}" if namespace else "all namespaces"
-            raise Denied(f"{self.name} speaks for the namespace {self.namespace}, and not for {whom}")
+            raise Denied(f"{self.name} may make changes for the namespace {self.namespace} only, not for {whom}")
 
     def may_touch(self, instance: Instance) -> bool:
         """Returns whether the caller may access an instance."""
@@ -98,7 +98,7 @@ class _Known(msgspec.Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.namespace and not self.admin:
-            raise ValueError("namespace is for an administrator: it says for which one it speaks")
+            raise ValueError("namespace requires admin: true; remove namespace, or make the caller an administrator")
 
 
 def _caller(name: str, known: _Known) -> Caller:
@@ -128,7 +128,9 @@ class StaticTokens:
         try:
             return self._callers.newest()[_digest(token)]
         except KeyError:
-            raise Unauthenticated("show a token that is known: Authorization: Bearer TOKEN") from None
+            raise Unauthenticated(
+                "the token is missing or unknown; send a valid one in the header Authorization: Bearer TOKEN"
+            ) from None
 
 
 def _callers_by_token(path: Path) -> dict[bytes, Caller]:
@@ -201,7 +203,8 @@ class ReviewedTokens:
         caller = self._caller(account) if account else None
         if caller is None:
             raise Unauthenticated(
-                f"show a token of a service account that is known, made for the audience {self._audience}"
+                "the token is missing or invalid; send one of a registered service account, with audience "
+                f"{self._audience}"
             )
         return replace(caller, pod=pod) if pod else caller
 

@@ -27,7 +27,9 @@ class EngineCalls(Calls):
         group = self._manager.catalog.group_meant(instance.group)
         if not caller.is_admin:
             if instance.pool not in ("", caller.pool):
-                raise Denied(f"{caller.name} may not register instances of the pool {instance.pool}")
+                raise Denied(
+                    f"{caller.name} may not register instances of the pool {instance.pool}, only of its own pool"
+                )
             if group is None or not caller.pool or caller.pool not in group.pools:
                 raise NotFound(f"there is no instance group {instance.group} for the pool {caller.pool}")
             instance = replace(instance, pool=caller.pool)
@@ -43,11 +45,14 @@ class EngineCalls(Calls):
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)
         if request.query_type == "window" and not request.window:
-            raise ValueError("a query by window needs window: how many of the last blocks are wanted")
+            raise ValueError("query_type window needs the field window, the number of last blocks to return")
         reader = self._manager.reader
         if request.query_type == "groups":
             if not request.groups or request.specs:
-                raise ValueError("a query by groups needs groups: what each of them adds to keys; and takes no specs")
+                raise ValueError(
+                    "query_type groups needs the field groups, with what each group adds to keys, and must not have "
+                    "specs"
+                )
             _check_parts(instance, len(keys), len(request.groups))
             match = await reader.get_hit(instance, keys, request.groups)
         else:
@@ -104,7 +109,7 @@ class EngineCalls(Calls):
         failed = set(request.failed_blocks)
         wrong = [index for index in (*indices, *failed) if not 0 <= index < len(keys)]
         if wrong:
-            raise ValueError(f"there is no block {wrong[0]}: the request names {len(keys)}")
+            raise ValueError(f"there is no block {wrong[0]}; the request names {len(keys)} blocks, counted from 0")
         order = [index for index in indices if index not in failed] + sorted(failed)
         await self._rest(instance, len(keys))
         endings = await self._manager.writer.finish_write_cache(
@@ -164,7 +169,9 @@ class EngineCalls(Calls):
     async def unregister_instance(self, caller: Caller, request: m.OfInstance) -> m.Done:
         instance = await self._instance(caller, request.instance_id)
         if any((await self._bytes_of(instance)).values()):
-            raise Refused(f"instance {instance.name} has blocks; TrimCache first, and wait until they are deleted")
+            raise Refused(
+                f"instance {instance.name} has blocks; call TrimCache first, and wait until the blocks are deleted"
+            )
         await self._manager.catalog.forget_instance(instance)
         self._note("unregister_instance", caller, instance)
         return m.Done()
@@ -214,8 +221,8 @@ def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
     """
     parts = len(instance.specs)
     if count * groups * parts > m.MAX_PARTS:
-        asked = f"{count} blocks of {groups} groups, of {parts} parts each,"
-        raise ValueError(f"{asked} have more than the {m.MAX_PARTS} parts that a call names; name fewer blocks")
+        asked = f"{count} blocks in {groups} groups with {parts} parts each"
+        raise ValueError(f"{asked} exceed the maximum of {m.MAX_PARTS} parts per call; send fewer blocks")
 
 
 def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[bytes]:
@@ -225,11 +232,13 @@ def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[b
         ValueError: neither or both of keys and tokens are given, a key is repeated, or the tokens form too many blocks.
     """
     if bool(keys) == bool(token_ids):
-        raise ValueError("say which blocks are meant by block_keys or by token_ids: by one of the two")
+        raise ValueError("exactly one of block_keys and token_ids must be given")
     if token_ids:
         if len(token_ids) // instance.block_size > m.MAX_KEYS:
-            raise ValueError(f"token_ids make more than {m.MAX_KEYS} blocks of {instance.block_size} tokens")
+            raise ValueError(
+                f"token_ids form more than {m.MAX_KEYS} blocks of {instance.block_size} tokens; send fewer tokens"
+            )
         return block_keys(instance.name, token_ids, instance.block_size)
     if len(set(keys)) < len(keys):
-        raise ValueError("block_keys has a key twice")
+        raise ValueError("block_keys contains a key twice; send each key once")
     return keys

@@ -94,7 +94,7 @@ def _handler(
             caller = await authenticator.authenticate(_token(context))
             data = await _message_within(messages, message_seconds)
             if data is None:
-                raise ValueError("the call has no message")
+                raise ValueError("the call has no message; send one message per call")
             if len(data) > LONG_REQUEST:
                 await turns.take(caller.turns)
             asked = read(data, caller)
@@ -107,7 +107,7 @@ def _handler(
             code = code_of(error)
             if code == "INTERNAL":
                 _log.exception("%s failed", call.name)
-            text = str(error) if code != "INTERNAL" else "it failed; the manager's log says why"
+            text = str(error) if code != "INTERNAL" else "the call failed; see the manager's log for the reason"
             await context.abort(grpc.StatusCode[code], text)
             raise
 
@@ -124,7 +124,7 @@ async def _message_within(messages: AsyncIterator[bytes], seconds: float) -> byt
         async with asyncio.timeout(seconds):
             return await anext(messages, None)
     except TimeoutError:
-        raise ValueError(f"the call's message did not come within {seconds:g} s") from None
+        raise ValueError(f"the call's message was not received within {seconds:g} s") from None
 
 
 def _encoder(call: Call, manager: CacheManager, response: Any) -> Encode:

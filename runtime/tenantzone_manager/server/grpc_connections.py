@@ -106,7 +106,7 @@ def _accepted(number: int, port: int) -> Iterator[socket.socket]:
         raise
     with found:
         if not _is_accepted(found, port):
-            raise OSError(f"file {number} is no connection to port {port}")
+            raise OSError(f"file descriptor {number} is not a connection to port {port}")
         yield found
 
 

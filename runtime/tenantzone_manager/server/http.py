@@ -127,7 +127,9 @@ def _handler(
                 asked = decode(body)
             response = await answer(caller, asked, await service.call(call, caller, asked))
         except web.HTTPRequestEntityTooLarge:
-            return _refusal(call, RequestTooLarge(f"a request has at most {LARGEST_REQUEST} bytes; make several calls"))
+            return _refusal(
+                call, RequestTooLarge(f"the request exceeds {LARGEST_REQUEST} bytes; split it into several calls")
+            )
         except web.HTTPException:
             raise
         except Exception as error:
@@ -138,7 +140,9 @@ def _handler(
 
 
 def _certified(call: Call, handler: Handler) -> Handler:
-    missing = Unauthenticated("show a client certificate that a CA of the manager's --client-ca-file has signed")
+    missing = Unauthenticated(
+        "the client certificate is missing; send one signed by a CA in the manager's --client-ca-file"
+    )
 
     async def handle(request: web.Request) -> web.Response:
         if not request.get_extra_info("peercert"):
@@ -173,6 +177,6 @@ def _refusal(call: Call, error: Exception) -> web.Response:
     code = code_of(error)
     if code == "INTERNAL":
         _log.exception("%s failed", call.name, exc_info=error)
-    message = str(error) if code != "INTERNAL" else "it failed; the manager's log says why"
+    message = str(error) if code != "INTERNAL" else "the call failed; see the manager's log for the reason"
     body = _encode(ErrorResponse(error=ErrorBody(code=code, message=message)))
     return web.Response(body=body, status=STATUS[code], content_type="application/json")

@@ -39,9 +39,10 @@ class MalformedRequests:
             if caller.name not in self._callers:
                 self._callers.add(caller.name)
                 _log.warning(
-                    "%s sent a malformed %s request: %s. Further ones of this caller are refused, and not logged.",
+                    "%s sent a malformed %s request: %s. More malformed requests of this caller are refused, but not "
+                    "logged.",
                     caller.name,
                     call,
                     error,
                 )
-            raise ValueError(f"the request is no message of {call}: {error}") from error
+            raise ValueError(f"the request is not a valid {call} message: {error}") from error

@@ -342,4 +342,6 @@ def check_values(count: int) -> None:
         ValueError: there may be more than ``MAX_VALUES``.
     """
     if count > MAX_VALUES:
-        raise ValueError(f"a request names at most {MAX_VALUES} keys, tokens, indices and names; make several calls")
+        raise ValueError(
+            f"a request may have at most {MAX_VALUES} keys, tokens, indices and names; split it into several calls"
+        )

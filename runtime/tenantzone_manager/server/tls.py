@@ -75,5 +75,5 @@ class ServerTls:
             roots = None if authorities is None else authorities.read_bytes()
         except OSError as error:
             # server_context() has just read the same files.
-            raise TlsError(f"files are being replaced: {error}") from None
+            raise TlsError(f"a file of the certificate is being replaced: {error}") from None
         return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

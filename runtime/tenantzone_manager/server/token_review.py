@@ -66,7 +66,7 @@ class ApiServerReview:
         try:
             return (self._credentials / "token").read_text(), self._tls.newest()
         except ValueError as error:
-            raise OSError(f"the API server can't be asked to review a token: {error}") from error
+            raise OSError(f"can't ask the API server to review a token: {error}") from error
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

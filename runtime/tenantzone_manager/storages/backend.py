@@ -49,7 +49,7 @@ class PlaceTaken(StorageError):
 
     def __init__(self, place: str, owner: str, storage: str) -> None:
         super().__init__(
-            f"{place} is the place of the storage {owner}, and {storage} would overwrite its blocks; give {storage} "
+            f"{place} belongs to the storage {owner}, whose blocks {storage} would overwrite; give {storage} "
             f"another place, or remove {owner} first"
         )
         self.owner = owner
@@ -94,8 +94,8 @@ class Claim:
         if self._takeover:
             return True
         raise StorageError(
-            f"{place} belongs to the index {index}, and this is {self.index}; register the storage with the option "
-            "takeover to have what that one wrote removed"
+            f"{place} belongs to the index {index}, not to {self.index}; register the storage with the option "
+            "takeover to remove the blocks of the other index"
         )
 
     def is_made(self) -> None:

@@ -222,7 +222,9 @@ class DataStorageManager:
         if bool(state.problem) != bool(problem):
             self.version += 1
             state.since = self._clock()
-            _log.log(logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "can be used")
+            _log.log(
+                logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "it can be used again"
+            )
         state.problem = problem
 
 
@@ -232,4 +234,4 @@ async def _in_time(seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise StorageError(f"did not answer within {seconds:g} s") from None
+        raise StorageError(f"the storage did not answer within {seconds:g} s") from None

@@ -132,14 +132,14 @@ class FileSystemStorage(DataStorageBackend):
 
     def _try(self) -> None:
         if not self._root.is_dir():
-            raise StorageError(f"there is no folder {self._root}")
+            raise StorageError(f"there is no folder {self._root}; create it, or mount the file system")
         self._take_place()
         # The file has a random name, because several managers or threads may check the storage at the same time.
         with NamedTemporaryFile(dir=self._root, prefix="probe-") as probe:
             probe.write(b"probe")
             probe.flush()
             if Path(probe.name).read_bytes() != b"probe":
-                raise StorageError(f"{self._root} gives back other bytes than were written")
+                raise StorageError(f"reading from {self._root} returned other bytes than were written")
 
     def _take_place(self) -> None:
         for attempt in range(_CLAIM_ATTEMPTS):
@@ -187,11 +187,11 @@ def _offset(spec: LocationSpec) -> int:
 def _read(path: str, spec: LocationSpec, offset: int) -> bytes:
     with _opened(path, os.O_RDONLY) as file:
         if spec.slot < 0 and os.fstat(file.fileno()).st_size != spec.size:
-            raise StorageError(f"{path} has another size than {spec.size}")
+            raise StorageError(f"the size of {path} is not {spec.size} bytes")
         file.seek(offset)
         content = file.read(spec.size)
     if len(content) < spec.size:
-        raise StorageError(f"{path} ends before a part of {spec.size} bytes at {offset}")
+        raise StorageError(f"{path} is too short for a part of {spec.size} bytes at offset {offset}")
     return content
 
 

@@ -71,7 +71,7 @@ class MooncakeStorage(DataStorageBackend):
         name = self._name(place, spec)
         found = await self._asked(lambda store: _content(store, name), spec.size)
         if len(found) != spec.size:
-            raise StorageError(f"{name} has {len(found)} bytes and not {spec.size}")
+            raise StorageError(f"{name} has {len(found)} bytes, not {spec.size}")
         return found
 
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
@@ -132,7 +132,7 @@ class MooncakeStorage(DataStorageBackend):
         try:
             asked = asyncio.get_running_loop().run_in_executor(self._threads, call)
         except RuntimeError as error:
-            raise StorageError(f"Mooncake's pool at {self._master} is used no more") from error
+            raise StorageError(f"the connection to Mooncake at {self._master} is closed") from error
         return await asked
 
     async def _remove(self, names: Sequence[str]) -> None:
@@ -153,9 +153,9 @@ class MooncakeStorage(DataStorageBackend):
             # Mooncake reports no error if the object exists already, so the content is read back.
             code = store.put(name, self.claim.text.encode(), pinned())
             if code:
-                raise StorageError(f"Mooncake at {self._master} can't be written (code {code})")
+                raise StorageError(f"can't write to Mooncake at {self._master} (code {code})")
             if (found := _text(store, name)) != self.claim.text:
-                raise StorageError(f"{place} belongs to the index {found}, which was quicker; it is tried again")
+                raise StorageError(f"the index {found} claimed {place} at the same time; the claim is retried")
         self.claim.is_made()
 
 
@@ -176,7 +176,7 @@ def _content(store: Any, name: str) -> bytes:
     handle = store.get_buffer(name)
     if handle is None:
         size = _size(store, name)
-        raise StorageError(f"{name} is not there" if size is None else f"none of {name}'s {size} bytes can be read")
+        raise StorageError(f"{name} does not exist" if size is None else f"{name} with {size} bytes can't be read")
     return bytes(memoryview(handle))
 
 

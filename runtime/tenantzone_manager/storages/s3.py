@@ -75,7 +75,7 @@ class S3Storage(DataStorageBackend):
             answer = client.get_object(Bucket=self._bucket, Key=name)
             with answer["Body"] as body:
                 if answer["ContentLength"] != spec.size:
-                    raise StorageError(f"{name} has another size than {spec.size}")
+                    raise StorageError(f"the size of {name} is not {spec.size} bytes")
                 content: bytes = body.read()
             return content
 
@@ -102,7 +102,7 @@ class S3Storage(DataStorageBackend):
             client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
             # Read back, because another storage may have written its claim at the same time.
             if self.claim.has_to_write(self._read(client, name), place):
-                raise StorageError(f"{place} is claimed by several; it is tried again")
+                raise StorageError(f"several storages claim {place}; the claim is retried")
 
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
         begin = f"{self._prefix}/objects/".lstrip("/")

@@ -16,7 +16,9 @@ def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBac
     options = _Options(storage)
     root = Path(options.text("root"))
     if not root.is_absolute():
-        raise ValueError(f"storage {storage.name}: root must be an absolute path, as engines have it mounted, too")
+        raise ValueError(
+            f"storage {storage.name}: root must be an absolute path, at which engines mount the folder, too"
+        )
     slots = options.number("slots_per_file", 0)
     made = FileSystemStorage(root, slots, Claim(owner, storage.name, options.flag("takeover")))
     options.end()
@@ -48,7 +50,7 @@ def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBacken
         raise ValueError(f"storage {storage.name}: {error}") from None
     prefix, http = options.text("prefix", ""), options.text("http", "")
     if not prefix.isprintable():
-        raise ValueError(f"storage {storage.name}: option prefix must be one line of text, and not {prefix!r}")
+        raise ValueError(f"storage {storage.name}: option prefix must be one line of text, not {prefix!r}")
     if http and not re.fullmatch(r"http://[^\s/@?#]+/?", http):
         raise ValueError(
             f"storage {storage.name}: option http must be the URL of the master's HTTP port, such as http://HOST:9003"
@@ -63,10 +65,10 @@ def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | Non
     if not name:
         return None
     if not re.fullmatch(NAME, name):
-        raise ValueError(f"storage {storage.name}: option credentials must be the name of a file, and not {name!r}")
+        raise ValueError(f"storage {storage.name}: option credentials must be the name of a file, not {name!r}")
     if folder is None:
         raise ValueError(
-            f"storage {storage.name}: option credentials needs a manager that was started with --credentials"
+            f"storage {storage.name}: option credentials requires a manager that was started with --credentials"
         )
     return folder / name
 
@@ -91,7 +93,7 @@ def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataS
         ValueError: the type does not exist, or an option is unknown or invalid.
     """
     if storage.type not in STORAGE_TYPES:
-        raise ValueError(f"storage {storage.name}: type {storage.type} is none of {', '.join(STORAGE_TYPES)}")
+        raise ValueError(f"storage {storage.name}: type must be one of {', '.join(STORAGE_TYPES)}, not {storage.type}")
     return STORAGE_TYPES[storage.type](storage, owner, credentials)
 
 
@@ -105,13 +107,13 @@ class _Options:
     def text(self, name: str, default: str | None = None) -> str:
         value = self._left.pop(name, default)
         if not isinstance(value, str):
-            raise ValueError(f"storage {self._storage.name}: option {name} must be a text")
+            raise ValueError(f"storage {self._storage.name}: option {name} must be text")
         return value
 
     def number(self, name: str, default: int) -> int:
         value = self._left.pop(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"storage {self._storage.name}: option {name} must be a number, and not below 0")
+            raise ValueError(f"storage {self._storage.name}: option {name} must be a whole number of at least 0")
         return value
 
     def flag(self, name: str) -> bool:

@@ -45,7 +45,10 @@ def specs_and_names(
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
     """Returns the parts and the names of the parts of each block from ``first`` on, by index."""
     if spec_sets and len(spec_sets) != count - first:
-        raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
+        raise ValueError(
+            f"spec_sets has {len(spec_sets)} entries for {count - first} blocks to write; send one entry per block to "
+            "write"
+        )
     of_set = {name: instance.specs_of(name) for name in (set(spec_sets) or ("",))}
     names = {name: frozenset([spec.name for spec in specs]) for name, specs in of_set.items()}
     sets = dict(zip(range(first, count), spec_sets or repeat(""), strict=False))

@@ -34,38 +34,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=part_of_all,
         default=0.95,
         metavar="PART",
-        help="of each tenant's requests (default: %(default)s)",
+        help="fraction of each tenant's requests that must be in time (default: %(default)s)",
     )
     parser.add_argument(
         "--trials",
         type=whole(0),
         default=40,
-        help=f"besides {len(SIZES)} with equal zones for each tier, and the best of all with less memory "
+        help=f"number of trials, in addition to {len(SIZES)} with equal zones per tier, and the best with less memory "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--tiers", type=amount, nargs="+", default=[0.0], metavar="TIMES",
-        help="sizes of a tier of CPU memory that are tried, as times the engine's blocks (default: none)",
+        help="sizes of the CPU memory tier to try, as multiples of the engine's blocks (default: none)",
     )  # fmt: skip
     parser.add_argument(
-        "--tier-price", type=amount, default=0.1, help="of a block of it, to the engine's (default: %(default)s)"
+        "--tier-price",
+        type=amount,
+        default=0.1,
+        help="price of a block of the tier relative to a block of the engine (default: %(default)s)",
     )
-    parser.add_argument("--gpu-hour", type=amount, metavar="MONEY", help="what a GPU costs in an hour, for the return")
+    parser.add_argument(
+        "--gpu-hour", type=amount, metavar="MONEY", help="price of a GPU hour, for the table of returns"
+    )
     parser.add_argument(
         "--held-out", nargs="+", action="append", default=[], metavar="TRACE",
-        help="a load that the search does not see (sources as above, mixed); give it once for each load",
+        help="a load that is not used in the search (sources as above, mixed); repeat the option for each load",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole(0), default=1, help="of the trials (default: %(default)s)")
+    parser.add_argument("--seed", type=whole(0), default=1, help="random seed of the trials (default: %(default)s)")
     parser.add_argument(
         "--zones", type=Path, metavar="FILE",
-        help="the pool's present zones: they are compared, and the advised ones get their names. A pool's config.json, "
-        "or TenantZones as kubectl reads and prints them",
+        help="the pool's current zones, which are compared with the advised zones and give them their names. A pool's "
+        "config.json, or TenantZones as kubectl reads and prints them",
     )  # fmt: skip
     parser.add_argument(
-        "--pool", type=object_name, metavar="NAME", help="of the zones (default: that of --zones, or pool)"
+        "--pool",
+        type=object_name,
+        metavar="NAME",
+        help="name of the zones' ZonePool (default: the pool of --zones, or pool)",
     )
     parser.add_argument(
-        "--yaml", type=file_to_write, metavar="FILE", help="write the zones there (default: print them)"
+        "--yaml", type=file_to_write, metavar="FILE", help="write the zones to this file (default: print them)"
     )
 
 
@@ -79,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     setting = arguments.setting_of(options)
     least = math.ceil(1 / min(SIZES))
     if setting.shape.blocks < least:
-        raise TraceError(f"advice tries {min(SIZES):.0%} of the blocks, too: name {least} --blocks or more")
+        raise TraceError(f"advice also tries {min(SIZES):.0%} of the blocks, so --blocks must be {least} or more")
     arguments.check_sizes(setting, options.tiers, "--tiers")
     config = options.zones and arguments.config_of(options.zones, [*setting.profile.demand], setting.shape.blocks)
     held_out = {" ".join(sources): _held_out_setting(options, sources, setting) for sources in options.held_out}

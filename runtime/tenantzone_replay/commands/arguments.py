@@ -27,23 +27,34 @@ _TIER_TIMES: Final = 4
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the load, its tenants, the engine and the latency target."""
     add_sources(parser)
-    who = parser.add_argument_group("its tenants")
-    who.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
-    who.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
+    who = parser.add_argument_group("the load's tenants")
+    who.add_argument(
+        "--tenants", type=tenants, default=8, help="number of tenants if the trace names none (default: %(default)s)"
+    )
+    who.add_argument(
+        "--rule",
+        choices=SHARES,
+        default="zipf",
+        help="distribution of the load among these tenants (default: %(default)s)",
+    )
     add_engine(parser)
-    room = parser.add_argument_group("its memory and seats")
-    room.add_argument("--blocks", type=whole(), help="default: what fits next to the model")
-    room.add_argument("--block-tokens", type=whole(), help="default: as the trace has them")
-    room.add_argument("--seats", type=whole(), default=256, help="--max-num-seqs (default: %(default)s)")
+    room = parser.add_argument_group("the engine's memory and seats")
+    room.add_argument("--blocks", type=whole(), help="KV-cache blocks (default: all that fit next to the model)")
+    room.add_argument("--block-tokens", type=whole(), help="tokens per block (default: as in the trace)")
+    room.add_argument("--seats", type=whole(), default=256, help="vLLM's --max-num-seqs (default: %(default)s)")
     room.add_argument(
         "--in-flight",
         type=whole(),
         metavar="N",
-        help="N requests at a time, whenever they came (default: as they came)",
+        help="keep N requests in flight and ignore arrival times (default: use arrival times)",
     )
-    target = parser.add_argument_group("what is in time")
-    target.add_argument("--ttft", type=amount, default=2.0, help="seconds to the first token (default: %(default)s)")
-    target.add_argument("--tpot", type=amount, default=0.1, help="seconds from token to token (default: %(default)s)")
+    target = parser.add_argument_group("the latency target")
+    target.add_argument(
+        "--ttft", type=amount, default=2.0, help="maximum seconds to the first token (default: %(default)s)"
+    )
+    target.add_argument(
+        "--tpot", type=amount, default=0.1, help="maximum seconds from token to token (default: %(default)s)"
+    )
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +65,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="TRACE",
         help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
-        "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
+        "several traces are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' is a synthetic load",
     )
 
 
@@ -62,9 +73,12 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that determine the time and the size of an engine's steps, but not its memory."""
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
-    engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
+    engine.add_argument("--gpus", type=whole(), help="number of the model's GPUs (default: as many as the model needs)")
     engine.add_argument(
-        "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="an engine that the command fit has measured, in place of --model and --gpus",
     )
     engine.add_argument("--step-tokens", type=whole(most=2 * MAX_TOKENS), default=8192, help="default: %(default)s")
     engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
@@ -82,7 +96,7 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
     pool.add_argument(
         "--tier-blocks",
         type=whole(most=MAX_BLOCKS),
-        help="of CPU memory below the engine (default: four times the engine's)",
+        help="blocks of the CPU memory tier (default: four times the engine's blocks)",
     )
 
 
@@ -101,13 +115,13 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
     load = partial(_begin, sources, options.tenants, options.rule)
     found = profile(load())
     if not found.requests:
-        raise TraceError(f"there is no request in {', '.join(options.sources)}")
+        raise TraceError(f"the load has no requests: {', '.join(options.sources)}")
     hardware = _hardware(options)
     block_tokens = options.block_tokens or found.content_tokens
     if options.step_tokens < options.seats:
         raise TraceError(
-            f"--step-tokens {options.step_tokens:,} is less than --seats {options.seats:,}, and each request that runs "
-            f"takes a token of a step at least: name as many, or fewer --seats"
+            f"--step-tokens {options.step_tokens:,} is less than --seats {options.seats:,}, but each running request "
+            f"needs at least one token per step; raise --step-tokens or lower --seats"
         )
     shape = EngineShape(
         blocks=options.blocks or hardware.blocks(block_tokens),
@@ -117,10 +131,10 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
         longest=max(found.longest, options.step_tokens),
     )
     if shape.blocks < 1:
-        needed = "--blocks" if options.profile else "more --gpus"
-        raise TraceError(f"{hardware.title} leaves no room for a cache: name {needed}")
+        remedy = "set --blocks" if options.profile else "raise --gpus"
+        raise TraceError(f"{hardware.title} leaves no room for a cache; {remedy}")
     if shape.blocks > MAX_BLOCKS:
-        raise TraceError(f"an engine of {shape.blocks:,} blocks is too large; the maximum is {MAX_BLOCKS:,} blocks")
+        raise TraceError(f"an engine of {shape.blocks:,} blocks is too large; set --blocks to at most {MAX_BLOCKS:,}")
     target = Target(options.ttft, options.tpot)
     return Setting(load, found, shape, hardware, target, options.steps_in_flight, options.in_flight)
 
@@ -139,8 +153,9 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
     largest = max(times, default=0.0)
     if setting.shape.blocks * largest > MAX_BLOCKS:
         raise TraceError(
-            f"{option}: {largest:g} times {setting.shape.blocks:,} blocks are more than {MAX_BLOCKS:,}, the most that "
-            f"are replayed"
+            f"{option}: {largest:g} times {setting.shape.blocks:,} blocks exceeds the maximum of {MAX_BLOCKS:,} "
+            "blocks; "
+            f"use a smaller value"
         )
 
 
@@ -177,7 +192,7 @@ def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
         unnamed = {tenant for tenant in missing if not can_have_zone(tenant)}
         named = ", ".join(sorted(unnamed or missing)[:5])
         remedy = NAME_RULE if unnamed else "add a zone for each of them"
-        raise TraceError(f"{path} has no zone for {named}, who ask in the load: {remedy}")
+        raise TraceError(f"{path} has no zone for these tenants of the load: {named}; {remedy}")
     return config
 
 
@@ -202,5 +217,7 @@ def _hardware(options: argparse.Namespace) -> Hardware:
     if options.profile is None:
         return MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
     if options.gpus is not None:
-        raise TraceError("--gpus and --profile can't be used together: the engine was measured as it is")
+        raise TraceError(
+            "--gpus and --profile can't be used together, because a profile is of an engine with a fixed number of GPUs"
+        )
     return read_measured(options.profile)

@@ -24,18 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the load, the pool, the policies and the output."""
     arguments.add_load(parser)
     arguments.add_zones(parser)
-    parser.add_argument("--policies", nargs="+", choices=NAMES, default=list(NAMES), help="default: all of them")
+    parser.add_argument(
+        "--policies", nargs="+", choices=NAMES, default=list(NAMES), help="policies to compare (default: all)"
+    )
     parser.add_argument(
         "--capacities", type=part, nargs="+", metavar="PART",
-        help="of the blocks, that are tried besides, for the curve of hit rates: 25%% 50%% 100%% 200%% for instance",
+        help="other sizes to try for the curve of hit rates, relative to the blocks, for example 25%% 50%% 100%% 200%%",
     )  # fmt: skip
-    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures to this file")
     parser.add_argument(
-        "--pictures", type=folder_to_write, metavar="DIR", help="write the report's pictures there as SVG files"
+        "--pictures",
+        type=folder_to_write,
+        metavar="DIR",
+        help="write the report's pictures as SVG files to this folder",
     )
-    parser.add_argument(
-        "--html", type=file_to_write, metavar="FILE", help="write a report there, which needs no network"
-    )
+    parser.add_argument("--html", type=file_to_write, metavar="FILE", help="write a self-contained report to this file")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -49,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
     if options.capacities and set(options.policies) == {"infinite"}:
         raise TraceError(
-            "--capacities has no curve of infinite, which has all the blocks it needs: name other --policies"
+            "--capacities has no effect on the policy infinite, which never runs out of blocks; choose other --policies"
         )
     _check_places({"--json": options.json, "--html": options.html, "--pictures": options.pictures})
     setting = arguments.setting_of(options)
@@ -115,7 +118,7 @@ def _check_places(places: Mapping[str, Path | None]) -> None:
     for (first, file), (second, other) in combinations(real.items(), 2):
         # Only the last path is a folder. Its parents are created, too, so a file must not have the path of a parent.
         if file == other or file in other.parents:
-            raise TraceError(f"{first} and {second} are to be in one place: name another for one of them")
+            raise TraceError(f"{first} and {second} would write to the same path; give one of them another path")
 
 
 def _tell_capacity(result: Result) -> None:

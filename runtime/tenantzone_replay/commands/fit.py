@@ -17,27 +17,42 @@ from tenantzone_replay.engine.measured import described, errors
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the engine."""
     parser.add_argument(
-        "url", type=_url, metavar="URL", help="of the engine's OpenAI API, http://127.0.0.1:8000 for instance"
+        "url", type=_url, metavar="URL", help="URL of the engine's OpenAI API, for example http://127.0.0.1:8000"
     )
-    parser.add_argument("--out", type=file_to_write, required=True, metavar="FILE", help="write what was found there")
-    parser.add_argument("--model", default="", help="as it is served (default: the first one)")
+    parser.add_argument(
+        "--out", type=file_to_write, required=True, metavar="FILE", help="write the measured engine to this file"
+    )
+    parser.add_argument("--model", default="", help="name of the served model (default: the first one)")
     parser.add_argument("--key", default="", help="API key (default: none)")
     parser.add_argument(
         "--step-tokens",
         type=whole(64),
         default=2048,
-        help="that one step of the engine may compute (default: %(default)s)",
+        help="maximum number of tokens per step of the engine (default: %(default)s)",
     )
     parser.add_argument(
-        "--at-once", type=whole(), nargs="+", default=[1, 2, 4, 8, 16, 32], help="answers (default: 1 2 4 8 16 32)"
+        "--at-once",
+        type=whole(),
+        nargs="+",
+        default=[1, 2, 4, 8, 16, 32],
+        help="numbers of concurrent answers to measure (default: 1 2 4 8 16 32)",
     )
-    parser.add_argument("--blocks", type=whole(), default=0, help="of the engine (default: as its /metrics says)")
-    parser.add_argument("--block-tokens", type=whole(), default=0, help="default: as its /metrics says, or 16")
     parser.add_argument(
-        "--cache-bytes-per-token", type=whole(), default=0, help="for the GiB of advice (default: unknown)"
+        "--blocks", type=whole(), default=0, help="KV-cache blocks of the engine (default: as reported in its /metrics)"
     )
-    parser.add_argument("--gpus", type=whole(), default=1, help="of the engine, for GPU seconds (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the prompts (default: %(default)s)")
+    parser.add_argument(
+        "--block-tokens", type=whole(), default=0, help="tokens per block (default: as reported in /metrics, or 16)"
+    )
+    parser.add_argument(
+        "--cache-bytes-per-token",
+        type=whole(),
+        default=0,
+        help="bytes of KV cache per token, so that advice can print GiB (default: unknown)",
+    )
+    parser.add_argument(
+        "--gpus", type=whole(), default=1, help="number of the engine's GPUs, for GPU seconds (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the prompts (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -64,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
         f"{max(off):.1%} at most"
     )
     if not measured.block_count:
-        print("the engine does not say how many blocks it has: name --blocks to compare", file=sys.stderr)
+        print("the engine does not report its number of blocks, so compare will need --blocks", file=sys.stderr)
 
 
 def _url(text: str) -> str:
@@ -75,6 +90,6 @@ def _url(text: str) -> str:
         is_one = False
     if not is_one:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no URL of an API; it begins with http:// or https://, and names a host"
+            f"expected a URL with a host that begins with http:// or https://, got {text!r:.100}"
         )
     return text

@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the load and the numbers of tenants to compare."""
     arguments.add_load(parser)
     parser.add_argument(
-        "--counts", type=tenants, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
+        "--counts",
+        type=tenants,
+        nargs="+",
+        default=[1, 2, 4, 8, 16, 32, 64],
+        help="numbers of tenants to compare (default: 1 2 4 ... 64)",
     )
 
 
@@ -42,7 +46,9 @@ def run(options: argparse.Namespace) -> None:
 
     sources = [parse_source(text) for text in options.sources]
     if any(asked.tenant for asked in mixed(sources)):
-        raise TraceError("the price of isolation needs a load without named tenants")
+        raise TraceError(
+            "isolation needs a load without tenants; use a trace whose requests name none, without tenant="
+        )
     at = arguments.setting_of(options, sources)
     rows: list[Sequence[str]] = [
         (

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pieces",
         type=whole(),
         default=64,
-        help="requests that the memory holds in one piece each (default: %(default)s)",
+        help="number of requests that fit into the memory, each in one contiguous piece (default: %(default)s)",
     )
 
 
@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> None:
     pages = options.pieces * (longest // _BLOCK_TOKENS)
     if pages > MAX_BLOCKS:
         raise TraceError(
-            f"--pieces {options.pieces:,} of {longest:,} tokens are {pages:,} blocks, more than {MAX_BLOCKS:,}: "
-            f"name fewer --pieces"
+            f"--pieces {options.pieces:,} of {longest:,} tokens need {pages:,} blocks, more than {MAX_BLOCKS:,}; "
+            f"lower --pieces"
         )
     contiguous = _fit(setting, "one piece each", longest, options.pieces)
     paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
@@ -105,7 +105,9 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
     alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))
     result = replay(alone, Policy("stock", "vLLM"))
     if not result.at_a_time:
-        raise TraceError(f"all requests fit at a time with {what}: name a load with more of them, or fewer --pieces")
+        raise TraceError(
+            f"all requests fit into the memory at once ({what}); use a load with more requests, or lower --pieces"
+        )
     print(f"  {what}, {blocks:,} blocks: in {result.took_seconds:.1f} s", file=sys.stderr, flush=True)
     return Fit(what, blocks * block_tokens, result.at_a_time)
 

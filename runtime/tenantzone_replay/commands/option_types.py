@@ -35,7 +35,7 @@ def tenants(text: str) -> int:
     """Parses the number of tenants."""
     number = whole()(text)
     if number > MAX_TENANTS:
-        raise ArgumentTypeError(f"{text} are more than {MAX_TENANTS:,}, as many as are compared")
+        raise ArgumentTypeError(f"expected at most {MAX_TENANTS:,} tenants, got {text}")
     return number
 
 
@@ -51,7 +51,7 @@ def part(text: str) -> float:
     """Parses a fraction above 0, written as 0.5 or 50%. It may exceed 1."""
     number = _part(text)
     if not 0 < number < math.inf:
-        raise ArgumentTypeError(f"{text!r:.60} is no part above 0, such as 0.5 or 50%")
+        raise ArgumentTypeError(f"expected a fraction above 0, such as 0.5 or 50%, got {text!r:.60}")
     return number
 
 
@@ -59,7 +59,7 @@ def part_of_all(text: str) -> float:
     """Parses a fraction above 0 and up to 1, written as 0.95 or 95%."""
     number = _part(text)
     if not 0 < number <= 1:
-        raise ArgumentTypeError(f"{text!r:.60} is no part above 0 and up to 1, such as 0.95 or 95%")
+        raise ArgumentTypeError(f"expected a fraction in (0, 1], such as 0.95 or 95%, got {text!r:.60}")
     return number
 
 
@@ -67,7 +67,8 @@ def object_name(text: str) -> str:
     """Parses the name of a ZonePool."""
     if not _OBJECT_NAME.fullmatch(text):
         raise ArgumentTypeError(
-            f"{text!r:.60} is no name of a ZonePool: expected 63 small letters and digits at most, '-' or '.' between"
+            "expected the name of a ZonePool, at most 63 lowercase letters and digits with '-' or '.' between, got "
+            f"{text!r:.60}"
         )
     return text
 
@@ -77,9 +78,9 @@ def file_to_write(text: str) -> Path:
     path = Path(text)
     with _places_that_can_be_looked_at():
         if path.is_dir():
-            raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")
+            raise ArgumentTypeError(f"{text!r} is a folder; give the path of a file")
         if not path.parent.is_dir():
-            raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; make it first, or name another file")
+            raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; create it, or choose another path")
         return _writable(path, path if path.exists() else path.parent)
 
 
@@ -89,7 +90,7 @@ def folder_to_write(text: str) -> Path:
     with _places_that_can_be_looked_at():
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         if not there.is_dir():
-            raise ArgumentTypeError(f"{str(there)!r} is a file; name a folder")
+            raise ArgumentTypeError(f"{str(there)!r} is a file; give the path of a folder")
         return _writable(path, there)
 
 
@@ -98,12 +99,12 @@ def _places_that_can_be_looked_at() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ArgumentTypeError(f"{str(error.filename)!r:.60}: {error.strerror}; name another place") from None
+        raise ArgumentTypeError(f"{str(error.filename)!r:.60}: {error.strerror}; choose another path") from None
 
 
 def _writable(path: Path, there: Path) -> Path:
     if not os.access(there, os.W_OK):
-        raise ArgumentTypeError(f"{str(there)!r} can't be written to; name another place")
+        raise ArgumentTypeError(f"{str(there)!r} is not writable; choose another path")
     return path
 
 

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_load(parser)
     parser.add_argument(
         "--attain", type=part_of_all, default=0.95, metavar="PART",
-        help="of each service's requests (default: %(default)s)",
+        help="fraction of each service's requests that must be in time (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
     names = [source.tenant for source in sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise TraceError(f"two services are called {twice}: name each once (tenant=)")
+        raise TraceError(f"two services have the name {twice}; give each its own with tenant=")
     setting = arguments.setting_of(options, sources)
     alone = [_alone(setting, source, options.attain) for source in sources]
     engines, together = _together(setting, sources, alone, options.attain)
@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> None:
     absent = [each.name for each in alone if each.name not in together.tenants]
     if absent:
         print(
-            f"the engine that was replayed, one of {engines}, has nothing of {', '.join(absent)}: what these have in "
-            "the pool is not known; name longer days of them"
+            f"only one of the {engines} engines was replayed, and it got no requests of {', '.join(absent)}, so their "
+            "results in the pool are unknown; use longer traces of these services"
         )
     before = sum(each.engines for each in alone)
     spared = (
@@ -97,7 +97,7 @@ def _alone(setting: Setting, source: Source, wanted: float) -> Alone:
         if result.attainment >= wanted:
             return Alone(source.tenant, engines, result)
     raise TraceError(
-        f"{source.tenant}: {_MOST_ENGINES} engines are too few for {percent(wanted)} of its requests in time"
+        f"{source.tenant}: even {_MOST_ENGINES} engines serve less than {percent(wanted)} of its requests in time"
     )
 
 
@@ -108,7 +108,7 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
         result = _replayed(setting, sources, engines, policy)
         if min(each.attainment for each in result.tenants.values()) >= wanted:
             return engines, result
-    raise TraceError(f"{_MOST_ENGINES} engines are too few for all services together")
+    raise TraceError(f"even {_MOST_ENGINES} engines miss the target for all services together")
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
@@ -136,7 +136,7 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
     load = partial(_part, sources, engines)
     found = profile(load())
     if not found.requests:
-        raise TraceError(f"one of {engines} engines has nothing to do: name loads with more conversations")
+        raise TraceError(f"one of {engines} engines gets no requests; use loads with more conversations")
     result = replay(replace(setting, load=load, profile=found), policy)
     names = " and ".join(source.tenant for source in sources) if len(sources) < 3 else f"{len(sources)} services"
     print(

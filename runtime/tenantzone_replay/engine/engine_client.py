@@ -90,8 +90,9 @@ class EngineClient:
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
             raise TraceError(
-                f"{url} answered with {came} tokens where {answer_tokens} were asked for: what ends early, in spite of "
-                "ignore_eos and min_tokens, can't be measured"
+                f"{url} answered with {came} tokens instead of {answer_tokens}; the engine can't be measured, because "
+                "it ignores "
+                "ignore_eos or min_tokens"
             )
         details = members(url, usage.get("prompt_tokens_details") or {})
         cached = details.get("cached_tokens")
@@ -119,11 +120,11 @@ class EngineClient:
             url = str(response.url)
             listed = members(url, _json(url, await response.read())).get("data")
         if not isinstance(listed, list) or not listed:
-            raise TraceError(f"{url} names no model: expected a list of them, as OpenAI's API has it")
+            raise TraceError(f"{url} lists no models; expected a list as in OpenAI's API")
         served = {str(members(url, each).get("id")): each for each in listed}
         self.model = self.model or next(iter(served))
         if self.model not in served:
-            raise TraceError(f"{self._url} serves {', '.join(served)}, and no model {self.model!r}")
+            raise TraceError(f"{self._url} serves {', '.join(served)}, but not {self.model!r}; change --model")
         self.longest = whole(url, served[self.model], "max_model_len", default=2048)
 
     @asynccontextmanager
@@ -133,7 +134,7 @@ class EngineClient:
             async with self._session.request(method, url, json=body) as response:
                 if response.status != 200:
                     said = await response.text(errors="replace")
-                    raise TraceError(f"{url} answers {response.status}: {said[:300]}")
+                    raise TraceError(f"{url} answered with status {response.status}: {said[:300]}")
                 yield response
         except TraceError:
             raise
@@ -155,7 +156,7 @@ def _json(url: str, text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise TraceError(f"{url} says what is no JSON: {text[:60].decode(errors='replace')!r}") from None
+        raise TraceError(f"{url} sent invalid JSON: {text[:60].decode(errors='replace')!r}") from None
 
 
 def new_prompt(rng: random.Random, tokens: int) -> list[int]:

@@ -120,20 +120,22 @@ def read_measured(path: Path) -> Measured:
     try:
         figures = json.loads(path.read_text())
         if figures.pop("format") != FORMAT:
-            raise TraceError(f"{path}: its format is another one; measure the engine again")
+            raise TraceError(f"{path}: the file has a different format; measure the engine again")
         found = Measured(*(type_of(figures[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True)))
         amounts = [getattr(found, each.name) for each in fields(Measured)[1:]]
         if not all(0 <= each < 1e15 for each in amounts) or found.block_tokens < 1 or found.gpu_count < 1:
-            raise TraceError(f"{path}: expected seconds, blocks and GPUs, none of them negative or without end")
+            raise TraceError(
+                f"{path}: seconds, blocks and GPUs must be finite and not negative; measure the engine again"
+            )
         if not found.step + found.request + found.token:
-            raise TraceError(f"{path}: expected that a step takes some time")
+            raise TraceError(f"{path}: the time of a step must be above 0; measure the engine again")
         return found
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
     except TraceError:
         raise
     except (AttributeError, KeyError, TypeError, OverflowError, RecursionError, ValueError) as error:
-        raise TraceError(f"{path} was not written by fit: {error!r}") from None
+        raise TraceError(f"{path} was not written by the command fit: {error!r}") from None
 
 
 _TYPES: Final = (str, float, float, float, float, float, float, int, int, int, int)
@@ -156,7 +158,7 @@ def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens:
         TraceError: there are too few samples.
     """
     if len(samples) < 4:
-        raise TraceError(f"{len(samples)} samples are too few to fit a step's time")
+        raise TraceError(f"{len(samples)} samples are too few to fit the time of a step; at least 4 are needed")
     # Imported late because --help does not need NumPy.
     import numpy as np
 

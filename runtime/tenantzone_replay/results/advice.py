@@ -181,7 +181,7 @@ def nobodys(tenants: Iterable[str]) -> str:
     if not found:
         return ""
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return f"The zones of {', '.join(found[:_NAMED])}{more} are left out: {NAME_RULE}."
+    return f"The zones of {', '.join(found[:_NAMED])}{more} are left out because their names are invalid; {NAME_RULE}."
 
 
 def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float) -> str:

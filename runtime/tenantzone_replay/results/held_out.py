@@ -40,7 +40,7 @@ def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
     """
     if missing := sorted(set(setting.profile.demand) - set(known)):
         raise TraceError(
-            f"--held-out {load}: {', '.join(missing[:5])} asks, who does not in the load that advice is sought for"
+            f"--held-out {load} has tenants that are not in the load for the advice: {', '.join(missing[:5])}"
         )
 
 
@@ -115,8 +115,8 @@ def trials_table(trials: Sequence[Trial], wanted: float) -> str:
     if missed:
         loads += [
             "",
-            f"The advice misses the target of {percent(wanted)} on load {', '.join(missed)}: the blocks that are needed"
-            " there are for as much as the advice has, not for the target.",
+            f"The advice misses the target of {percent(wanted)} on load {', '.join(missed)}; the blocks needed there"
+            " are for the fraction that the advice reaches, not for the target.",
         ]
     return "\n".join([columns(rows), "", *loads])
 

@@ -83,8 +83,9 @@ def _of_known(load: Iterator[Asked], tenants: Container[str]) -> Iterator[Asked]
     for number, asked in enumerate(load, 1):
         if asked.tenant not in tenants:
             raise TraceError(
-                f"request {number} is now of {asked.tenant!r}, who asked for nothing when the load was read first; "
-                f"replay a copy of a trace that others still write"
+                f"request {number} is now of tenant {asked.tenant!r}, which had no requests when the load was first "
+                "read; "
+                f"if another process still writes the trace, replay a copy"
             )
         yield asked
 
@@ -95,7 +96,7 @@ def _shape(setting: Setting, policy: Policy) -> EngineShape:
     blocks = setting.profile.blocks(setting.shape.block_tokens)
     if blocks > MAX_BLOCKS:
         raise TraceError(
-            f"without eviction the load needs up to {blocks:,} blocks, more than {MAX_BLOCKS:,}: leave the policy "
-            f"{policy.name!r} away, or choose larger blocks (--block-tokens)"
+            f"without eviction the load needs up to {blocks:,} blocks, more than {MAX_BLOCKS:,}; leave out the policy "
+            f"{policy.name!r}, or choose larger blocks (--block-tokens)"
         )
     return replace(setting.shape, blocks=max(blocks, setting.shape.blocks))

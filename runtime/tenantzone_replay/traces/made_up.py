@@ -60,7 +60,7 @@ class Chats:
             each.name: int if isinstance(each.default, int) else float for each in fields(self)
         }
         if name not in kinds:
-            raise ValueError(f"chats have {', '.join(f'{each}=' for each in kinds)}")
+            raise ValueError(f"the options of chats are {', '.join(f'{each}=' for each in kinds)}")
         with suppress(ValueError):
             number = kinds[name](value)
             if 0 <= number <= _MOST[name] and (number or name in _MAY_BE_ZERO):
@@ -68,7 +68,7 @@ class Chats:
                 return replace(self, **changed)
         kind = "a whole number" if kinds[name] is int else "a number"
         least = "of at least 0" if name in _MAY_BE_ZERO else "above 0"
-        raise ValueError(f"{name}= is {kind} {least}, at most {_MOST[name]:,}")
+        raise ValueError(f"{name}= must be {kind} {least}, at most {_MOST[name]:,}")
 
     def load(self) -> Iterator[Asked]:
         """Yields the requests in the order of arrival."""

@@ -67,7 +67,7 @@ class Source:
             latest = max(latest, asked.arrival / self.rate + self.shift)
             if latest > MAX_SECONDS:
                 days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"
-                raise TraceError(f"{self.path}: request {number + 1} comes {days}; are its times in another unit?")
+                raise TraceError(f"{self.path}: request {number + 1} arrives {days}; check the unit of the times")
             asked = replace(asked, arrival=latest, tenant=self.tenant or asked.tenant)
             yield asked
             yield from self._repeated(asked, number)
@@ -115,7 +115,7 @@ def parse_source(text: str) -> Source:
         try:
             source = _with_option(source, name, value)
         except ValueError as error:
-            raise TraceError(f"{option!r} of {path} can't be understood: {error}") from None
+            raise TraceError(f"the option {option!r} of {path} is invalid: {error}") from None
     return source
 
 
@@ -123,11 +123,11 @@ def _check(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        raise TraceError(f"{path}: there is no such file") from None
+        raise TraceError(f"{path}: the file does not exist") from None
     except OSError as error:
         raise TraceError(f"{str(path)[:100]}: {error.strerror}") from None
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise TraceError(f"{path} is neither a file nor a folder: a trace is read several times, so write it to a file")
+        raise TraceError(f"{path} is not a file or folder; save the trace to a file, because it is read several times")
 
 
 def _with_option(source: Source, name: str, value: str) -> Source:
@@ -139,7 +139,7 @@ def _with_option(source: Source, name: str, value: str) -> Source:
     try:
         changed: dict[str, Any] = {name: understood(value)}
     except ValueError:
-        raise ValueError(f"{name}= is {what}") from None
+        raise ValueError(f"{name}= must be {what}") from None
     return replace(source, **changed)
 
 

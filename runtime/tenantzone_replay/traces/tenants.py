@@ -12,8 +12,8 @@ from tenantzone_replay.traces.load import MAX_NAME, MAX_TENANTS, Asked, TraceErr
 Rule = Literal["zipf", "equal"]
 
 NAME_RULE: Final = (
-    "a zone's tenant is called by letters from A to Z, digits and '-', '_' and '.' between them; give these tenants "
-    "such names, in the trace and for their requests"
+    "a tenant of a zone must have a name of letters A to Z and digits, with '-', '_' and '.' between; rename these "
+    "tenants in the trace and in their requests"
 )
 """Remedy, for messages, if a tenant's name is not valid in a zone."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
@@ -74,12 +74,12 @@ def with_tenants(load: Iterable[Asked], count: int, rule: Rule) -> Iterator[Aske
             if len(asked.tenant) > MAX_NAME or not asked.tenant.isprintable():
                 name = repr(asked.tenant[:50])
                 raise TraceError(
-                    f"the tenant of request {number} is {name}; expected a name of up to {MAX_NAME} letters"
+                    f"the tenant of request {number} is {name}; expected at most {MAX_NAME} printable characters"
                 )
             known.add(asked.tenant)
             if len(known) > MAX_TENANTS:
                 raise TraceError(
-                    f"there are more than {MAX_TENANTS:,} tenants, as many as are compared, up to request {number}; "
+                    f"the load has more than the maximum of {MAX_TENANTS:,} tenants, at request {number}; "
                     f"take fewer requests (FILE,requests=N), or give the trace fewer tenants"
                 )
         yield asked if asked.tenant else replace(asked, tenant=by_conversation.tenant_of(asked.conversation))

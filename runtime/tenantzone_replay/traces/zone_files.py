@@ -42,7 +42,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
     try:
         text = path.read_text()
     except UnicodeDecodeError:
-        raise TraceError(f"{path} is no text: name the pool's config.json, or a file of TenantZones") from None
+        raise TraceError(f"{path} is not a text file; use the pool's config.json, or a file with TenantZones") from None
     try:
         if _is_config(text):
             packed = path.with_name(PACKED_KEY)
@@ -51,7 +51,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
     except (ConfigError, ValueError) as error:
         raise TraceError(f"{path}: {error}") from None
     except RecursionError:
-        raise TraceError(f"{path}: it is nested too deep, or has an alias within what it names") from None
+        raise TraceError(f"{path}: the file is nested too deeply, or a YAML alias refers to itself") from None
 
 
 def _is_config(text: str) -> bool:
@@ -74,7 +74,7 @@ def _objects(text: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
     try:
         documents = [*yaml.safe_load_all(text)]
     except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"invalid YAML: {' '.join(str(error).split())}") from None
     for number, document in enumerate(documents, 1):
         if document is not None:
             yield from _listed(f"document {number}", document)
@@ -98,23 +98,25 @@ def _of_objects(objects: Sequence[tuple[Place, Mapping[str, Any]]], blocks: int)
     declared = [_zone(place, found) for place, found in ours if found["kind"] == "TenantZone"]
     if not declared:
         kinds = ", ".join(sorted({found["kind"] for _, found in objects})) or "nothing"
-        raise ValueError(f"there is no TenantZone of {_GROUP}v1alpha1 in it, but {kinds}")
+        raise ValueError(f"the file has no TenantZone of {_GROUP}v1alpha1, only {kinds}")
     pools = sorted({pool for pool, _ in declared})
     if len(pools) > 1:
         named = ", ".join("/".join(filter(None, pool)) for pool in pools[:5])
-        raise ValueError(f"its zones are of several pools ({named}): name a file with the zones of one")
+        raise ValueError(f"the zones belong to several pools ({named}); use a file with the zones of one pool")
     (namespace, name) = pools[0]
     zones = tuple(zone for _, zone in declared)
     reserved = sum(floor_blocks(zone.reserved, blocks) for zone in zones)
     if reserved > blocks:
-        raise ValueError(f"its zones reserve {reserved:,} blocks, and the engine has {blocks:,}: reserve less")
+        raise ValueError(
+            f"the zones reserve {reserved:,} blocks, but the engine has {blocks:,}; lower reserved, or raise --blocks"
+        )
     shared = [
         _pool(place, found)
         for place, found in ours
         if found["kind"] == "ZonePool" and _identity(place, found) == (namespace, name)
     ]
     if len(shared) > 1:
-        raise ValueError(f"ZonePool {name} is there {len(shared)} times: leave one")
+        raise ValueError(f"the file has ZonePool {name} {len(shared)} times; keep one")
     pool = shared[0] if shared else PoolConfig(namespace=namespace or "default", name=name)
     return make_config(1, pool, zones)
 
@@ -171,7 +173,7 @@ def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
         raise ValueError(f"{where}: spec.{error}") from None
     unknown = next(terms.unread(), None)
     if unknown is not None:
-        raise ValueError(f"{where}: {unknown}: there is no such field")
+        raise ValueError(f"{where}: unknown field {unknown}; remove or correct it")
     return made
 
 

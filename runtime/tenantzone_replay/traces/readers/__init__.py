@@ -49,4 +49,4 @@ def guess_format(path: Path, seen: Seen | None = None) -> str:
     ):
         if module.looks_like(line):
             return name
-    raise TraceError(f"{path}: no format is known that begins so: {line[:100]!r}; name one of {', '.join(READERS)}")
+    raise TraceError(f"{path}: can't detect the format from {line[:100]!r}; set format= to one of {', '.join(READERS)}")

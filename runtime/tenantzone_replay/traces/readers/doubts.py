@@ -43,8 +43,9 @@ class Doubts:
         if ids and not tokens // part <= ids <= most:
             self._warn(
                 "ids",
-                f"{place}: hash_ids has {ids:,} ids for a prompt of {tokens:,} tokens, which has {parts:,} parts of "
-                f"{part:,}; see whether the trace is of another format (format=) or has other parts",
+                f"{place}: hash_ids has {ids:,} ids for a prompt of {tokens:,} tokens, but {parts:,} ids are expected "
+                "at "
+                f"{part:,} tokens per id; check whether the trace has another format (format=)",
             )
 
     def look_at_time(self, place: str, time: float, arrival: float) -> None:
@@ -62,14 +63,14 @@ class Doubts:
         elif self._unit == "milliseconds" and self._requests == _LOOKED_AT and 0 < arrival < 1:
             self._warn(
                 "unit",
-                f"{place}: {_LOOKED_AT} requests came within {arrival:.3f} seconds, so times seem to be in seconds; "
+                f"{place}: {_LOOKED_AT} requests arrived within {arrival:.3f} seconds, so times seem to be in seconds; "
                 f"{self._expected()}",
             )
         elif self._unit == "seconds" and self._requests == 1 and time >= _FIRST_UNIX_MILLISECONDS:
             self._warn("unit", f"{place}: the time {time:.0f} seems to be in milliseconds; {self._expected()}")
 
     def _expected(self) -> str:
-        return f"this format has {self._unit}: correct the times, or name another format (format=)"
+        return f"this format uses {self._unit}; correct the times, or set another format (format=)"
 
     def _warn(self, what: str, text: str) -> None:
         if what not in self._warned:

@@ -91,7 +91,7 @@ def _batch(place: str, line: Any) -> tuple[float, list[Any]]:
     fields = members(place, line)
     events = fields.get("events")
     if not isinstance(events, list):
-        raise TraceError(f"{place}: events is missing, or no list")
+        raise TraceError(f"{place}: events is missing or not a list")
     return number(place, fields, "ts"), events
 
 
@@ -109,7 +109,7 @@ class _Chains:
         """
         hashes = fields.get("block_hashes")
         if not isinstance(hashes, list) or not hashes:
-            raise TraceError(f"{place}: block_hashes is missing or empty")
+            raise TraceError(f"{place}: block_hashes must be a list with at least one hash")
         parent = fields.get("parent_block_hash")
         before = None if parent is None else _id(parent)
         tenant = _salt(fields) if before is None or before not in self._before else self._before[before][1]

@@ -55,12 +55,17 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
             while line := file.readline(_LONGEST_LINE + 1):
                 number += 1
                 if len(line) > _LONGEST_LINE:
-                    raise TraceError(f"{path}, line {number}: it has more than {_LONGEST_LINE:,} letters; no trace has")
+                    raise TraceError(
+                        f"{path}, line {number}: the line has more than {_LONGEST_LINE:,} characters, so the file is "
+                        "not a trace"
+                    )
                 yield number, line
     except (EOFError, zlib.error):
-        raise TraceError(f"{path}, after line {number}: it is cut off, or no gzip any more; copy it again") from None
+        raise TraceError(
+            f"{path}, after line {number}: the gzip data is truncated or corrupt; copy the file again"
+        ) from None
     except UnicodeDecodeError:
-        raise TraceError(f"{path}, after line {number}: it is no text in UTF-8") from None
+        raise TraceError(f"{path}, after line {number}: the file is not UTF-8 text") from None
     except OSError as error:
         raise TraceError(f"{path}, after line {number}: {error.strerror or error}") from None
 
@@ -78,7 +83,7 @@ def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise TraceError(f"{place}: no JSON: {error}") from None
+            raise TraceError(f"{place}: invalid JSON: {error}") from None
         yield place, found
 
 
@@ -96,12 +101,12 @@ def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tu
         for column in columns:
             if column not in (rows.fieldnames or ()):
                 raise TraceError(
-                    f"{path}: column {column!r} is missing; it has {', '.join(rows.fieldnames or ())[:200]}"
+                    f"{path}: column {column!r} is missing; the columns are {', '.join(rows.fieldnames or ())[:200]}"
                 )
         for row in rows:
             yield f"{path}, line {rows.line_num}", row
     except csv.Error as error:
-        raise TraceError(f"{path}, line {rows.line_num}: no table: {error}") from None
+        raise TraceError(f"{path}, line {rows.line_num}: invalid CSV: {error}") from None
 
 
 def members(place: str, line: Any) -> Mapping[str, Any]:
@@ -111,7 +116,7 @@ def members(place: str, line: Any) -> Mapping[str, Any]:
         TraceError: the line is not an object.
     """
     if not isinstance(line, dict):
-        raise TraceError(f"{place}: expected an object with members, found {str(line)[:50]!r}")
+        raise TraceError(f"{place}: expected a JSON object, found {str(line)[:50]!r}")
     return line
 
 
@@ -157,7 +162,7 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
     """
     found = whole(place, line, *names, default=default)
     if found > most:
-        raise TraceError(f"{place}: {' or '.join(names)} is {found:,}; no request has more than {most:,}")
+        raise TraceError(f"{place}: {' or '.join(names)} is {found:,}; expected at most {most:,}")
     return found
 
 

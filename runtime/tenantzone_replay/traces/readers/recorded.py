@@ -72,7 +72,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     by_process = _by_process(path, seen) if path.is_dir() else [[path]]
     processes = [sorted(_once(_parts(paths, seen), seen)) for paths in by_process]
     if not processes:
-        raise TraceError(f"{path} has no recordings, whose names are as {_PATTERN}")
+        raise TraceError(f"{path} contains no recordings; their names match {_PATTERN}")
     first: float | None = None
     for moment, _, asked in heapq.merge(
         *(_when_due(parts, seen) for parts in processes if parts), key=lambda each: each[0]
@@ -89,7 +89,7 @@ def _by_process(folder: Path, seen: Seen) -> list[list[Path]]:
         if _NAME.fullmatch(path.name):
             by_process.setdefault(path.name.partition(".jsonl")[0], []).append(path)
         else:
-            _say(f"{path}: it is not called as recordings are, and is left out")
+            _say(f"{path}: skipped, because the file does not have the name of a recording")
     return list(by_process.values())
 
 
@@ -117,7 +117,7 @@ def _once(parts: Iterable[_Part], seen: Seen) -> Iterator[_Part]:
         yield longest
         for part in alike:
             if part is not longest:
-                _say(f"{part.path}: it begins as {longest.path} does, and is left out")
+                _say(f"{part.path}: skipped, because it is a copy of {longest.path}")
 
 
 def _length(path: Path, seen: Seen) -> int:
@@ -159,14 +159,14 @@ def _whole_lines(path: Path, seen: Seen) -> Iterator[tuple[str, Mapping[str, Any
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
             if not _is_cut_off(line):
-                raise TraceError(f"{where}: no JSON: {error}") from None
+                raise TraceError(f"{where}: invalid JSON: {error}") from None
             cut_off += 1
             fields = _behind_what_was_cut_off(line)
             if fields is None:
                 continue
         yield where, members(where, fields)
     if cut_off:
-        _say(f"{path}: lines that were cut off, and are left out: {cut_off}")
+        _say(f"{path}: skipped truncated lines: {cut_off}")
 
 
 def _is_cut_off(line: str) -> bool:
@@ -195,7 +195,7 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
         return
     hashes, size = fields.get("hashes", ""), max(1, count(where, fields, "block_tokens"))
     if not isinstance(hashes, str) or len(hashes) % _LETTERS:
-        raise TraceError(f"{where}: hashes is no text of {_LETTERS} letters for each block")
+        raise TraceError(f"{where}: hashes must be text with {_LETTERS} characters per block")
     content = tuple(content_id(hashes[at : at + _LETTERS]) for at in range(0, len(hashes), _LETTERS))
     caller = name(fields, "caller")
     asked = Asked(

@@ -143,6 +143,6 @@ def _ends(file: io.FileIO, size: int) -> bytes:
 
 def _changed(path: Path) -> TraceError:
     return TraceError(
-        f"{path}: it was removed, packed or written anew while it was replayed; "
-        f"replay a copy of a trace that others still write"
+        f"{path}: the file was removed, compressed or rewritten during the replay; "
+        f"if another process still writes the trace, replay a copy"
     )
