@@ -69,7 +69,7 @@ class HistoryInSteps(History):
             request.zone.account.charge(2.0)
 
     def _admit(self, turns_down):
-        while self.tokens.left != 0 and (request := self.arbiter.next_front()) is not None:
+        while self.tokens.left != 0 and (request := self.arbiter.admit_next()) is not None:
             self.look_who_lends()
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"

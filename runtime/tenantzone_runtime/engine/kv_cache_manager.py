@@ -75,15 +75,18 @@ class ZoneKVCacheManager(KVCacheManager):
         zone = zone_of(request)
         if zone is not None:
             note_admission(request, zone)
-        with self.block_pool.acting_for(zone):
-            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
-        return computed
+        return self._find(request, *args, **kwargs)
+
+    def _find(self, request: Request, *args: Any, **kwargs: Any) -> tuple[KVCacheBlocks, int, int]:
+        with self.block_pool.acting_for(zone_of(request)):
+            found: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
+        return found
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
         """Look up the cached prefix of a request that may keep waiting, without emitting KV events."""
         enabled, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
-            return self.get_computed_blocks(request)
+            return self._find(request)
         finally:
             self.enable_kv_cache_events = enabled
 
