@@ -6,36 +6,15 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.adapter_weights import ADAPTERS
 from tenantzone_runtime.engine.demand import Demand
+from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.media_names import has_foreign_media
 from tenantzone_runtime.engine.request_seals import arguments_of, with_arguments
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 from tenantzone_runtime.unsupported import STREAMING_SESSIONS
-from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
-
-
-class BindingError(Exception):
-    """A request can't be bound to a zone, so it must not be served."""
-
-    def __init__(
-        self,
-        reason: RefusalReason,
-        tenant: str | None,
-        message: str,
-        retry_after: int | None = None,
-        closed_seconds: float = 0.0,
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.tenant = tenant
-        """Verified tenant of the request, or None if it is unknown."""
-        self.retry_after = retry_after
-        """Whole seconds after which a retry may succeed, or None if that is unknown."""
-        self.closed_seconds = closed_seconds
-        """Seconds for which other requests of the tenant would be refused as well."""
 
 
 def refusal_of(request: Request) -> BindingError | None:

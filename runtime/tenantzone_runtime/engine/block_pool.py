@@ -14,9 +14,8 @@ from vllm.v1.core.kv_cache_utils import BlockHash, BlockHashWithGroupId, KVCache
 from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.engine.foreign_block import ForeignBlockError
-from tenantzone_runtime.engine.prefix_index import NoPrefixes
-from tenantzone_runtime.engine.purged_index import PurgedIndex
+from tenantzone_runtime.engine.errors import ForeignBlockError
+from tenantzone_runtime.engine.prefix_index import NoPrefixes, PurgedIndex
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
 from tenantzone_runtime.zones import purging, states
 from tenantzone_runtime.zones.configure import discard_if_gone

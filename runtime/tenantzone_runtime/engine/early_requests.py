@@ -3,7 +3,8 @@
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from tenantzone_runtime.engine.binding import NO_SESSIONS, BindingError
+from tenantzone_runtime.engine.binding import NO_SESSIONS
+from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.media_requests import MediaRequests
 

@@ -16,7 +16,7 @@ import numpy as np
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
-from tenantzone_runtime.engine.binding import BindingError
+from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.grammar_debts import GrammarDebts
 from tenantzone_runtime.engine.grammar_work import Result, Taken, Work, Worker, is_done
 from tenantzone_runtime.engine.guarded_grammar import Endless, GuardedGrammar

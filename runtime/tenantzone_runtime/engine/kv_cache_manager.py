@@ -9,7 +9,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.block_tables import BlockTables
-from tenantzone_runtime.engine.foreign_block import ForeignBlockError
+from tenantzone_runtime.engine.errors import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
 from tenantzone_runtime.engine.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.requests import charge, leave_queue, note_admission, zone_of

@@ -1,4 +1,4 @@
-"""The prefix index of a zone that has no prefixes."""
+"""Prefix indexes of a zone: while it has no prefixes, and while it is being purged."""
 
 from collections.abc import Callable
 
@@ -19,3 +19,33 @@ class NoPrefixes(BlockHashToBlockMap):
 
     def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
         self._begin().insert(key, block)
+
+
+class PurgedIndex(BlockHashToBlockMap):
+    """A prefix index whose earlier blocks were withdrawn: lookups do not find them, but they can still be removed.
+
+    Args:
+        withdrawn: the zone's index before the purge.
+    """
+
+    def __init__(self, withdrawn: BlockHashToBlockMap) -> None:
+        super().__init__()
+        self._withdrawn = withdrawn
+        self.found = BlockHashToBlockMap()
+        """Index of the blocks that were inserted after the withdrawal."""
+
+    def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
+        return self.found.get_one_block(key)
+
+    def contain(self, key: BlockHashWithGroupId, block_id: int) -> bool:
+        return bool(self.found.contain(key, block_id))
+
+    def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
+        self.found.insert(key, block)
+
+    def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
+        block = self.found.pop(key, block_id)
+        return block if block is not None else self._withdrawn.pop(key, block_id)
+
+    def __len__(self) -> int:
+        return len(self.found) + len(self._withdrawn)

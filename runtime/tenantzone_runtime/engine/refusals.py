@@ -17,7 +17,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.outputs import PoolingRequestOutput, RequestOutput
 from vllm.v1.engine import EngineCoreOutputs, FinishReason
 
-from tenantzone_runtime.engine.binding import BindingError
+from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tenantzone_runtime.engine.parser_bounds import ParsedOutputs

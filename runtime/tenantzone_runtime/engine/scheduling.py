@@ -23,11 +23,12 @@ from vllm.v1.request import Request, RequestStatus
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.engine.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.beside_steps import BesideSteps
-from tenantzone_runtime.engine.binding import Binder, BindingError, refusal_of
+from tenantzone_runtime.engine.binding import Binder, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.early_requests import EarlyRequests
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
+from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.grammar_masks import NOT_COMPILED, GrammarMasks
 from tenantzone_runtime.engine.guard import Guard

@@ -1,0 +1,34 @@
+"""Errors of requests that must not be served."""
+
+from tenantzone_runtime.zones.audit import RefusalReason
+from tenantzone_runtime.zones.zone import Zone
+
+
+class BindingError(Exception):
+    """A request can't be bound to a zone, so it must not be served."""
+
+    def __init__(
+        self,
+        reason: RefusalReason,
+        tenant: str | None,
+        message: str,
+        retry_after: int | None = None,
+        closed_seconds: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.tenant = tenant
+        """Verified tenant of the request, or None if it is unknown."""
+        self.retry_after = retry_after
+        """Whole seconds after which a retry may succeed, or None if that is unknown."""
+        self.closed_seconds = closed_seconds
+        """Seconds for which other requests of the tenant would be refused as well."""
+
+
+class ForeignBlockError(RuntimeError):
+    """A request was about to use a block of another zone. This must never happen, but is checked."""
+
+    def __init__(self, block_id: int, zone: Zone | None) -> None:
+        name = "no zone" if zone is None else f"zone {zone.spec.tenant}"
+        super().__init__(f"block {block_id} does not belong to {name}")
+        self.block_id = block_id
