@@ -6,10 +6,10 @@ import string
 import time
 from collections.abc import Callable, Mapping
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config, unpack_config
-from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.packing import MAX_CONFIG_MAP_BYTES, pack_config, unpack_config
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 
 _LETTERS = string.ascii_lowercase + string.digits
 

@@ -18,14 +18,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tenantzone_contract.config import EvictionPolicy, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_contract.zone_config.config import EvictionPolicy, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.zones.blocks.eviction import make_room
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
-from tenantzone_runtime.zones.fair_queue import INPUT, FairQueue
+from tenantzone_runtime.zones.model.fair_queue import INPUT, FairQueue
+from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import Zone
 
 ZONES = (1, 10, 100, 1_000)
 BLOCKS = (1 << 10, 1 << 16, 1 << 19)

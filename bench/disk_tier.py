@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.instance import Instance
-from tenantzone_runtime.disk.file_system import LocalFileSystem
-from tenantzone_runtime.disk.layout import bytes_on_disk
-from tenantzone_runtime.disk.objects import Objects
-from tenantzone_runtime.disk.sealing import Seal, ZoneSeal
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.instance import Instance
+from tenantzone_runtime.disk.files.file_system import LocalFileSystem
+from tenantzone_runtime.disk.files.layout import bytes_on_disk
+from tenantzone_runtime.disk.files.objects import Objects
+from tenantzone_runtime.disk.files.sealing import Seal, ZoneSeal
 from tenantzone_runtime.disk.tier import Chunks, DiskSettings, DiskTier
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 _MIB: Final = 1 << 20
 _JOB_CHUNKS: Final = 16

@@ -13,7 +13,7 @@ import httpx
 
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine
 from hack.demo.model import MODELS, prepare
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 TENANT: Final = "tenant-0"

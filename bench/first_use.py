@@ -21,7 +21,7 @@ import torch
 from vllm.v1.sample.sampler import Sampler
 
 from bench.gpu.processes import importing_alike
-from tenantzone_runtime.engine.first_use import warm_up_sampling
+from tenantzone_runtime.engine.patches.first_use import warm_up_sampling
 
 VOCABULARY: Final = 32_000
 

@@ -25,7 +25,7 @@ from hack.ports import free_ports
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "stock httptools": "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol",
-    "bounded": "tenantzone_runtime.frontend.connections:BoundedProtocol",
+    "bounded": "tenantzone_runtime.frontend.transport.connections:BoundedProtocol",
     "stock h11": "uvicorn.protocols.http.h11_impl:H11Protocol",
 }
 _STOCK = next(iter(PROTOCOLS))

@@ -22,17 +22,17 @@ from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.trace import replay as mooncake
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.zone_terms import Idle, Lending
-from tenantzone_replay.hardware import MODELS
-from tenantzone_replay.load import Asked
-from tenantzone_replay.made_up import CONTENT_TOKENS, Chats
-from tenantzone_replay.measures import Target
-from tenantzone_replay.policies import Policy
-from tenantzone_replay.profile import profile
-from tenantzone_replay.setting import Setting
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
+from tenantzone_replay.simulation.hardware import MODELS
+from tenantzone_replay.simulation.measures import Target
+from tenantzone_replay.simulation.policies import Policy
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.load import Asked
+from tenantzone_replay.traces.made_up import CONTENT_TOKENS, Chats
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 
 UPKEEP_SECONDS: Final = 0.1
 MODES: Final = ("partition", "not lent", "lent", "one LRU")
@@ -169,7 +169,7 @@ def simulated(load: Sequence[Request], declared: Sequence[ZoneConfig], blocks: i
 
 def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int) -> Served:
     """Serve a load on vLLM's scheduler in virtual time."""
-    from tenantzone_replay.replay import replay
+    from tenantzone_replay.simulation.replay import replay
 
     tokens = next(each.content_tokens for each in load if each.content)
     found = profile(load)

@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pool, Zone, read_pool, read_zone
-from tenantzone_replay.clock import UNIX_TIME, VirtualClock
-from tenantzone_replay.hardware import MODELS
-from tenantzone_replay.load import Asked
-from tenantzone_replay.made_up import Chats
-from tenantzone_replay.measures import Target, TenantMeasures
-from tenantzone_replay.mix import Source, mixed
-from tenantzone_replay.policies import Policy
-from tenantzone_replay.profile import profile
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_replay.simulation.clock import UNIX_TIME, VirtualClock
+from tenantzone_replay.simulation.hardware import MODELS
+from tenantzone_replay.simulation.measures import Target, TenantMeasures
+from tenantzone_replay.simulation.policies import Policy
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.traces.load import Asked
+from tenantzone_replay.traces.made_up import Chats
+from tenantzone_replay.traces.mix import Source, mixed
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 
 _LOOK_SECONDS: Final = 10.0
 _WARM_UP_SECONDS: Final = 300.0
@@ -116,11 +116,11 @@ def _body(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str]:
     """Serve the scene; yields a line for each change and each window."""
-    from tenantzone_replay.tenants_at_work import TenantsAtWork
-    from tenantzone_replay.virtual_engine import VirtualEngine
-    from tenantzone_runtime.engine.modelless import ModellessScheduler
-    from tenantzone_runtime.engine.served_scheduler import ServedScheduler
-    from tenantzone_runtime.housekeeping.reporting import make_report
+    from tenantzone_replay.simulation.tenants_at_work import TenantsAtWork
+    from tenantzone_replay.simulation.virtual_engine import VirtualEngine
+    from tenantzone_runtime.engine.core.served_scheduler import ServedScheduler
+    from tenantzone_runtime.engine.modelless.schedulers import ModellessScheduler
+    from tenantzone_runtime.housekeeping.report.reporting import make_report
 
     def load() -> Iterator[Asked]:
         sources = [Source(Path("chats"), chats=chats, tenant=name) for name, chats in scene.loads.items()]

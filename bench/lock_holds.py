@@ -25,13 +25,13 @@ from typing import get_args
 from vllm.utils.gc_utils import freeze_gc_heap
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.report import ConfigStatus, WaitReason
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_contract.reports.report import ConfigStatus, WaitReason
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report
 from tenantzone_runtime.metrics.figures import EngineFigures
-from tenantzone_runtime.zones.audit import Event
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
+from tenantzone_runtime.zones.audit.events import Event
+from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, Counters, Outcome
 
 CAPACITY = 65_536
 RUNNING = 128

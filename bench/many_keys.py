@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.processes import importing_alike
-from tenantzone_runtime.frontend.answers import Receive, Scope, Send
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
+from tenantzone_runtime.frontend.responses.answers import Receive, Scope, Send
 from tenantzone_runtime.settings import Settings
 
 _FEW: Final = 10

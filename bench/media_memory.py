@@ -105,8 +105,8 @@ def main() -> None:
 
 
 def _run(case: Case, *, stock: bool) -> None:
-    from tenantzone_runtime.engine import media_bounds
-    from tenantzone_runtime.frontend.media import AllMedia, MediaUse, TenantMedia, file_room
+    from tenantzone_runtime.engine.patches.media import media_bounds
+    from tenantzone_runtime.frontend.body.media import AllMedia, MediaUse, TenantMedia, file_room
     from tenantzone_runtime.settings import Bounds
 
     bounds = Bounds()
@@ -162,8 +162,8 @@ async def _loaded(modality: str, url: str, items: int, use: Any) -> Any:
     from vllm.multimodal.media.connector import MediaConnector
     from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
 
-    from tenantzone_runtime.engine import media_bounds
-    from tenantzone_runtime.frontend.answers import Refusal
+    from tenantzone_runtime.engine.patches.media import media_bounds
+    from tenantzone_runtime.frontend.responses.answers import Refusal
 
     connector = MediaConnector()
     fetch = getattr(connector, f"fetch_{modality}_async")

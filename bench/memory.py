@@ -24,7 +24,7 @@ import psutil
 
 from hack.harness.kv_caches import BLOCK_TOKENS
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 TARGET_BYTES = 200

@@ -19,8 +19,8 @@ import httpx
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
 from hack.harness.cache_manager import CacheManagerProcess
-from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
-from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
+from tenantzone_contract.cache.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, new_salt_key
 from tenantzone_runtime.offloading_flags import ManagerFlags, TierFlags
 from tenantzone_runtime.settings import SALT_DIR
 

@@ -21,8 +21,8 @@ from vllm.v1.request import Request
 from hack.harness.kv_caches import BLOCK_TOKENS
 from hack.harness.processed_tokens import TokenTally
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.zones.processed_tokens import COUNTERS
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.zones.model.processed_tokens import COUNTERS
 
 CAPACITY: Final = 600
 STEP_SECONDS: Final = 0.02

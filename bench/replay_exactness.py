@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from hack.demo import tiny_model
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, RuntimeConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.load import Asked
-from tenantzone_replay.mix import mixed, parse_source
-from tenantzone_replay.policies import changed, equal_zones
-from tenantzone_replay.tenants import with_tenants
-from tenantzone_runtime.engine.engine_shape import EngineShape, Prompt
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, RuntimeConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_replay.simulation.clock import VirtualClock
+from tenantzone_replay.simulation.policies import changed, equal_zones
+from tenantzone_replay.traces.load import Asked
+from tenantzone_replay.traces.mix import mixed, parse_source
+from tenantzone_replay.traces.tenants import with_tenants
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape, Prompt
 
 BLOCK_TOKENS: Final = 32
 TRACE: Final = Path(__file__).parent / "traces/mooncake_conversation.jsonl.gz"
@@ -79,7 +79,7 @@ def zones_config(blocks: int) -> RuntimeConfig:
 
 def replayed(sent: Sequence[Sent], blocks: int, *, zones: bool) -> list[int]:
     """Returns the number of cached tokens of each request in the replay."""
-    from tenantzone_runtime.engine.modelless import ModellessScheduler
+    from tenantzone_runtime.engine.modelless.schedulers import ModellessScheduler
 
     shape = EngineShape(blocks, BLOCK_TOKENS, _SEATS, _STEP_TOKENS, _LONGEST)
     clock, found = VirtualClock(), [0] * len(sent)
@@ -164,7 +164,7 @@ def _engine(blocks: int, *, zones: bool, folder: Path) -> Any:
 def _add(engine: Any, number: int, asked: Asked, *, zones: bool) -> None:
     from vllm.sampling_params import SamplingParams
 
-    from tenantzone_contract.salt import tenant_salt
+    from tenantzone_contract.keys.salt import tenant_salt
     from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
     tokens = [token for part in asked.content for token in random.Random(part).choices(_TOKENS, k=BLOCK_TOKENS)]

@@ -19,16 +19,16 @@ from typing import Final
 from bench.end_to_end import model
 from bench.end_to_end.engines import BLOCK_TOKENS, BLOCKS, Engine, Engines
 from tenantzone_replay.__main__ import main as replay_command
-from tenantzone_replay.distribution import Distribution
-from tenantzone_replay.engine_client import Answer, EngineClient, new_prompt
-from tenantzone_replay.load import Asked
-from tenantzone_replay.measured import Measured, read_measured
-from tenantzone_replay.measures import Result, Target
-from tenantzone_replay.policies import Policy
-from tenantzone_replay.profile import profile
-from tenantzone_replay.setting import Setting
-from tenantzone_replay.tables import columns
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_replay.engine.engine_client import Answer, EngineClient, new_prompt
+from tenantzone_replay.engine.measured import Measured, read_measured
+from tenantzone_replay.results.tables import columns
+from tenantzone_replay.simulation.distribution import Distribution
+from tenantzone_replay.simulation.measures import Result, Target
+from tenantzone_replay.simulation.policies import Policy
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.load import Asked
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 
 _SEATS: Final = 64
 _STEP_TOKENS: Final = 512
@@ -71,7 +71,7 @@ async def ask_all(url: str, requests: Sequence[Asked]) -> list[Answer]:
 
 def replayed(requests: Sequence[Asked], measured: Measured) -> Result:
     """Returns the result of the same requests in virtual time."""
-    from tenantzone_replay.replay import replay
+    from tenantzone_replay.simulation.replay import replay
 
     shape = EngineShape(BLOCKS - 1, BLOCK_TOKENS, _SEATS, _STEP_TOKENS, model.LONGEST)
     setting = Setting(lambda: iter(requests), profile(requests), shape, measured, Target())

@@ -19,10 +19,10 @@ from typing import Any
 from bench.disk_tier import forget_cached
 from bench.end_to_end.engines import BLOCK_TOKENS, EngineError, Engines
 from bench.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import ZoneTierReport
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.reports.report import ZoneTierReport
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final, get_args
 
 from bench.lock_holds import Engine
-from tenantzone_contract.report import EvictionReason
-from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
+from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneTierFigures
 from tenantzone_runtime.metrics_levels import LEVELS, MAX_ZONE_SERIES, Level
-from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals, WriteRefusal
+from tenantzone_runtime.zones.model.outcomes import TargetName, TargetOutcome
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals, WriteRefusal
 
 MAX_BASIC_BYTES: Final = 2_000_000
 """Maximum size of a scrape at level basic with a thousand zones, in bytes."""

@@ -25,12 +25,12 @@ from vllm.config import KVTransferConfig, VllmConfig
 from vllm.v1.request import Request
 
 # Import this module before the virtual clock is active, because modules imported later would use the real clock.
-import tenantzone_runtime.engine.offloading_connector  # noqa: F401
+import tenantzone_runtime.engine.tiers.offloading_connector  # noqa: F401
 from bench.tier_steps import CHUNK_BYTES, Copies
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.tiers import Admission, TierShare
-from tenantzone_replay.clock import VirtualClock
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.tiers import Admission, TierShare
+from tenantzone_replay.simulation.clock import VirtualClock
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 POOL_BLOCKS = 128

@@ -14,7 +14,7 @@ import torch
 from vllm.v1.kv_offload.base import CanonicalKVCacheRef, CanonicalKVCaches, CanonicalKVCacheTensor, GPULoadStoreSpec
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 
-from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
+from tenantzone_runtime.engine.tiers.memcpy_worker import MemcpyOffloadingWorker
 
 GIB = 2**30
 

@@ -18,17 +18,17 @@ from vllm.v1.kv_offload.base import ReqContext, make_offload_key
 
 from bench.disk_tier import NoSeal
 from bench.lock_holds import TimedLock
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.disk.file_system import FileFacts
-from tenantzone_runtime.disk.objects import Objects
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.disk.files.file_system import FileFacts
+from tenantzone_runtime.disk.files.objects import Objects
 from tenantzone_runtime.disk.tier import CHUNKS_AT_ONCE, DiskSettings, DiskTier
-from tenantzone_runtime.engine import tier_manager
-from tenantzone_runtime.engine.tier_manager import ZoneOffloadingManager
+from tenantzone_runtime.engine.tiers import tier_manager
+from tenantzone_runtime.engine.tiers.tier_manager import ZoneOffloadingManager
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
-from tenantzone_runtime.zones.parts import ALL
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_runtime.zones.model.parts import ALL
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 CHUNK_BYTES: Final = 4096
 TTL_SECONDS: Final = 1e-3

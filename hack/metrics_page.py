@@ -8,15 +8,15 @@ from pathlib import Path
 from string import Template
 from typing import Any, get_args
 
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT
 from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving import exposition as operator
-from tenantzone_runtime.frontend import refusals as frontend
+from tenantzone_runtime.frontend.responses import refusals as frontend
 from tenantzone_runtime.metrics.families import ALL_FAMILIES
 from tenantzone_runtime.metrics_levels import LEVELS, MAX_ZONE_SERIES
 from tenantzone_runtime.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome
-from tenantzone_runtime.zones.histogram import BOUNDS
+from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, Outcome
+from tenantzone_runtime.zones.model.histogram import BOUNDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 

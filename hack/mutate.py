@@ -1,7 +1,7 @@
 """Breaks the zone core, or the core of the KV-cache manager, on purpose, and names each break that no test noticed.
 
 ``mutmut`` does it. It wants packages at the top of the folder that it works in, so they are laid out in a folder of
-their own, ``.mutation/``. ``python -m hack.mutate 'tenantzone_runtime.zones.quota*'`` breaks one module only,
+their own, ``.mutation/``. ``python -m hack.mutate 'tenantzone_runtime.zones.model.quota*'`` breaks one module only,
 ``--sample 500`` tries that many changes of all, drawn by chance, and ``--part manager`` breaks the manager.
 """
 

@@ -31,7 +31,7 @@ from hack.harness.answer_parsers import (
 )
 from hack.parsers_checks import rows as checks
 from hack.progress import say
-from tenantzone_runtime.engine.interruption import TimeSpentError, prepare_interruption, run_for
+from tenantzone_runtime.engine.patches.parsers.interruption import TimeSpentError, prepare_interruption, run_for
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "parsers.md"
 _SIZES: Final = (250, 500, 1000, 2000, 4000)

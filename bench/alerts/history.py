@@ -6,7 +6,7 @@ from typing import TextIO
 
 from bench.simulator.request import BLOCK_TOKENS
 from bench.simulator.simulation import Simulation
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 
 SCRAPE_SECONDS = 15.0
 BEGINNING = 1_700_000_000

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from bench.simulator.engine import Model
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.simulation import Plan, Simulation
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
 
 WARM_SECONDS = 3600.0
 """Time before which alerts don't count, because the pool is still filling and there is no previous hour to compare."""

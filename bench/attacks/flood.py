@@ -32,9 +32,9 @@ from bench.attacks.flood_loads import MOST_QUEUED, Load, Pair, asking, pairs, pr
 from bench.attacks.separate_process import in_separate_process
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from hack.demo import tiny_model
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.zone_terms import Queue
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.zone_terms import Queue
 
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 
 CAPACITY = 1024
 """Number of blocks of the engine."""

@@ -10,7 +10,7 @@ from bench.attacks.information import Information
 from bench.attacks.lending import Terms
 from bench.attacks.lending_cost import WARM_UP_SECONDS, Found, cost
 from bench.attacks.occupancy import LEVELS, Leak, leak
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_config.zone_terms import Lending
 
 _TERMS = (
     Terms("lends, idle.after 2s"),

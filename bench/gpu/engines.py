@@ -18,9 +18,9 @@ import psutil
 from bench.gpu.shapes import MODEL, Shape
 from hack.controlplane.server import Server
 from hack.ports import free_ports
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.reports.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 
 _LOG_LINES: Final = 30
 _STACKS_LINES: Final = 300

@@ -8,7 +8,7 @@ from bench.gpu.engines import Engine
 from bench.gpu.group import Context
 from bench.gpu.load import Loaded
 from bench.gpu.plan import Caller, Plan, Prompts, Stream
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 ACME: Final = "acme"
 """The tenant with a reservation."""

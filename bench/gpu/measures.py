@@ -21,7 +21,7 @@ from bench.gpu.figures import (
     throughput_to_stock,
 )
 from bench.gpu.results import EqualRow, Run
-from tenantzone_runtime.zones.latency_bounds import token_time_bound
+from tenantzone_runtime.zones.tokens.latency_bounds import token_time_bound
 
 RECLAIMED_TOKENS: Final = 36_000
 PREEMPTION: Final = "after preemption"

@@ -23,7 +23,7 @@ from bench.kinds.kinds import KINDS, Kind
 from bench.kinds.results import Drafts, Result, reason_in, table
 from bench.kinds.story import Story, record
 from hack.locked import with_torchvision
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 _ZONES: Final = (
     ZoneConfig(name="acme", tenant="acme", generation=1, reserved="50%", priority=10),

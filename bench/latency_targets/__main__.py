@@ -23,7 +23,7 @@ from bench.noisy_neighbour.asking import Answer
 from bench.noisy_neighbour.virtual import make_driver
 from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
-from tenantzone_replay.virtual_engine import VirtualEngine
+from tenantzone_replay.simulation.virtual_engine import VirtualEngine
 
 SEATS = 256
 BUDGET = 8192

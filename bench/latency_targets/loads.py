@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from bench.noisy_neighbour.asking import Shape
 from bench.noisy_neighbour.eager_gpu import EagerGpu
-from tenantzone_runtime.zones.latency_bounds import token_time_bound
+from tenantzone_runtime.zones.tokens.latency_bounds import token_time_bound
 
 TARGET_SECONDS = 0.04
 

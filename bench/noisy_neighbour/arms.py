@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 
 SEATS = 16
 QUEUED = 24

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tenantzone_replay.hardware import MODELS
+from tenantzone_replay.simulation.hardware import MODELS
 
 _MODEL = MODELS["8b"]
 

@@ -1,8 +1,8 @@
 """The noisy neighbour in virtual time: vLLM's real scheduler, stock and with zones, with step times of a modelled H100.
 
 The two tenants are the same as in the bench on real engines. The scheduler, its queue and its block pool are vLLM's,
-but steps only take the time that the model would need (``tenantzone_replay.hardware``), with one or two steps in
-flight.
+but steps only take the time that the model would need (``tenantzone_replay.simulation.hardware``), with one or two
+steps in flight.
 
     python -m bench.noisy_neighbour.virtual --plot noisy-neighbour-virtual.svg
 """
@@ -24,8 +24,8 @@ from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
 from hack.harness.kv_caches import BLOCK_TOKENS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config, with_flags
-from tenantzone_replay.hardware import MODELS, Hardware
-from tenantzone_replay.virtual_engine import VirtualEngine
+from tenantzone_replay.simulation.hardware import MODELS, Hardware
+from tenantzone_replay.simulation.virtual_engine import VirtualEngine
 
 VIRTUAL_ARMS = tuple(arm for arm in ARMS if arm.name in ("stock", "stock, by priority", "zones"))
 HARDWARE: Mapping[str, Hardware] = {

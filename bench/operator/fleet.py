@@ -14,10 +14,17 @@ from aiohttp import web
 
 from bench.operator.client import Client
 from hack.harness.lies import Lie
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
-from tenantzone_contract.packing import ConfigFiles, files_of, unpack_config
-from tenantzone_contract.report import REPORT_PATH, AdminPortStatus, ConfigStatus, EngineReport, Rejection, ZoneReport
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.reports.report import (
+    REPORT_PATH,
+    AdminPortStatus,
+    ConfigStatus,
+    EngineReport,
+    Rejection,
+    ZoneReport,
+)
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.packing import ConfigFiles, files_of, unpack_config
+from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
 
 BLOCKS = 100_000
 _TIME = 1.5e9

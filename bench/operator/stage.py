@@ -14,7 +14,7 @@ from bench.operator.process import OperatorProcess
 from bench.operator.scenarios import Bench
 from hack.controlplane import ControlPlane
 from hack.ports import free_ports
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 
 _ROOT = Path(__file__).parents[2]
 OPERATOR = "system:serviceaccount:tenantzone-system:tenantzone-operator"

@@ -19,8 +19,8 @@ from pathlib import Path
 from bench.end_to_end import model
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.sessions.asking import Saved, Shape, run_sessions
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags, kv_transfer_config
 
 POOL_BLOCKS = 128

@@ -7,7 +7,7 @@ from vllm.v1.kv_offload.base import CanonicalKVCaches, OffloadingWorker
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
-from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
+from tenantzone_runtime.engine.tiers.memcpy_worker import MemcpyOffloadingWorker
 
 
 class CpuWorkerSpec(TieringOffloadingSpec):

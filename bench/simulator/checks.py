@@ -10,10 +10,10 @@ exceed its own. Invariants of a whole engine after a step are in ``inspection``.
 
 from bench.simulator.fairness import Fairness
 from bench.simulator.request import Request
-from tenantzone_runtime.zones.eviction import Evictions
-from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loan import may_borrow
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.blocks.eviction import Evictions
+from tenantzone_runtime.zones.blocks.ledger import Ledger
+from tenantzone_runtime.zones.blocks.loan import may_borrow
+from tenantzone_runtime.zones.model.zone import Zone
 
 
 class Violation(AssertionError):

@@ -3,10 +3,10 @@
 import random
 from dataclasses import dataclass
 
-from tenantzone_contract.config import EvictionPolicy, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle, Lending, Release
+from tenantzone_contract.zone_config.config import EvictionPolicy, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending, Release
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 CLASSES = ("large reservation", "small reservation", "no reservation", "not declared")

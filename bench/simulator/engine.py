@@ -15,12 +15,12 @@ from bench.simulator.pool import BlockPool
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.waiting import Waiting
 from hack.harness.without_tiers import WithoutTiers
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.audit import PreemptionReason, RefusalReason
-from tenantzone_runtime.zones.eviction import Evictions
-from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_runtime.zones.audit.events import PreemptionReason, RefusalReason
+from tenantzone_runtime.zones.blocks.eviction import Evictions
+from tenantzone_runtime.zones.model.fair_queue import INPUT, OUTPUT
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ zone competes, its account may only change by this service.
 """
 
 from bench.simulator.request import BLOCK_TOKENS
-from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT, Account
+from tenantzone_runtime.zones.model.fair_queue import INPUT, OUTPUT, Account
 
 _ROUNDING = 1e-3
 """Tolerance for sums of many amounts, in virtual tokens."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_replay.tenants import zipf_shares
+from tenantzone_replay.traces.tenants import zipf_shares
 
 REQUESTS_PER_SECOND = 6.0
 """Rate of requests of all tenants, before scaling by the speed."""

@@ -5,11 +5,11 @@ It uses the zone core in the same way as the vLLM adapter's block pool, but with
 
 from bench.simulator.checks import Checks
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_runtime.zones import states
-from tenantzone_runtime.zones.configure import discard_if_gone
-from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.blocks import states
+from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.config.configure import discard_if_gone
+from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import Zone
 
 
 class BlockPool:

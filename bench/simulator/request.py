@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 
 BLOCK_TOKENS = 512
 """Number of tokens in a block, as in the trace."""

@@ -13,9 +13,9 @@ from bench.simulator.load import LONGEST_ANSWER, LONGEST_PROMPT, GeneratedLoad
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.summary import Summary
 from bench.simulator.trace import replay
-from tenantzone_contract.config import EvictionPolicy, RuntimeConfig
-from tenantzone_contract.fitting import grants
-from tenantzone_runtime.zones.audit import RefusalReason
+from tenantzone_contract.zone_config.config import EvictionPolicy, RuntimeConfig
+from tenantzone_contract.zone_config.fitting import grants
+from tenantzone_runtime.zones.audit.events import RefusalReason
 
 UPKEEP_SECONDS = 0.1
 _RECONNECT_SECONDS = 1.0

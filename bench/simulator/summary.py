@@ -10,8 +10,8 @@ from bench.simulator.configs import CLASSES, Population
 from bench.simulator.engine import Engine
 from bench.simulator.inspection import Inspection
 from bench.simulator.request import Request
-from tenantzone_contract.report import WaitReason
-from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted, Repaid
+from tenantzone_contract.reports.report import WaitReason
+from tenantzone_runtime.zones.audit.events import Evicted, Lent, Preempted, Repaid
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_replay.load import Asked
-from tenantzone_replay.readers import READERS
-from tenantzone_replay.tenants import ByConversation, zipf_shares
+from tenantzone_replay.traces.load import Asked
+from tenantzone_replay.traces.readers import READERS
+from tenantzone_replay.traces.tenants import ByConversation, zipf_shares
 
 TRACE = Path(__file__).parent.parent / "traces" / "mooncake_conversation.jsonl.gz"
 

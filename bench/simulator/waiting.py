@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from bench.simulator.request import Request
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 
 
 class Waiting:

@@ -14,11 +14,11 @@ from typing import Final
 
 from bench.soak.engine import Engine
 from bench.soak.kept import Averages
-from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle, Lending
-from tenantzone_runtime.zones.audit import ConfigRefused, Event
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
+from tenantzone_runtime.zones.audit.events import ConfigRefused, Event
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 DAY_SECONDS: Final = 86_400.0

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hack.harness.without_tiers import WithoutTiers
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.configure import discard_if_gone
-from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
-from tenantzone_runtime.zones.fair_queue import INPUT
-from tenantzone_runtime.zones.states import blocks_evicted
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room, trim_to_limit
+from tenantzone_runtime.zones.blocks.states import blocks_evicted
+from tenantzone_runtime.zones.config.configure import discard_if_gone
+from tenantzone_runtime.zones.model.fair_queue import INPUT
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import Zone
 
 
 @dataclass(slots=True, eq=False)

@@ -7,9 +7,9 @@ from typing import Any
 from bench.step_time.loads import Load
 from bench.step_time.results import Record
 from hack.harness.scheduler import Driver, prompt
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.housekeeping.report.reporting import make_report
 
 HOUSEKEEPING_SECONDS = 0.1
 REPORT_SECONDS = 1.0

@@ -19,12 +19,12 @@ from typing import Any
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
 from vllm.v1.request import Request
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_runtime.engine.binding import Binder
-from tenantzone_runtime.engine.block_pool import PoolView, ZoneBlockPool
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
-from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_runtime.engine.blocks.block_pool import PoolView, ZoneBlockPool
+from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.blocks.requests import zone_of
+from tenantzone_runtime.engine.core.binding import Binder
 
 TENANT = "everybody"
 CONFIG = make_config(

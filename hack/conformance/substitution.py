@@ -16,10 +16,10 @@ from unittest.mock import Mock
 from vllm.v1.core import block_pool, encoder_cache_manager, kv_cache_manager
 from vllm.v1.core.sched import async_scheduler, scheduler
 
-from tenantzone_runtime.engine import scheduling
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.blocks.encoder_cache import ZoneEncoderCacheManager
+from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.core import scheduling
 
 
 def pytest_configure() -> None:

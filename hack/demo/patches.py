@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hack.demo.console import say, wait_until
 from hack.demo.stack import Stack
 from hack.demo.workspace import watching
-from tenantzone_contract.report import REPORT_PATH, parse_report
+from tenantzone_contract.reports.report import REPORT_PATH, parse_report
 
 PATCHES = 20
 ZONE = "burst"

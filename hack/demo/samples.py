@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from hack.demo.paths import REPOSITORY
-from tenantzone_contract.admin_token import admin_secret_name
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT
 
 SAMPLES = Path("manifests") / "samples"
 """The path from the repository's root, as a reader would type it."""

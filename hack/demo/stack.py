@@ -32,7 +32,7 @@ from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, POD, SAMPLES, Samples
 from hack.demo.tenants import make_keys
 from hack.demo.workspace import Workspace, show, workspace
 from hack.ports import free_address, free_ports
-from tenantzone_contract.admin_token import TOKEN_FILE
+from tenantzone_contract.keys.admin_token import TOKEN_FILE
 
 ENGINE_START_SECONDS = 600.0
 

@@ -5,8 +5,8 @@ import time
 
 from hack.demo.stack import Stack
 from hack.demo.workspace import show
-from tenantzone_contract.report import REPORT_PATH, parse_report
-from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.reports.report import REPORT_PATH, parse_report
+from tenantzone_contract.reports.summary import ZoneSummary
 
 _SETTLE_SECONDS = 10.0
 

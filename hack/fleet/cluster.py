@@ -12,7 +12,7 @@ from hack.demo.console import wait_until
 from hack.demo.workspace import Workspace, show, workspace
 from hack.fleet.declared import GROUP, SERVICE_ACCOUNT, STORAGE, TENANTS
 from hack.harness.manager_access import AUDIENCE, RIGHTS, token_of
-from tenantzone_contract.tiers import SHARED_TIER
+from tenantzone_contract.zone_config.tiers import SHARED_TIER
 
 _SECONDS = 90.0
 _POLL_SECONDS = 1.0

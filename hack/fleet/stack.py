@@ -25,11 +25,11 @@ from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.killable import KillableServer
 from hack.harness.manager_access import ManagerAccess
 from hack.ports import free_address
-from tenantzone_contract.admin_token import TOKEN_FILE
-from tenantzone_contract.cache_names import is_instance_of
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, EngineReport, parse_report
-from tenantzone_contract.salt import SALT_KEY_FILE
+from tenantzone_contract.cache.cache_names import is_instance_of
+from tenantzone_contract.keys.admin_token import TOKEN_FILE
+from tenantzone_contract.keys.salt import SALT_KEY_FILE
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT, REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.zone_config.config import CONFIG_KEY
 
 _LEASE: Final = ("--lease", "3")
 _CONTROL_SECONDS: Final = 90.0

@@ -1,7 +1,7 @@
 """Time that passes only when a test or a bench says so."""
 
 from hack.harness.scheduler import Driver
-from tenantzone_replay.clock import UNIX_TIME, VirtualClock
+from tenantzone_replay.simulation.clock import UNIX_TIME, VirtualClock
 
 __all__ = ["UNIX_TIME", "Clock"]
 

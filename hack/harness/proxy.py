@@ -14,7 +14,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from tenantzone_operator.kube.kubeconfig import from_kubeconfig
+from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
 
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _LARGEST_LINE = 4 * 2**20

@@ -28,15 +28,15 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from hack.harness.kv_caches import BLOCK_TOKENS, caches
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.media_names import owner_in
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.engine.served_scheduler import ServedScheduler
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.core.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.core.served_scheduler import ServedScheduler
+from tenantzone_runtime.engine.patches.media.media_names import owner_in
 from tenantzone_runtime.frontend.binding import bind
 from tenantzone_runtime.seal import SEAL_ARGUMENT
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 
 SEAL_KEY = b"k" * 32
 SALT_KEY = b"s" * 32

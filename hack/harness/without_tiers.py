@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tenantzone_runtime.zones.engine import Encoding
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 
 
 class WithoutTiers:

@@ -8,8 +8,8 @@ port is called ``admin``, as in ``manifests/engine``. The operator's metrics por
 from typing import Any
 
 from hack.monitoring.time_scale import REAL_TIME, TimeScale
-from tenantzone_contract.admin_token import TOKEN_FILE, admin_secret_name
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.keys.admin_token import TOKEN_FILE, admin_secret_name
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
 
 SCRAPE_MINUTES = 0.25
 ENGINES_JOB = "tenantzone-engines"

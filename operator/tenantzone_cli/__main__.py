@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from tenantzone_cli import planning
+from tenantzone_cli.actions import planning
 from tenantzone_cli.arguments import read_arguments
 from tenantzone_cli.names import INTERRUPTED
 

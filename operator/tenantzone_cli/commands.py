@@ -10,25 +10,25 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from tenantzone_cli.actions.migrate import MigrateError, Move, open_move
+from tenantzone_cli.actions.migrate import table as migration_table
+from tenantzone_cli.actions.purge import PurgeError, ask, new_id, wait
+from tenantzone_cli.actions.purge import table as purge_table
+from tenantzone_cli.actions.salt import SaltError, key_of_file, key_of_pool
+from tenantzone_cli.actions.storage import document as document_of_storages
+from tenantzone_cli.actions.storage import read_storages, tables
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.arguments import kubectl_flags
 from tenantzone_cli.doctor.diagnosis import examine
 from tenantzone_cli.doctor.finding import Level, lines
-from tenantzone_cli.explain import explain, gather
 from tenantzone_cli.kubectl import Kubectl, KubectlError
-from tenantzone_cli.live_advice import NoPoolError, advice_document, advice_table, read_pools
-from tenantzone_cli.migrate import MigrateError, Move, open_move
-from tenantzone_cli.migrate import table as migration_table
 from tenantzone_cli.names import INTERRUPTED
-from tenantzone_cli.purge import PurgeError, ask, new_id, wait
-from tenantzone_cli.purge import table as purge_table
-from tenantzone_cli.rows import Rates
-from tenantzone_cli.salt import SaltError, key_of_file, key_of_pool
-from tenantzone_cli.storage import document as document_of_storages
-from tenantzone_cli.storage import read_storages, tables
-from tenantzone_cli.top import Selection, document, read_rows, silent_engines, table
+from tenantzone_cli.views.explain import explain, gather
+from tenantzone_cli.views.live_advice import NoPoolError, advice_document, advice_table, read_pools
+from tenantzone_cli.views.rows import Rates
+from tenantzone_cli.views.top import Selection, document, read_rows, silent_engines, table
 from tenantzone_cli.watch import watch
-from tenantzone_contract.salt import tenant_salt
+from tenantzone_contract.keys.salt import tenant_salt
 from tenantzone_contract.text import printable
 
 _INTERVAL_SECONDS = 2.0

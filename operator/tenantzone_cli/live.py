@@ -21,8 +21,8 @@ from urllib.parse import urlencode
 from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachable, exchange
 from tenantzone_cli.names import API, POOLS, within
 from tenantzone_cli.resources import Pod, Pool, read_pod, read_pool
-from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
-from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
+from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
+from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
 
 _AT_ONCE = 16
 _UNAUTHORIZED = 401

@@ -6,7 +6,7 @@ from datetime import datetime
 from ipaddress import ip_address
 
 from tenantzone_cli.api import Body
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT
 
 Share = int | str
 """A share of a pool: a number of blocks, or a percentage such as ``25%``."""

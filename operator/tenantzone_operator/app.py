@@ -19,7 +19,7 @@ from tenantzone_operator.console.storages import list_stored
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.kube.api import Api, connected, explain
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.pod_watch import list_selected
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store

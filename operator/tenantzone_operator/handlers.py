@@ -10,9 +10,9 @@ from typing import Any
 
 import kopf
 
-from tenantzone_contract.specs import Body
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.login import KopfLogin
+from tenantzone_contract.zone_config.specs import Body
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.login import KopfLogin
 from tenantzone_operator.kube.names import GROUP, POOLS, VERSION, ZONES
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leader import Leader

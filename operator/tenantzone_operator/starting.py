@@ -7,10 +7,10 @@ import resource
 import sys
 from urllib.parse import urlsplit
 
-from tenantzone_contract.tls import TlsFiles
+from tenantzone_contract.keys.tls import TlsFiles
 from tenantzone_operator.app import LeaseOptions, Options, run
 from tenantzone_operator.cache_manager.client import ManagerAddress
-from tenantzone_operator.kube.connection import Connection, CredentialsError
+from tenantzone_operator.kube.credentials.connection import Connection, CredentialsError
 from tenantzone_operator.leader.leadership import own_namespace
 from tenantzone_operator.leader.lease import Timing
 from tenantzone_operator.logs import configure_logging

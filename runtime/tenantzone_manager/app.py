@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlparse
 
 from tenantzone_contract.bounded_http import HttpBounds, http_served
-from tenantzone_contract.tls import TlsFiles
+from tenantzone_contract.keys.tls import TlsFiles
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable, IndexUnusable
 from tenantzone_manager.index.sqlite import SqliteBackend

@@ -18,25 +18,25 @@ from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
 from tenantzone_manager.ending import end
 from tenantzone_manager.events.writer import Events, EventSettings
-from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address, IndexBackend, IndexFull, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 from tenantzone_manager.metrics import Metrics
 from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.moving.mover import Mover
-from tenantzone_manager.orphans import OrphanScan
-from tenantzone_manager.parts import Parts
-from tenantzone_manager.reading import Reader
-from tenantzone_manager.reclaimer import Reclaimer
-from tenantzone_manager.recounting import Recount
-from tenantzone_manager.removing import Remover
+from tenantzone_manager.reads.reading import Reader
+from tenantzone_manager.reads.touches import FLUSH_SECONDS, Touches
+from tenantzone_manager.reclaims.evicting import Evictor
+from tenantzone_manager.reclaims.orphans import OrphanScan
+from tenantzone_manager.reclaims.reclaimer import Reclaimer
+from tenantzone_manager.reclaims.recounting import Recount
+from tenantzone_manager.reclaims.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.types import make
 from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, SteadyClock, Timing
-from tenantzone_manager.touches import FLUSH_SECONDS, Touches
 from tenantzone_manager.turns import Turns
-from tenantzone_manager.writing import Writer
+from tenantzone_manager.writes.parts import Parts
+from tenantzone_manager.writes.writing import Writer
 
 REFRESH_SECONDS: Final = 0.5
 RECLAIM_SECONDS: Final = 1.0

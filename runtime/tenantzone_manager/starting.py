@@ -6,8 +6,8 @@ import resource
 import sys
 from collections.abc import Callable
 
-from tenantzone_contract.renewed import Renewed
-from tenantzone_contract.tls import TlsFiles
+from tenantzone_contract.keys.renewed import Renewed
+from tenantzone_contract.keys.tls import TlsFiles
 from tenantzone_manager.app import AppSettings, run
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.events.writer import EventSettings

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Final, NoReturn
 
-from tenantzone_contract.config import ConfigError
 from tenantzone_contract.text import printable
-from tenantzone_replay.load import TraceError
+from tenantzone_contract.zone_config.config import ConfigError
+from tenantzone_replay.traces.load import TraceError
 
 _COMMANDS: Final = {
     "compare": "serve a load by several policies, side by side",
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, what in _COMMANDS.items():
         commands.add_parser(name, help=what, add_help=False)
-    command = import_module(f"tenantzone_replay.{parser.parse_args(arguments[:1]).command}")
+    command = import_module(f"tenantzone_replay.commands.{parser.parse_args(arguments[:1]).command}")
     parser = argparse.ArgumentParser(prog=f"tenantzone-replay {arguments[0]}", description=command.__doc__)
     command.add_arguments(parser)
     options = parser.parse_args(arguments[1:])

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from tenantzone_contract.config import Watermarks, ZoneConfig
-from tenantzone_contract.share import Percent, percentage
-from tenantzone_contract.zone_terms import Lending, SeatShare
+from tenantzone_contract.zone_config.config import Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.share import Percent, percentage
+from tenantzone_contract.zone_config.zone_terms import Lending, SeatShare
 from tenantzone_replay.halving import halved
-from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import STOCK, Policy, part_of, scaled, zone_names
-from tenantzone_replay.setting import Setting
+from tenantzone_replay.simulation.measures import Result
+from tenantzone_replay.simulation.policies import STOCK, Policy, part_of, scaled, zone_names
+from tenantzone_replay.simulation.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 SIZES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
@@ -145,7 +145,7 @@ def narrowed(
 
 def stock(setting: Setting, blocks: int) -> Result:
     """Replay the load with unmodified vLLM, with ``blocks`` blocks and no tier, and return the result."""
-    from tenantzone_replay.replay import replay
+    from tenantzone_replay.simulation.replay import replay
 
     return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
 
@@ -158,7 +158,7 @@ def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermark
         zones: the pool's current zones.
         watermarks: the pool's watermarks.
     """
-    from tenantzone_replay.replay import replay
+    from tenantzone_replay.simulation.replay import replay
 
     return replay(setting, Policy("present", "the pool's present zones", zones=tuple(zones), watermarks=watermarks))
 
@@ -264,7 +264,7 @@ def _replayed(
     is_equal: bool,
 ) -> Candidate:
     # Imported late because it imports vLLM, which --help does not need.
-    from tenantzone_replay.replay import replay
+    from tenantzone_replay.simulation.replay import replay
 
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
     result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))

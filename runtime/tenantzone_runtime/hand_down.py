@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, AdminTokenError, parse_accepted
-from tenantzone_contract.migration import (
+from tenantzone_contract.cache.migration import (
     MIGRATION_PATH,
     TENANT_PARAMETER,
     MigrationOrder,
     MigrationReport,
     parse_migration,
 )
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, AdminTokenError, parse_accepted
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_report
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_report
 
 _LOOK_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 10.0

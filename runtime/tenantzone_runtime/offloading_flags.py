@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
+from tenantzone_contract.keys.tls import DEFAULT_TLS, TlsFiles
+from tenantzone_runtime.shared.manager.urls import check_tls, check_url
 from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
-from tenantzone_runtime.shared.urls import check_tls, check_url
 
 CONNECTOR: Final = "ZoneOffloadingConnector"
-CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"
+CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.tiers.offloading_connector"
 _SPEC: Final = "ZoneOffloadingSpec"
-_SPEC_MODULE: Final = "tenantzone_runtime.engine.offloading_spec"
+_SPEC_MODULE: Final = "tenantzone_runtime.engine.tiers.offloading_spec"
 CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
 _EVENTS: Final = "self_describing_kv_events"
 _TLS_FILES: Final = {

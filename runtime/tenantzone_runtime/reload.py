@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tenantzone_contract.config import CONFIG_KEY, MAX_GENERATION, RuntimeConfig
-from tenantzone_contract.config_signature import MAX_SIGNATURE_BYTES, SIGNATURE_KEY, SignatureError, verify_config
-from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
-from tenantzone_contract.report import Rejection
+from tenantzone_contract.reports.report import Rejection
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.config import CONFIG_KEY, MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.zone_config.config_signature import (
+    MAX_SIGNATURE_BYTES,
+    SIGNATURE_KEY,
+    SignatureError,
+    verify_config,
+)
+from tenantzone_contract.zone_config.packing import PACKED_KEY, ConfigFiles, unpack_config
 
 _PROJECTION_LINK = "..data"
 _MAX_ERROR_LENGTH = 1000

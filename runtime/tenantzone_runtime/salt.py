@@ -5,7 +5,7 @@ import hmac
 import logging
 from pathlib import Path
 
-from tenantzone_contract.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key, salt_key_id
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key, salt_key_id
 from tenantzone_runtime.reload import WatchedFile
 
 _log = logging.getLogger(__name__)

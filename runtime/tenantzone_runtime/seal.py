@@ -6,7 +6,7 @@ only the frontend and the scheduler have, and the scheduler trusts no request wi
 
 The seal also covers the cache salt that the frontend sets. The salt puts the request into the tenant's prefix
 namespace. It is made with another key: each engine has its own seal key, but all engines of a pool share the salt key
-(``tenantzone_contract.salt``).
+(``tenantzone_contract.keys.salt``).
 """
 
 import base64

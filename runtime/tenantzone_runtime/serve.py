@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tenantzone_contract.keys.tls import TlsFiles
 from tenantzone_contract.logs import JsonFormatter
-from tenantzone_contract.tls import TlsFiles
 from tenantzone_runtime import logs, settings
 from tenantzone_runtime.metrics_levels import LEVELS
 from tenantzone_runtime.offloading_flags import (
@@ -29,8 +29,8 @@ from tenantzone_runtime.offloading_flags import (
     kv_transfer_config,
     parse_bytes,
 )
+from tenantzone_runtime.shared.manager.urls import check_tls, check_url
 from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
-from tenantzone_runtime.shared.urls import check_tls, check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, FORMER_FLAGS, UsageError, flag_values
 

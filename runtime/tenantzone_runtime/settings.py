@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT
 from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, LEVELS, Level
 
 CONFIG_DIR = "TENANTZONE_CONFIG_DIR"

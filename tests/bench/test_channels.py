@@ -8,7 +8,7 @@ import pytest
 from bench.attacks.__main__ import table_of_channels
 from bench.attacks.channels import ChannelFindings, listen
 from bench.attacks.probing import Probe
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 from tests.frontend.harness import serving
 
 SAMPLES = 2

@@ -12,8 +12,8 @@ from bench.noisy_neighbour.promises import first_token_bound, promises
 from bench.noisy_neighbour.virtual import make_driver
 from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
-from tenantzone_replay.hardware import MODELS
-from tenantzone_replay.virtual_engine import VirtualEngine
+from tenantzone_replay.simulation.hardware import MODELS
+from tenantzone_replay.simulation.virtual_engine import VirtualEngine
 
 BY_NAME = {arm.name: arm for arm in ARMS}
 SEATS = 4

@@ -8,7 +8,7 @@ from bench.attacks.lending import Terms
 from bench.attacks.lending_cost import cost
 from bench.attacks.occupancy import BLOCKS_PER_LEVEL, LEVELS, attack, leak
 from bench.attacks.occupy import costs, leaks
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_config.zone_terms import Lending
 
 LENDS = Terms("lends")
 LENDS_NOTHING = Terms("lends nothing", lending=Lending(lendable=0))

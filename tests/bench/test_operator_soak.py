@@ -8,8 +8,8 @@ from bench.operator.soak.__main__ import show
 from bench.operator.soak.granted import Granted
 from bench.operator.soak.run import soak
 from bench.operator.soak.scene import Size
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.config_text import dump_config
 from tests.operator.objects import snapshot, zone
 
 

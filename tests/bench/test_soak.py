@@ -6,7 +6,7 @@ import pytest
 
 from bench.soak.days import Days
 from bench.soak.kept import entries
-from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.model.fair_queue import Account, FairQueue
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 DAY_SECONDS = 7200.0

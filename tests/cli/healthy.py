@@ -11,9 +11,9 @@ from tenantzone_cli.doctor.finding import Finding, Level
 from tenantzone_cli.doctor.shipped import read_shipped
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, PoolConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, PoolConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tests.cli.reports import answer, engine_report
 from tests.operator.objects import body
 

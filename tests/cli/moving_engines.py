@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tenantzone_contract.migration import MigrationOrder, MigrationReport, Prompt
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
-from tenantzone_runtime.admin_migration import MigrationPage
+from tenantzone_contract.cache.migration import MigrationOrder, MigrationReport, Prompt
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin_migration import MigrationPage
 from tests.cli.reports import engine_report
 
 CHUNK_BYTES, CHUNK_TOKENS = 1000, 16

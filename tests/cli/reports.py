@@ -4,7 +4,14 @@ import time
 from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_contract.report import AdminPortStatus, ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
+from tenantzone_contract.reports.report import (
+    AdminPortStatus,
+    ConfigStatus,
+    EngineReport,
+    LoanReport,
+    TierReport,
+    ZoneReport,
+)
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:

@@ -6,10 +6,10 @@ import pytest
 
 from tenantzone_cli.advice import advice, is_known
 from tenantzone_cli.api import ApiError
-from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
-from tenantzone_contract.report import (
+from tenantzone_cli.views.explain import Facts, explain
+from tenantzone_contract.reports.report import (
     AdapterReport,
     EncoderUseReport,
     LatencyReport,

@@ -8,8 +8,8 @@ import pytest
 from tenantzone_cli.api import Api
 from tenantzone_cli.live import EngineAnswer, ask_engines
 from tenantzone_cli.resources import Pod, Pool
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.cli.reports import engine_report
 
 NO_API_SERVER = Api(Path("/nowhere"))

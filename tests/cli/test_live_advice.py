@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tenantzone_cli import planning
+from tenantzone_cli.actions import planning
 from tenantzone_cli.arguments import read_arguments
-from tenantzone_cli.live_advice import NoPoolError, advice_document, advice_table, read_pools
+from tenantzone_cli.views.live_advice import NoPoolError, advice_document, advice_table, read_pools
 
 RECOMMENDED = {
     "zone": "chat",

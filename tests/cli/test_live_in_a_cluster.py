@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_data, admin_secret_name, admin_token
-from tenantzone_contract.report import LoanReport
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, admin_secret_data, admin_secret_name, admin_token
+from tenantzone_contract.reports.report import LoanReport
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.cli.conftest import Clinic, Plugin, Start
 from tests.cli.reports import engine_report, zone_report
 from tests.operator.fleet import pod_manifest, pod_status

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_cli.actions.migrate import MigrateError, Move, estimate, table
 from tenantzone_cli.api import Api
 from tenantzone_cli.live import engines_of
-from tenantzone_cli.migrate import MigrateError, Move, estimate, table
 from tenantzone_cli.resources import Pod, Pool
-from tenantzone_contract.migration import MigrationReport
+from tenantzone_contract.cache.migration import MigrationReport
 from tests.cli.moving_engines import MovingEngine
 
 PROMPTS = ((b"a1", b"a2"), (b"b1", b"b2", b"b3"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_data, admin_secret_name, admin_token
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, admin_secret_data, admin_secret_name, admin_token
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.cli.conftest import Clinic, Plugin, Start
 from tests.cli.moving_engines import MovingEngine
 from tests.operator.fleet import pod_manifest, pod_status

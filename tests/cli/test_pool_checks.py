@@ -13,9 +13,9 @@ from tenantzone_cli.doctor.facts import is_served, needed_rights
 from tenantzone_cli.doctor.finding import Finding, Level, name_some
 from tenantzone_cli.doctor.shipped import Right
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_contract.config_text import dump_config
-from tenantzone_contract.packing import PackedHead
-from tenantzone_contract.report import ApiServerReport, Rejection
+from tenantzone_contract.reports.report import ApiServerReport, Rejection
+from tenantzone_contract.zone_config.config_text import dump_config
+from tenantzone_contract.zone_config.packing import PackedHead
 from tests.cli.healthy import (
     BROKEN,
     CONFIG,

@@ -11,14 +11,14 @@ import pytest
 from hack.harness.lies import HOSTILE_TEXT, LIES
 from tenantzone_cli import commands
 from tenantzone_cli.__main__ import main
-from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_cli.rows import live_rows
-from tenantzone_cli.top import Selection, document, table
-from tenantzone_contract.report import ConfigStatus, LoanReport, Rejection, parse_report
+from tenantzone_cli.views.explain import Facts, explain
+from tenantzone_cli.views.rows import live_rows
+from tenantzone_cli.views.top import Selection, document, table
+from tenantzone_contract.reports.report import ConfigStatus, LoanReport, Rejection, parse_report
 from tenantzone_contract.text import printable
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.cli.conftest import Clinic, Plugin
 from tests.cli.healthy import NOW, pool, zone
 from tests.cli.reports import engine_report, zone_report

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tenantzone_cli.__main__ import main
-from tenantzone_contract.salt import new_salt_key, tenant_salt
+from tenantzone_contract.keys.salt import new_salt_key, tenant_salt
 from tests.cli.conftest import Clinic
 from tests.operator.kube import Kube
 

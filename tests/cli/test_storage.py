@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tenantzone_cli.actions.storage import document, tables
 from tenantzone_cli.doctor.diagnosis import diagnose
 from tenantzone_cli.doctor.finding import Level
 from tenantzone_cli.resources import Thing, read_thing
-from tenantzone_cli.storage import document, tables
 from tenantzone_operator.cache_manager.declared import read_group, read_storage
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status
 from tenantzone_operator.kube.conditions import Reason

@@ -66,7 +66,7 @@ def test_a_scheduler():
 """
 
 TAMPERED = """
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
 
 def pytest_configure():
     free = ZoneBlockPool.free_blocks
@@ -77,7 +77,7 @@ def pytest_configure():
 FORGETFUL = """
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 
 ZoneKVCacheManager.get_computed_blocks = KVCacheManager.get_computed_blocks
 """

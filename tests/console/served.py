@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from hack.ports import free_ports
-from tenantzone_contract.blocks import BlockKind, BlockMap
-from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
+from tenantzone_contract.cache.blocks import BlockKind, BlockMap
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
 from tenantzone_operator.console.server import ReplicaState, console_served
 from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import InformerCache, Store
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
-from tenantzone_runtime.housekeeping.picture import Picture
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tenantzone_runtime.housekeeping.report.picture import Picture
 from tests.operator.objects import body, zone_report
 
 Block = tuple[str | None, str, bool]

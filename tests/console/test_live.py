@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from aiohttp import web
 
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus
 from tenantzone_operator.console.live import FRESH_SECONDS, LiveEngines, NotThereError
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod

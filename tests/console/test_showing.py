@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.blocks import BlockKind, BlockMap
-from tenantzone_contract.report import ConfigStatus, Rejection, TierReport, ZoneReport, ZoneTierReport
-from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.cache.blocks import BlockKind, BlockMap
+from tenantzone_contract.reports.report import ConfigStatus, Rejection, TierReport, ZoneReport, ZoneTierReport
+from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_operator.console.live import LiveEngine
 from tenantzone_operator.console.showing import show_blocks, show_pool
 from tenantzone_operator.engines.reports import read_report_text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.admin_token import (
+from tenantzone_contract.keys.admin_token import (
     AdminTokenError,
     admin_secret_data,
     admin_token,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tenantzone_contract.blocks import MAX_CELLS, BlockKind, BlockMap, parse_block_map
+from tenantzone_contract.cache.blocks import MAX_CELLS, BlockKind, BlockMap, parse_block_map
 
 PICTURE = BlockMap(
     pod="engine-0",

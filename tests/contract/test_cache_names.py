@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.cache_names import (
+from tenantzone_contract.cache.cache_names import (
     copy_name,
     instance_name,
     is_instance_of,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import ConfigError, PoolConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_text import content_hash, dump_config, make_config, parse_config
-from tenantzone_contract.tiers import TIER_NAMES, CpuTier, DiskTier, PoolTiers, TierName, TierShare
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle, Lending, Release, Retention
+from tenantzone_contract.zone_config.config import ConfigError, PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_text import content_hash, dump_config, make_config, parse_config
+from tenantzone_contract.zone_config.tiers import TIER_NAMES, CpuTier, DiskTier, PoolTiers, TierName, TierShare
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending, Release, Retention
 
 POOL = PoolConfig(namespace="models", name="main")
 TIERS = PoolTiers(cpu=CpuTier(bytes=2**30), disk=DiskTier(folder="/data", bytes=2**40))

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.admin_token import admin_token
-from tenantzone_contract.config_signature import MAX_SIGNATURE_BYTES, SignatureError, sign_config, verify_config
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.zone_config.config_signature import (
+    MAX_SIGNATURE_BYTES,
+    SignatureError,
+    sign_config,
+    verify_config,
+)
 
 NEW, OLD, OTHER = (admin_token(letter * 32, "shop", "demo") for letter in (b"n", b"o", b"x"))
 CREATED = "2026-01-01T00:00:00Z"

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tenantzone_contract.instance import Instance
+from tenantzone_contract.zone_config.instance import Instance
 
 PARTS = {
     "zone": "acme",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.migration import (
+from tenantzone_contract.cache.migration import (
     MAX_BLOCKS,
     MigrationOrder,
     MigrationReport,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract import packing
-from tenantzone_contract.config import ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.packing import (
+from tenantzone_contract.zone_config import packing
+from tenantzone_contract.zone_config.config import ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.packing import (
     MAX_CONFIG_MAP_BYTES,
     MAX_PLAIN_BYTES,
     ConfigFiles,
@@ -213,7 +213,7 @@ def test_what_would_cost_its_reader_much_is_refused_soon(lines: list[bytes], err
 
 def test_more_zones_than_anybody_has_in_memory_are_neither_written_nor_read(monkeypatch: pytest.MonkeyPatch):
     for module in ("config_text", "config"):
-        monkeypatch.setattr(f"tenantzone_contract.{module}.MAX_ZONES", 2_999)
+        monkeypatch.setattr(f"tenantzone_contract.zone_config.{module}.MAX_ZONES", 2_999)
 
     with pytest.raises(ConfigError, match="use more pools"):
         pack_config(LARGE)

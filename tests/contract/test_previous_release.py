@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.tiers import CpuTier, PoolTiers, TierShare
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import (
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.tiers import CpuTier, PoolTiers, TierShare
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import (
     Fairness,
     Idle,
     Latency,

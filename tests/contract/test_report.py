@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     ConfigStatus,
     EngineReport,
     LoanReport,
@@ -21,7 +21,7 @@ from tenantzone_contract.report import (
 ROOT = Path(__file__).parents[2]
 OLDER = "3656766a73cdfd4eb2d570fc55db0b11e7285c76"
 """The last commit with the older words for evictions."""
-MODULE = "runtime/tenantzone_contract/report.py"
+MODULE = "runtime/tenantzone_contract/reports/report.py"
 
 REPORT = EngineReport(
     engine_version="0.32.0",

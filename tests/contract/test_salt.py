@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tenantzone_contract.salt import (
+from tenantzone_contract.keys.salt import (
     SaltKeyError,
     is_salt_of,
     new_salt_key,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
 
 percents = st.integers(0, 100)
 bases = st.integers(0, 10**7)

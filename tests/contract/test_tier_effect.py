@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.tier_effect import (
+from tenantzone_contract.reports.tier_effect import (
     EFFECTIVE_FROM,
     INEFFECTIVE_BELOW,
     MIN_CHUNKS,

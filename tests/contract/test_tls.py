@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from hack.controlplane.credentials import Authority, new_key
-from tenantzone_contract.renewed import Renewed
-from tenantzone_contract.tls import TlsError, TlsFiles, client_context, server_context
+from tenantzone_contract.keys.renewed import Renewed
+from tenantzone_contract.keys.tls import TlsError, TlsFiles, client_context, server_context
 
 
 @pytest.fixture

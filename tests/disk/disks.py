@@ -8,14 +8,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.instance import Instance
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.disk.file_system import LocalFileSystem
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.instance import Instance
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.disk.files.file_system import LocalFileSystem
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.disk.tier import DiskSettings
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.zones.core import declare
 
 CHUNK = 256

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_runtime.disk.opening import open_disk_tier
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import CHUNK, SALT_KEY, Disk, content, in_bytes, instance, keys
 from tests.zones.core import declare
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.disk import relinking
-from tenantzone_runtime.disk.layout import ObjectName, object_name
+from tenantzone_runtime.disk.files.layout import ObjectName, object_name
 from tenantzone_runtime.disk.relinking import befores, block_of
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 SHAPE = HitShape(1, (None, 2))
 NONCE = b"n" * 12

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.disk.sealing import CorruptObjectError, ZoneSeal, new_nonce
+from tenantzone_runtime.disk.files.sealing import CorruptObjectError, ZoneSeal, new_nonce
 from tests.disk.disks import SALT_KEY, instance
 
 CONTENT = bytes(range(256))

@@ -9,8 +9,8 @@ import pytest
 from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.relinking import FoundHit
 from tenantzone_runtime.disk.transfers import Job
-from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import NUMBERS, Disk, content
 from tests.disk.test_relinking import blocks, keys
 from tests.zones.core import declare

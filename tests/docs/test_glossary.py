@@ -9,11 +9,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.zones.audit import PreemptionReason
-from tenantzone_runtime.zones.enforcement import Watermarks
-from tenantzone_runtime.zones.zone import ZoneSpec
+from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_runtime.zones.audit.events import PreemptionReason
+from tenantzone_runtime.zones.config.enforcement import Watermarks
+from tenantzone_runtime.zones.model.zone import ZoneSpec
 
 REPOSITORY = Path(__file__).parents[2]
 GLOSSARY = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ import yaml
 from hack.controlplane import Cluster
 from hack.controlplane.binaries import find_kubectl
 from hack.version import VERSION
-from tenantzone_contract.admin_token import admin_secret_name
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
 from tenantzone_operator.kube.names import config_map_name
 from tests.docs.test_site import DOCS, REPOSITORY
 

@@ -10,8 +10,8 @@ import yaml
 
 from hack.controlplane import Cluster
 from hack.demo import tiny_model
-from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
-from tenantzone_contract.report import REPORT_PATH, EngineReport, parse_report
+from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
+from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment
 from tests.e2e.kustomizing import PROJECT, write_kustomization
 from tests.operator.kube import Kube, eventually

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
-from tenantzone_contract.config_text import parse_config
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import parse_config
 from tests.e2e.engines import NAMESPACE
 from tests.e2e.kustomizing import PROJECT
 

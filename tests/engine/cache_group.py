@@ -3,7 +3,7 @@
 from collections import Counter
 
 from hack.harness.cache_manager import CacheManagerProcess
-from tenantzone_contract.cache_names import owner_of
+from tenantzone_contract.cache.cache_names import owner_of
 from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_operator.cache_manager.declared import read_group
 from tenantzone_operator.cache_manager.members import members, with_members, zone_rows

@@ -2,9 +2,9 @@
 
 from vllm.v1.request import RequestStatus
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_runtime.housekeeping.reporting import make_figures
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.housekeeping.report.reporting import make_figures
 
 
 def zone(tenant, **fields):

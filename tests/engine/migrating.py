@@ -2,7 +2,7 @@
 
 import httpx
 
-from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
+from tenantzone_contract.cache.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
 from tests.engine.real_engine import ADMIN_PORT, RealEngine
 
 

@@ -5,7 +5,8 @@ import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from tenantzone_runtime.housekeeping import copying, turns
+from tenantzone_runtime.housekeeping import turns
+from tenantzone_runtime.housekeeping.report import copying
 
 DEADLINE_SECONDS = 60
 

@@ -17,10 +17,17 @@ import psutil
 from hack.controlplane.server import Server
 from hack.demo import tiny_model
 from hack.ports import free_address
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, SaltKeyStatus, parse_report
-from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key, salt_key_id
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, new_salt_key, salt_key_id
+from tenantzone_contract.reports.report import (
+    HEALTH_PATH,
+    METRICS_PATH,
+    REPORT_PATH,
+    EngineReport,
+    SaltKeyStatus,
+    parse_report,
+)
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 
 API_PORT = 8000
 ADMIN_PORT = 9464

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, with_flags
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.disk.tier import DiskSettings
-from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
-from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
+from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
 from tenantzone_runtime.shared.opening import open_shared_tier
-from tenantzone_runtime.shared.writing import Shape
+from tenantzone_runtime.shared.transfers.writing import Shape
 from tests.disk.disks import SALT_KEY, instance
 from tests.engine.tier_worker import FOREIGN, TierWorker, with_tiers
 from tests.shared_tier.engines import HANG, PATIENT, standing_still

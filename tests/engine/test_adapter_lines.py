@@ -13,8 +13,8 @@ from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.zone_terms import Fairness
-from tenantzone_runtime.engine.adapter_lines import MOST_AT_ONCE, QUEUED, AdapterLines
+from tenantzone_contract.zone_config.zone_terms import Fairness
+from tenantzone_runtime.engine.queues.adapter_lines import MOST_AT_ONCE, QUEUED, AdapterLines
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.test_deferred_requests import counted_looks
 from tests.python_steps import steps_of

@@ -17,7 +17,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_runtime.engine.adapter_weights import ADAPTERS, identify_adapters_by_weights
+from tenantzone_runtime.engine.patches.adapter_weights import ADAPTERS, identify_adapters_by_weights
 from tests.engine.measured import zone
 
 BLOCK = 16

@@ -13,9 +13,9 @@ from hack.harness.scheduler import (
     with_flags,
     without_prefix_caching,
 )
-from tenantzone_contract.report import AdapterReport, ConfigStatus
-from tenantzone_runtime.housekeeping.reporting import make_report
-from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
+from tenantzone_contract.reports.report import AdapterReport, ConfigStatus
+from tenantzone_runtime.housekeeping.report.reporting import make_report
+from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
 from tests.engine.measured import zone
 
 STEP_SECONDS = 0.5

@@ -7,7 +7,7 @@ import pytest
 
 from bench.attacks.channels import listen
 from bench.attacks.probing import Probe, probe
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.real_engine import API_PORT, RealEngine
 
 pytestmark = pytest.mark.engine

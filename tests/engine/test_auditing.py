@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.housekeeping import auditing
 from tenantzone_runtime.housekeeping.auditing import Auditing
 from tenantzone_runtime.journal.bill import Period, make_bill

@@ -4,9 +4,9 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
 
 CAPACITY = 100
 

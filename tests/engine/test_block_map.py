@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.blocks import BlockMap, parse_block_map
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.housekeeping.block_map import take_block_map
-from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_contract.cache.blocks import BlockMap, parse_block_map
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.housekeeping.report.block_map import take_block_map
+from tenantzone_runtime.housekeeping.report.reporting import make_report
 
 CAPACITY = 100
 PICTURES = 50

@@ -15,7 +15,7 @@ from hack.harness.scheduler import (
     with_flags,
     without_prefix_caching,
 )
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 KINDS = [(), ("full", "window"), ("full", "mamba align")]
 DRAFTING = [None, ("ngram", 3), ("draft_model", 1), ("eagle", 3), ("mtp", 2), ("eagle", 20)]

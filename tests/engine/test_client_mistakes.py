@@ -6,8 +6,8 @@ import jinja2
 import pytest
 from vllm.exceptions import VLLMValidationError
 
-from tenantzone_runtime.engine.client_mistakes import log_client_mistakes_without_tracebacks
-from tenantzone_runtime.engine.redaction import Redacting
+from tenantzone_runtime.engine.patches.client_mistakes import log_client_mistakes_without_tracebacks
+from tenantzone_runtime.engine.patches.redaction import Redacting
 
 LOGGER = "vllm.entrypoints.anthropic.api_router"
 

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.report import MAX_SECONDS, ConfigStatus, dump_report, parse_report
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.housekeeping import copying
-from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
-from tenantzone_runtime.zones.outcomes import TargetOutcome
+from tenantzone_contract.reports.report import MAX_SECONDS, ConfigStatus, dump_report, parse_report
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.housekeeping.report import copying
+from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report
+from tenantzone_runtime.zones.model.outcomes import TargetOutcome
 from tests.engine.measured import abort, zone
 from tests.engine.pauses import in_each_pause
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Watermarks, ZoneConfig
-from tenantzone_contract.report import ConfigStatus, in_older_words
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.engine.requests import zone_of
-from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_contract.reports.report import ConfigStatus, in_older_words
+from tenantzone_contract.zone_config.config import Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.engine.blocks.requests import zone_of
+from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report
 from tenantzone_runtime.journal.record import parse
-from tenantzone_runtime.zones.overflow import OVERFLOW_NAME
+from tenantzone_runtime.zones.blocks.overflow import OVERFLOW_NAME
 from tests.journal.auditor import Auditor
 from tests.journal.journals import chain
 from tests.zones.history_counted import flat

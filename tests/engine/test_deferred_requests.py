@@ -16,12 +16,12 @@ from vllm.v1.engine import FinishReason
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_contract.zone_terms import Fairness
-from tenantzone_runtime.engine.deferred_requests import LOOKUPS_AT_ONCE, MOST_AT_ONCE, DeferredRequests
-from tenantzone_runtime.engine.placed_queue import PlacedQueue
-from tenantzone_runtime.engine.zone_engine import ZoneEngine
-from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.zone_terms import Fairness
+from tenantzone_runtime.engine.core.zone_engine import ZoneEngine
+from tenantzone_runtime.engine.queues.deferred_requests import LOOKUPS_AT_ONCE, MOST_AT_ONCE, DeferredRequests
+from tenantzone_runtime.engine.queues.placed_queue import PlacedQueue
+from tenantzone_runtime.housekeeping.report.reporting import make_report
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.tiered_driver import TieredEngine
 

@@ -9,8 +9,8 @@ import pytest
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
 
-from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.disk.disks import CHUNK, Disk, content
 from tests.zones.core import declare
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.test_refused import refusal
 
 METHODS = [("ngram", 3), ("draft_model", 1), ("eagle", 3), ("mtp", 2), ("eagle", 20)]

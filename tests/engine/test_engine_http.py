@@ -13,9 +13,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.config_text import dump_config
-from tenantzone_contract.zone_terms import Idle, Queue
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config
+from tenantzone_contract.zone_config.zone_terms import Idle, Queue
 from tenantzone_runtime.metrics import families
 from tests.engine.real_engine import API_PORT
 

@@ -3,9 +3,9 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_runtime.housekeeping.reporting import make_figures
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_runtime.housekeeping.report.reporting import make_figures
 from tests.engine.measured import abort, figures_of, zone
 
 CAPACITY = 100

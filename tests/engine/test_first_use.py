@@ -8,7 +8,7 @@ from torch._dynamo.utils import counters
 from vllm.v1.executor.abstract import Executor
 from vllm.v1.sample.sampler import Sampler
 
-from tenantzone_runtime.engine import first_use
+from tenantzone_runtime.engine.patches import first_use
 
 VOCABULARY = 128
 

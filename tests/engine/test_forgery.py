@@ -9,8 +9,8 @@ import pytest
 
 from bench.attacks.forgery import Forgeries, figures_of, forge_at
 from bench.attacks.forging import Forged, Forger, forge, on_the_wire
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Lending
 from tests.engine.real_engine import API_PORT, RealEngine
 
 pytestmark = pytest.mark.engine

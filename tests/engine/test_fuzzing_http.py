@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.real_engine import API_PORT, RealEngine
 from tests.frontend.fuzzing.client import Seen, send_each
 from tests.frontend.fuzzing.drawn import KEYS, ZONES, draw_batch, draw_pool, first_batch

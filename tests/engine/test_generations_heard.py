@@ -8,7 +8,7 @@ import pytest
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import SamplingParams
 
-from tenantzone_runtime.engine.recording import _recorded
+from tenantzone_runtime.engine.patches.recording import _recorded
 from tenantzone_runtime.frontend.recorder import Recorder, recorded
 
 ENGINE = SimpleNamespace(vllm_config=SimpleNamespace(cache_config=SimpleNamespace(block_size=4)))

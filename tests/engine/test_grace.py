@@ -3,8 +3,8 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 
 CAPACITY = 100
 RESERVED = 50

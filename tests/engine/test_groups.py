@@ -17,8 +17,8 @@ from hack.harness.scheduler import (
     with_drafts,
     with_flags,
 )
-from tenantzone_contract.config import ConfigError, ZoneConfig
-from tenantzone_contract.zone_terms import Idle, Retention
+from tenantzone_contract.zone_config.config import ConfigError, ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle, Retention
 from tests.engine.test_refused import refusal
 
 WINDOW = 4 * BLOCK_TOKENS

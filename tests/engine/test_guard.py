@@ -5,9 +5,9 @@ from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
 from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.engine.errors import ForeignBlockError
-from tenantzone_runtime.zones.audit import Violation
+from tenantzone_runtime.zones.audit.events import Violation
 
 
 @pytest.fixture(scope="module")

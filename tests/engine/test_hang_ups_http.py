@@ -7,7 +7,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET
 from tests.engine.real_engine import API_PORT, RealEngine
 from tests.frontend.fuzzing.client import reset_when_closed

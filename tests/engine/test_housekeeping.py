@@ -8,13 +8,13 @@ import time
 import pytest
 
 from hack.harness.scheduler import make_scheduler, vllm_config
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_runtime.engine.served_scheduler import ServedScheduler
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_runtime.engine.core.served_scheduler import ServedScheduler
 from tenantzone_runtime.housekeeping import thread
 from tenantzone_runtime.housekeeping.thread import Housekeeping
 from tenantzone_runtime.settings import read_settings
-from tenantzone_runtime.zones import configure
+from tenantzone_runtime.zones.config import configure
 
 DEADLINE_SECONDS = 60
 

@@ -3,10 +3,10 @@
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Watermarks
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.engine import beside_steps
+from tenantzone_contract.zone_config.config import Watermarks
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.engine.core import beside_steps
 from tests.engine.measured import zone
 from tests.engine.pauses import in_each_pause
 

@@ -16,7 +16,7 @@ from vllm.v1.kv_offload.config import (
 from hack.harness import kv_caches
 from hack.harness.kv_caches import caches
 from hack.harness.scheduler import vllm_config
-from tenantzone_runtime.engine.instances import instance_of, weights_revision
+from tenantzone_runtime.engine.tiers.instances import instance_of, weights_revision
 
 
 def offloading(**changes):

@@ -13,7 +13,7 @@ from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStor
 from vllm.v1.core.kv_cache_utils import get_block_hash, maybe_convert_block_hash
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tests.engine.measured import zone
 
 CAPACITY = 100

@@ -4,7 +4,7 @@ from gc import get_referents
 
 import pytest
 
-from tenantzone_runtime.engine.load_queue import LoadQueue
+from tenantzone_runtime.engine.queues.load_queue import LoadQueue
 
 
 class Waiting:

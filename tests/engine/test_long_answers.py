@@ -17,7 +17,7 @@ from hack.harness.answer_parsers import (
     parse_whole,
     tokenizer,
 )
-from tenantzone_runtime.engine.parser_bounds import bound_parsers
+from tenantzone_runtime.engine.patches.parsers.parser_bounds import bound_parsers
 from tests.engine.test_parser_bounds import PROSE, VALID, comparable, one_of_each, outcome
 from tests.engine.test_parser_processes import Serving, behind_the_frontend, everything
 

@@ -14,12 +14,12 @@ from vllm.multimodal.audio import AudioResampler
 from vllm.multimodal.media import audio as stock_audio
 from vllm.multimodal.media.connector import MediaConnector
 
-from tenantzone_runtime.engine import media_bounds
-from tenantzone_runtime.engine.media_bounds import bound_media
-from tenantzone_runtime.engine.media_measures import File, measure
+from tenantzone_runtime.engine.patches.media import media_bounds
+from tenantzone_runtime.engine.patches.media.media_bounds import bound_media
+from tenantzone_runtime.engine.patches.media.media_measures import File, measure
 from tenantzone_runtime.engine.versions import chat_utils
-from tenantzone_runtime.frontend.answers import Refusal
-from tenantzone_runtime.frontend.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.frontend.body.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.settings import Bounds
 
 BOUNDS = Bounds(
@@ -94,7 +94,7 @@ def decoded(monkeypatch):
 
 
 async def load(tracker, use):
-    from tenantzone_runtime.engine.media_bounds import _load
+    from tenantzone_runtime.engine.patches.media.media_bounds import _load
 
     await _load(tracker, use)
     return [await item() for group in tracker._items_by_modality.values() for item in group]
@@ -245,7 +245,7 @@ class _Sounds:
 
 
 def test_a_sound_is_decoded_up_to_the_samples_of_a_request(monkeypatch):
-    from tenantzone_runtime.engine.media_measures import bound_sounds
+    from tenantzone_runtime.engine.patches.media.media_measures import bound_sounds
 
     sounds = _Sounds()
     monkeypatch.setattr(stock_audio, "load_audio", sounds.load_audio)

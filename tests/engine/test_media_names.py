@@ -8,8 +8,8 @@ from vllm.multimodal.parse import ImageProcessorItems, MultiModalDataItems
 from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.renderers.base import BaseRenderer
 
-from tenantzone_contract.salt import new_salt_key, tenant_salt
-from tenantzone_runtime.engine.media_names import name_media_by_tenant, owner_in
+from tenantzone_contract.keys.salt import new_salt_key, tenant_salt
+from tenantzone_runtime.engine.patches.media.media_names import name_media_by_tenant, owner_in
 
 RED, BLUE = (Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
 

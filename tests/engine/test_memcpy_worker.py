@@ -10,7 +10,7 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 
-from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
+from tenantzone_runtime.engine.tiers.memcpy_worker import MemcpyOffloadingWorker
 
 BLOCKS, PAGE = 12, 16
 

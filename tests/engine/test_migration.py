@@ -5,9 +5,9 @@ import time
 import pytest
 
 from hack.harness.scheduler import prompt, vllm_config
-from tenantzone_contract.migration import MigrationError, MigrationOrder
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.engine.migration import TENANTS_AT_ONCE
+from tenantzone_contract.cache.migration import MigrationError, MigrationOrder
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.engine.tiers.migration import TENANTS_AT_ONCE
 from tests.engine.sharing_engines import sharing_engines
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture

@@ -11,8 +11,8 @@ from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCoreProc, EngineShutdownState
 
 from hack.harness.scheduler import prompt, vllm_config
-from tenantzone_contract.migration import MigrationError, MigrationOrder
-from tenantzone_runtime.engine.waking import let_migrations_wake_engines
+from tenantzone_contract.cache.migration import MigrationError, MigrationOrder
+from tenantzone_runtime.engine.patches.waking import let_migrations_wake_engines
 from tests.engine.sharing_engines import sharing_engines
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
 from tests.shared_tier.engines import ENDLESS, HANG, standing_still

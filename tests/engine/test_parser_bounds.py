@@ -24,12 +24,17 @@ from hack.harness.answer_parsers import (
     parse_whole,
     registered,
 )
-from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
-from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
-from tenantzone_runtime.frontend.answers import App, Message, Receive, Scope, Send
-from tenantzone_runtime.frontend.engine_refusal import accept, refusable
-from tenantzone_runtime.frontend.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
+from tenantzone_runtime.engine.patches.parsers.interruption import (
+    TimeSpentError,
+    is_running,
+    prepare_interruption,
+    run_for,
+)
+from tenantzone_runtime.engine.patches.parsers.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.frontend.body.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.frontend.responses.engine_refusal import accept, refusable
 
 PROSE = "The quick brown fox can't jump, 12 times. "
 CALL = '{"name": "look_up", "arguments": {"what": "a \\"b\\" <c>", "how": {"deep": [1, 2.5, null]}}}'

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Deltas, Shared
+from tenantzone_runtime.engine.patches.parsers.parser_messages import LENGTH, Answer, Deltas, Shared
 
 pieces = st.lists(st.tuples(st.text(max_size=5), st.lists(st.integers(0, 2**31), max_size=4)), max_size=20)
 

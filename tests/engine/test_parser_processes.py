@@ -14,19 +14,19 @@ from vllm.parser.abstract_parser import Parser
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from hack.harness.answer_parsers import ParserName, chat_request, make_parser, parse_whole, tokenizer
-from tenantzone_runtime.engine import parser_bounds, parser_processes
-from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
-from tenantzone_runtime.engine.parser_processes import (
+from tenantzone_runtime.engine.patches.parsers import parser_bounds, parser_processes
+from tenantzone_runtime.engine.patches.parsers.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.engine.patches.parsers.parser_processes import (
     MOST_OF_TENANT,
     ParserProcess,
     ParserProcesses,
     UnmovableError,
 )
-from tenantzone_runtime.engine.parser_worker import Template
-from tenantzone_runtime.engine.suspension import make_suspendable
+from tenantzone_runtime.engine.patches.parsers.parser_worker import Template
+from tenantzone_runtime.engine.patches.parsers.suspension import make_suspendable
 from tenantzone_runtime.engine.versions import generation_error
-from tenantzone_runtime.frontend.answers import Refusal
 from tenantzone_runtime.frontend.request_context import RequestContext, current_context
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tests.engine.test_parser_bounds import HOSTILE_WHOLE, PROSE, output_of
 from tests.waiting import await_that
 
@@ -444,7 +444,7 @@ async def test_without_greenlet_the_api_server_says_how_parsers_are_bounded(monk
     monkeypatch.delattr(Parser, "is_bounded")
     monkeypatch.setattr(Parser, "__init_subclass__", vars(Parser)["__init_subclass__"])
     monkeypatch.setattr(parser_bounds, "CAN_SUSPEND", False)
-    monkeypatch.setattr("tenantzone_runtime.frontend.opening._serving_openers", openers := [])
+    monkeypatch.setattr("tenantzone_runtime.frontend.transport.opening._serving_openers", openers := [])
     bound_parsers()
     (line,) = caplog.messages
     assert "greenlet is missing" in line

@@ -5,8 +5,8 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
-from tenantzone_runtime.engine.placed_queue import PlacedQueue
+from tenantzone_runtime.engine.queues.placed_queue import PlacedQueue
 
 POLICIES = [SchedulingPolicy.FCFS, SchedulingPolicy.PRIORITY]
 

@@ -12,12 +12,12 @@ from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest
 from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollector
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.engine import refusals
-from tenantzone_runtime.engine.refusals import refusal_in
-from tenantzone_runtime.engine.request_seals import arguments_of, with_borne_seal
-from tenantzone_runtime.frontend.engine_refusal import refusable
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.engine.patches import refusals
+from tenantzone_runtime.engine.patches.refusals import refusal_in
+from tenantzone_runtime.engine.patches.request_seals import arguments_of, with_borne_seal
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.engine_refusal import refusable
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tests.frontend.harness import call, error_of
 

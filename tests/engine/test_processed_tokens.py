@@ -8,8 +8,8 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.processed_tokens import TokenTally
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_drafts, with_flags
-from tenantzone_runtime.engine.requests import zone_of
-from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs
+from tenantzone_runtime.engine.blocks.requests import zone_of
+from tenantzone_runtime.zones.model.processed_tokens import COUNTERS, ProcessedAs
 from tests.engine.measured import abort, zone
 from tests.engine.tiered_driver import TieredEngine
 

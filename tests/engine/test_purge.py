@@ -5,11 +5,11 @@ from vllm.config import KVEventsConfig
 from vllm.v1.core.sched.interface import PauseState
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ConfigError
-from tenantzone_contract.report import ConfigStatus, PurgeReport
-from tenantzone_runtime.engine import beside_steps
-from tenantzone_runtime.housekeeping.reporting import make_report
-from tenantzone_runtime.zones.audit import Evicted, Purged
+from tenantzone_contract.reports.report import ConfigStatus, PurgeReport
+from tenantzone_contract.zone_config.config import ConfigError
+from tenantzone_runtime.engine.core import beside_steps
+from tenantzone_runtime.housekeeping.report.reporting import make_report
+from tenantzone_runtime.zones.audit.events import Evicted, Purged
 from tests.engine.measured import counters, zone
 from tests.engine.pauses import in_each_pause
 

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.engine.quiet_requests import QuietRequests
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.engine.tiers.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.tiered_driver import TieredEngine
 from tests.zones.core import declare

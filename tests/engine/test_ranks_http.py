@@ -18,10 +18,10 @@ from bench.kinds.models import qwen3_moe
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.cpu_ranks import write_plugin
 from hack.ports import free_address
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.migration import MigrationReport
-from tenantzone_contract.report import REPORT_PATH
-from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.cache.migration import MigrationReport
+from tenantzone_contract.reports.report import REPORT_PATH
+from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tests.engine.migrating import migrate

@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_replay.__main__ import main as replay_command
-from tenantzone_replay.hardware import MODELS
-from tenantzone_replay.measured import read_measured
-from tenantzone_replay.measures import Target
-from tenantzone_replay.policies import Policy
-from tenantzone_replay.profile import profile
-from tenantzone_replay.readers import recorded
-from tenantzone_replay.replay import replay
-from tenantzone_replay.setting import Setting
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_replay.engine.measured import read_measured
+from tenantzone_replay.simulation.hardware import MODELS
+from tenantzone_replay.simulation.measures import Target
+from tenantzone_replay.simulation.policies import Policy
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.simulation.replay import replay
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.readers import recorded
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 from tests.engine.real_engine import API_PORT
 
 pytestmark = pytest.mark.engine

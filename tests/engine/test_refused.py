@@ -7,9 +7,9 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Queue, RequestLimits
-from tenantzone_runtime.engine.refusals import refusal_in
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Queue, RequestLimits
+from tenantzone_runtime.engine.patches.refusals import refusal_in
 
 CAPACITY = 100
 LIMIT = 10

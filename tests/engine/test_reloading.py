@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_runtime.engine import scrubbing
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_runtime.engine.patches import scrubbing
 from tenantzone_runtime.housekeeping import reloading
 from tenantzone_runtime.housekeeping.reloading import Reloading
-from tenantzone_runtime.zones import configure
+from tenantzone_runtime.zones.config import configure
 
 CAPACITY = 100
 

@@ -12,10 +12,10 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.scheduler import compiled, give_encoder, prompt, vllm_config
-from tenantzone_contract.config import Watermarks, ZoneConfig
-from tenantzone_contract.tiers import TierShare
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import (
+from tenantzone_contract.zone_config.config import Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import (
     Fairness,
     Idle,
     Latency,
@@ -27,9 +27,13 @@ from tenantzone_contract.zone_terms import (
 )
 
 # vLLM loads these by name, and they read the test's clock only if they were imported before it takes effect.
-from tenantzone_runtime.engine import offloading_connector, offloading_spec, tier_manager  # noqa: F401
+from tenantzone_runtime.engine.core.lower_tiers import (
+    offloading_connector,  # noqa: F401
+    offloading_spec,  # noqa: F401
+    tier_manager,  # noqa: F401
+)
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
 from tests.engine.tiered_driver import TieredEngine
 
 ZONES = 2000

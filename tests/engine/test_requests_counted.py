@@ -7,7 +7,7 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_runtime.engine import latencies
+from tenantzone_runtime.engine.blocks import latencies
 from tests.engine.clock import Clock
 from tests.engine.measured import abort, counters, zone
 

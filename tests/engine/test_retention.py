@@ -4,7 +4,7 @@ import pytest
 from vllm.config import KVEventsConfig
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.zone_terms import Retention
+from tenantzone_contract.zone_config.zone_terms import Retention
 from tests.engine.clock import Clock
 from tests.engine.measured import counters, zone
 

@@ -6,7 +6,7 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.histories.snapshot import take_snapshot
 
 

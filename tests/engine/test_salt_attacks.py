@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.salt import new_salt_key, salt_key_id, salt_secret_name, tenant_salt
+from tenantzone_contract.keys.salt import new_salt_key, salt_key_id, salt_secret_name, tenant_salt
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.real_engine import API_PORT, RealEngine
 
 pytestmark = pytest.mark.engine

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.salt import tenant_salt
+from tenantzone_contract.keys.salt import tenant_salt
 from tenantzone_runtime.frontend.binding import bind
 from tests.engine.measured import zone
 

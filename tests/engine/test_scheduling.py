@@ -3,9 +3,9 @@
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.salt import tenant_salt
-from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_contract.keys.salt import tenant_salt
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 from tenantzone_runtime.seal import seal
 
 CAPACITY = 100

@@ -7,7 +7,7 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
-from tenantzone_contract.migration import MigrationError, MigrationOrder
+from tenantzone_contract.cache.migration import MigrationError, MigrationOrder
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.sharing_engines import check_that_it_is_computed_after_its_budget, sharing_engines
 from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of, share

@@ -10,7 +10,7 @@ from msgspec import structs
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, ScheduleEndContext, make_offload_key
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager, TieringOffloadingManager
 
-from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
+from tenantzone_runtime.engine.tiers.shared_tier import ZoneSharedTier
 from tests.disk.disks import CHUNK, content
 from tests.shared_tier.conftest import manager  # noqa: F401 - a fixture
 from tests.shared_tier.engines import ENDLESS, Engine, objects, questions, standing_still, tenant

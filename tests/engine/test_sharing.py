@@ -4,11 +4,11 @@ import pytest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import Watermarks, ZoneConfig
-from tenantzone_contract.report import ConfigStatus
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle, Lending, Release
-from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.zone_config.config import Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending, Release
+from tenantzone_runtime.housekeeping.report.reporting import make_report
 
 CAPACITY = 100
 QUIET_AT_ONCE = Idle(after_seconds=0)

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.config import ConfigError, ZoneConfig
-from tenantzone_contract.zone_terms import Latency
-from tenantzone_runtime.zones.step_time import StepLoad
+from tenantzone_contract.zone_config.config import ConfigError, ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_runtime.zones.model.step_time import StepLoad
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from tenantzone_runtime.engine.refusals import _passing_refusals_on
-from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, StreamPieces, tokens_of_piece
-from tenantzone_runtime.frontend.engine_refusal import refusable
+from tenantzone_runtime.engine.patches.refusals import _passing_refusals_on
+from tenantzone_runtime.engine.patches.stream_pieces import MAX_LOGPROBS_OF_PIECE, StreamPieces, tokens_of_piece
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.engine_refusal import refusable
 
 WORDS = ["a ", "bc ", "", "def "]
 TOP = 20

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from tenantzone_runtime.engine import suspension
-from tenantzone_runtime.engine.suspension import can_wait, make_suspendable, wait_for
+from tenantzone_runtime.engine.patches.parsers import suspension
+from tenantzone_runtime.engine.patches.parsers.suspension import can_wait, make_suspendable, wait_for
 
 SET_INSIDE: ContextVar[int] = ContextVar("set_inside", default=0)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
-from tenantzone_contract.tier_effect import MIN_CHUNKS, WINDOW_SECONDS
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.reports.tier_effect import MIN_CHUNKS, WINDOW_SECONDS
+from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.tiered_driver import TieredEngine

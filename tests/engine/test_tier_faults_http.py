@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.tiers import TierShare
 from tests.engine.test_tiers_http import PROMPT_BLOCKS, ask, in_tier, offer, prompt, store
 from tests.engine.tiered_engines import BLOCK_TOKENS, ZONES
 from tests.zones.core import declare

@@ -5,9 +5,9 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.engine.test_tier_groups import KINDS, ONE, WINDOW_BLOCKS, chunks_of
 from tests.engine.tiered_driver import TieredEngine
 from tests.zones.core import declare

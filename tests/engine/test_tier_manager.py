@@ -5,11 +5,11 @@ import itertools
 import pytest
 from vllm.v1.kv_offload.base import LookupResult, ReqContext, make_offload_key
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.engine.tier_manager import ZoneOffloadingManager
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.engine.tiers.tier_manager import ZoneOffloadingManager
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 from tests.zones.core import declare
 
 HIT, MISS, PENDING = LookupResult.HIT, LookupResult.MISS, LookupResult.HIT_PENDING

@@ -12,10 +12,10 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, prompt, vllm_config
-from tenantzone_contract.report import AdapterReport, ConfigStatus
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.reports.report import AdapterReport, ConfigStatus
+from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_runtime.housekeeping import turns
-from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_runtime.housekeeping.report.reporting import make_report
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.engine.tiered_driver import LOADING, TieredEngine
 from tests.zones.core import declare

@@ -6,8 +6,8 @@ from unittest.mock import patch
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.zone_terms import Lending
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
-from tenantzone_contract.report import EngineReport
-from tenantzone_contract.zone_terms import Queue
+from tenantzone_contract.reports.report import EngineReport
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
+from tenantzone_contract.zone_config.zone_terms import Queue
 from tests.engine.real_engine import API_PORT, FRONTEND_DELAY_SECONDS, RealEngine, StartingEngine
 
 pytestmark = pytest.mark.flagged_engine

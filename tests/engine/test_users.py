@@ -10,9 +10,9 @@ from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.engine.user_queue import UserRequestQueue
-from tenantzone_runtime.zones.users import Users
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.engine.queues.user_queue import UserRequestQueue
+from tenantzone_runtime.zones.model.users import Users
 
 FAIR = {"fairness": {"header": "x-user-id"}}
 

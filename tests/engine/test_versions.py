@@ -11,10 +11,10 @@ from vllm.config import ModelConfig
 
 from hack.harness.kv_caches import caches
 from hack.harness.scheduler import make_scheduler, vllm_config
-from tenantzone_runtime.engine.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
-from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.core.scheduling import ZoneAwareScheduler
+from tenantzone_runtime.engine.queues.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.versions import SUPPORTED_VERSIONS, UnsupportedError, check_supported, check_version
 
 

@@ -9,7 +9,7 @@ from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.scheduler import SALT_KEY, SEAL_KEY, AnyToken, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.salt import tenant_salt
+from tenantzone_contract.keys.salt import tenant_salt
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 from tests.engine.measured import zone
 

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from tenantzone_runtime.engine.whole_prompts import WholePrompts
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.engine.tiers.whole_prompts import WholePrompts
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 
 class Chunk(int):

@@ -3,7 +3,7 @@
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, without_prefix_caching
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 CAPACITY = 60
 WINDOW = 4 * BLOCK_TOKENS

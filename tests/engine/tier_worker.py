@@ -18,9 +18,9 @@ from vllm.v1.outputs import KVConnectorOutput
 
 from hack.harness.scheduler import BLOCK_TOKENS
 from tenantzone_runtime.disk.transfers import JobEnd
-from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.tiers.disk_tier import ZoneDiskTier
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 CHUNK_BYTES = 8192
 """Bytes of a block of the harness's model."""
@@ -31,7 +31,7 @@ def with_tiers(config, chunks, groups=1, **more):
     config = copy(config)
     extra = {
         "spec_name": "ZoneOffloadingSpec",
-        "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
+        "spec_module_path": "tenantzone_runtime.engine.tiers.offloading_spec",
         # Without its own memory, vLLM assumes that a block has room for each group.
         "cpu_bytes_to_use": chunks * groups * CHUNK_BYTES,
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from hack.harness.cache_manager import CacheManagerProcess
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.tiers import TierShare
 from tests.engine.cache_group import SharedGroup
 from tests.engine.real_engine import RealEngine, StartingEngine
 from tests.zones.core import declare

@@ -13,14 +13,14 @@ from typing import Any, Literal
 import httpx
 import uvicorn
 
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.identity import IdentityConfig
-from tenantzone_contract.salt import SALT_KEY_FILE
-from tenantzone_contract.unknown_tenants import UnknownTenants
-from tenantzone_runtime.frontend.answers import App, Message, Receive, Scope, Send
+from tenantzone_contract.keys.salt import SALT_KEY_FILE
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.identity import IdentityConfig
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.request_context import current_seal
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
 from tenantzone_runtime.settings import Settings
 from tests.runtime.folders import project, zone

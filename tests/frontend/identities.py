@@ -13,7 +13,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from tenantzone_contract.identity import ClientCertificate, IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
+from tenantzone_contract.zone_config.identity import (
+    ClientCertificate,
+    IdentityConfig,
+    Jwt,
+    Proof,
+    SecretHeader,
+    TrustedHeader,
+)
 from tests.runtime.folders import project
 
 SECRET = "only-the-gateway-knows-this"

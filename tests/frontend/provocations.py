@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.config_text import dump_config
-from tenantzone_runtime.frontend import connections
-from tenantzone_runtime.frontend.answers import App, Message, Receive, Refusal, Scope, Send
-from tenantzone_runtime.frontend.engine_refusal import refuse, refuse_answer, refuse_with
-from tenantzone_runtime.frontend.media import slowly_fetched, too_large_image
+from tenantzone_contract.zone_config.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import dump_config
+from tenantzone_runtime.frontend.body.media import slowly_fetched, too_large_image
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.frontend.responses.engine_refusal import refuse, refuse_answer, refuse_with
+from tenantzone_runtime.frontend.transport import connections
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import PROMPT, echo, give_keys, give_salt_key, give_zones, settings
 from tests.frontend.identities import REFUSED as REFUSED_IDENTITIES

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
-from tenantzone_runtime.frontend.engine_refusal import accept, refuse
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
+from tenantzone_runtime.frontend.responses.engine_refusal import accept, refuse
 
 MESSAGE = "the engine refuses it"
 

@@ -9,8 +9,8 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route as Endpoint
 
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.zone_config.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import dump_config
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.routes import ROUTES, Access
 from tests.frontend.harness import PROMPT, call, error_of, settings

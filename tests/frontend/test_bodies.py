@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.frontend import limits, shape
-from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.body import limits, shape
+from tenantzone_runtime.frontend.body.shape import check_texts
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.frontend.routes import ROUTES, Access
-from tenantzone_runtime.frontend.shape import check_texts
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import (
     PROMPT,

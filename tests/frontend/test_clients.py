@@ -17,8 +17,8 @@ import pytest
 
 import tenantzone_runtime
 from hack.litellm import litellm_python
-from tenantzone_runtime.engine.refusals import _STATUSES as ENGINE_STATUSES
-from tenantzone_runtime.frontend.refusals import Reason
+from tenantzone_runtime.engine.patches.refusals import _STATUSES as ENGINE_STATUSES
+from tenantzone_runtime.frontend.responses.refusals import Reason
 from tests.frontend.harness import frontend, serving
 from tests.frontend.provocations import HEADER, PROVOCATIONS, UNANSWERED, Provoking
 from tests.frontend.streams import MESSAGE, PIECES, refusing
@@ -102,7 +102,7 @@ def anthropics(url: str) -> Iterator[Ask]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[tuple[str, Provoking]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tenantzone_runtime.frontend.limits.read_body.__kwdefaults__", {"seconds": 0.5})
+        patch.setattr("tenantzone_runtime.frontend.body.limits.read_body.__kwdefaults__", {"seconds": 0.5})
         provoking = Provoking(tmp_path_factory.mktemp("provoking"))
         with serving(provoking) as url:
             yield url, provoking

@@ -11,14 +11,14 @@ import pytest
 import uvicorn.config
 from prometheus_client import REGISTRY
 
-from tenantzone_runtime.frontend.connections import (
+from tenantzone_runtime.frontend.responses.refusals import Reason, families
+from tenantzone_runtime.frontend.transport.connections import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     MAX_PIPELINED,
     BoundedProtocol,
     bound_connections,
 )
-from tenantzone_runtime.frontend.refusals import Reason, families
 from tests.frontend.harness import echo, error_of, eventually, serving
 
 LONG_SECONDS = 60.0

@@ -6,9 +6,9 @@ import threading
 import httpx
 import pytest
 
-from tenantzone_runtime.frontend.engine_refusal import accept, refuse
-from tenantzone_runtime.frontend.error_masking import FAILED
-from tenantzone_runtime.frontend.opening import before_opening, before_serving
+from tenantzone_runtime.frontend.responses.engine_refusal import accept, refuse
+from tenantzone_runtime.frontend.responses.error_masking import FAILED
+from tenantzone_runtime.frontend.transport.opening import before_opening, before_serving
 from tests.frontend.harness import PROMPT, call, error_of, frontend, serving
 
 HEADERS = {"authorization": "Bearer acme-key"}
@@ -134,7 +134,7 @@ def test_an_error_that_is_no_refusal_is_the_servers(folder):
 
 
 def test_what_is_to_be_done_before_the_frontend_opens_is_done_once_for_each(folder, monkeypatch):
-    monkeypatch.setattr("tenantzone_runtime.frontend.opening._openers", [])
+    monkeypatch.setattr("tenantzone_runtime.frontend.transport.opening._openers", [])
     done = []
 
     def opener():
@@ -147,7 +147,7 @@ def test_what_is_to_be_done_before_the_frontend_opens_is_done_once_for_each(fold
 
 
 def test_what_is_to_be_done_before_the_first_request_is_done_when_the_application_has_started(folder, monkeypatch):
-    monkeypatch.setattr("tenantzone_runtime.frontend.opening._serving_openers", [])
+    monkeypatch.setattr("tenantzone_runtime.frontend.transport.opening._serving_openers", [])
     events, messages = [], [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
     before_serving(lambda application: events.append(application))
 

@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, model_validator
 
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
-from tenantzone_runtime.frontend.error_masking import FAILED
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
+from tenantzone_runtime.frontend.responses.error_masking import FAILED
 from tests.frontend.harness import PROMPT, call, error_of, frontend, settings
 
 REPORTED = (

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from tenantzone_runtime.frontend.engine_refusal import accept, refuse
+from tenantzone_runtime.frontend.responses.engine_refusal import accept, refuse
 from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET, Access
 from tests.frontend.harness import PROMPT, call, error_of, frontend, serving
 from tests.frontend.test_nesting import TAKING

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.config_text import parse_config
+from tenantzone_contract.zone_config.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import parse_config
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 from tenantzone_runtime.frontend import following
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tenantzone_runtime.frontend.answers import App, Refusal
-from tenantzone_runtime.frontend.engine_refusal import arrive, refuse
-from tenantzone_runtime.frontend.full_queues import FullQueues
+from tenantzone_runtime.frontend.responses.answers import App, Refusal
+from tenantzone_runtime.frontend.responses.engine_refusal import arrive, refuse
+from tenantzone_runtime.frontend.responses.full_queues import FullQueues
 from tests.frontend.harness import PROMPT, call, echo, error_of, eventually, frontend, give_zones, serving, tenant_seen
 
 FULL = "the queue of zone acme is full"

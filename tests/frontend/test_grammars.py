@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tenantzone_runtime.frontend.grammars import MAX_REPETITIONS_SQUARED
+from tenantzone_runtime.frontend.body.grammars import MAX_REPETITIONS_SQUARED
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import PROMPT, body_seen, call, error_of, frontend
 
@@ -111,7 +111,7 @@ def test_what_people_ask_for_passes(folder, fields):
 BLANKS = " " * 20_000
 LOOK = """
 import sys
-from tenantzone_runtime.frontend.grammars import check_grammars
+from tenantzone_runtime.frontend.body.grammars import check_grammars
 check_grammars({"structured_outputs": {"regex": sys.stdin.read()}}, 2**16)
 """
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_runtime.frontend.answers import Refusal
-from tenantzone_runtime.frontend.headers import check_headers
+from tenantzone_runtime.frontend.responses.answers import Refusal
+from tenantzone_runtime.frontend.responses.headers import check_headers
 
 
 def refused(*headers: tuple[bytes, bytes]) -> int | None:

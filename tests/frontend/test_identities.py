@@ -11,9 +11,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from tenantzone_contract.identity import IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
+from tenantzone_contract.zone_config.identity import IdentityConfig, Jwt, Proof, SecretHeader, TrustedHeader
 from tenantzone_runtime.frontend.active_config import MAX_AGE_SECONDS
-from tenantzone_runtime.frontend.connections import bound_connections
+from tenantzone_runtime.frontend.transport.connections import bound_connections
 from tests.frontend.harness import (
     PROMPT,
     body_seen,

@@ -5,7 +5,7 @@ import base64
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from tenantzone_contract.identity import JWKS_FILE, IdentityConfig, Jwt
+from tenantzone_contract.zone_config.identity import JWKS_FILE, IdentityConfig, Jwt
 from tests.frontend.harness import tenant_seen
 from tests.frontend.identities import (
     AUDIENCE,

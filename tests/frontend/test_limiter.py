@@ -6,7 +6,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.frontend.limiter import Limiter
+from tenantzone_runtime.frontend.body.limiter import Limiter
 
 
 async def turns() -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.body.media import BYTES_OF_PIXEL
+from tenantzone_runtime.frontend.body.media_options import check_media_options
 from tenantzone_runtime.frontend.in_flight import InFlight
-from tenantzone_runtime.frontend.media import BYTES_OF_PIXEL
-from tenantzone_runtime.frontend.media_options import check_media_options
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.request_context import current_context
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import call, give_keys, give_zones, settings
 

@@ -10,9 +10,9 @@ from functools import partial
 import httpx
 import pytest
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.salt import tenant_salt
+from tenantzone_contract.keys.salt import tenant_salt
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_runtime.frontend import active_config
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.routes import MACHINERY, ROUTES, Access

@@ -12,13 +12,13 @@ from vllm import sampling_params
 from vllm.exceptions import VLLMError
 
 from tenantzone_runtime.engine.versions import chat_utils
-from tenantzone_runtime.frontend.answers import Receive, Scope, Send, error_body
 from tenantzone_runtime.frontend.binding import bind
-from tenantzone_runtime.frontend.grammars import FIELDS, check_grammars
+from tenantzone_runtime.frontend.body.grammars import FIELDS, check_grammars
+from tenantzone_runtime.frontend.body.terms import check_terms
+from tenantzone_runtime.frontend.body.values import MAX_DEPTH, Reader, TooMuch, nests_deeper, read_text
 from tenantzone_runtime.frontend.intake import Intake
+from tenantzone_runtime.frontend.responses.answers import Receive, Scope, Send, error_body
 from tenantzone_runtime.frontend.routes import ROUTES, Access
-from tenantzone_runtime.frontend.terms import check_terms
-from tenantzone_runtime.frontend.values import MAX_DEPTH, Reader, TooMuch, nests_deeper, read_text
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import PROMPT, call, error_of, frontend
 from tests.frontend.test_routes_of_vllm import POOLING, TO_SAMPLING

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.frontend.parsing_budget import (
+from tenantzone_runtime.frontend.body.parsing_budget import (
     BASE_SECONDS,
     EXCESS_SECONDS,
     LINEAR_SECONDS,

@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 
 from tenantzone_runtime.engine.plugin import register
-from tenantzone_runtime.frontend.peer import PeerProtocol
+from tenantzone_runtime.frontend.transport.peer import PeerProtocol
 from tests.frontend.harness import PROMPT, echo, frontend, give_zones, serving, tenant_seen
 from tests.frontend.identities import BY_CERTIFICATE, Authority, give_files
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_runtime.frontend.answers import Refusal
-from tenantzone_runtime.frontend.prompts import check_prompts
+from tenantzone_runtime.frontend.body.prompts import check_prompts
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import call, error_of, frontend
 

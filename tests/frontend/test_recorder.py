@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.readers import recorded as reader
+from tenantzone_replay.traces.load import TraceError
+from tenantzone_replay.traces.readers import recorded as reader
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.record import HASH_BYTES
 from tenantzone_runtime.frontend.recorder import Recorder

@@ -56,4 +56,4 @@ def test_no_function_calls_itself():
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        raise AssertionError(f"walk client data in a loop, as frontend/values.py does: {error.args[1]}") from None
+        raise AssertionError(f"walk client data in a loop, as frontend/body/values.py does: {error.args[1]}") from None

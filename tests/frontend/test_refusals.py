@@ -7,13 +7,13 @@ from typing import get_args
 import pytest
 from prometheus_client import REGISTRY
 
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.config_text import dump_config
-from tenantzone_runtime.frontend import limits
-from tenantzone_runtime.frontend.answers import Refusal
-from tenantzone_runtime.frontend.engine_refusal import refuse, refuse_answer
+from tenantzone_contract.zone_config.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import dump_config
+from tenantzone_runtime.frontend.body import limits
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
-from tenantzone_runtime.frontend.refusals import Reason, families
+from tenantzone_runtime.frontend.responses.answers import Refusal
+from tenantzone_runtime.frontend.responses.engine_refusal import refuse, refuse_answer
+from tenantzone_runtime.frontend.responses.refusals import Reason, families
 from tenantzone_runtime.settings import Bounds
 from tests.frontend.harness import PROMPT, call, echo, give_zones, settings
 from tests.frontend.identities import REFUSED as REFUSED_IDENTITIES

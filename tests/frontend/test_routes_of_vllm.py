@@ -26,9 +26,9 @@ from vllm.entrypoints.pooling.pooling.protocol import PoolingRequest
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tenantzone_runtime.engine.versions import chat_utils
-from tenantzone_runtime.frontend.answers import Receive, Scope, Send
 from tenantzone_runtime.frontend.binding import bind, parse_body
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.answers import Receive, Scope, Send
 from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET, Access
 from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
 from tenantzone_runtime.serve import FLAGS

@@ -6,8 +6,8 @@ import pytest
 from vllm.sampling_params import RepetitionDetectionParams, SamplingParams
 from vllm.v1.core.sched.utils import check_sequence_repetition
 
-from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
-from tenantzone_runtime.frontend.sampling import LONGEST, MAX_CHARACTERS
+from tenantzone_runtime.engine.patches.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
+from tenantzone_runtime.frontend.body.sampling import LONGEST, MAX_CHARACTERS
 from tests.frontend.harness import PROMPT, body_seen, call, echo, error_of, frontend
 
 ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/responses", "/v1/messages"]

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from tenantzone_runtime.frontend.engine_refusal import accept
+from tenantzone_runtime.frontend.responses.engine_refusal import accept
 from tests.frontend.harness import PROMPT, eventually, frontend, serving, tenant_seen
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_KEY
-from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.zone_config.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config_text import dump_config
 from tenantzone_runtime.frontend.routes import ROUTES, Access
 from tests.frontend.harness import PROMPT, body_seen, call, error_of, frontend
 from tests.runtime.folders import config, project, zone

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.report import SaltKeyStatus
-from tenantzone_contract.salt import salt_key_id
-from tenantzone_contract.unknown_tenants import UnknownTenants
-from tenantzone_contract.zone_terms import Idle, SeatShare
+from tenantzone_contract.keys.salt import salt_key_id
+from tenantzone_contract.reports.report import SaltKeyStatus
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
+from tenantzone_contract.zone_config.zone_terms import Idle, SeatShare
 from tenantzone_runtime.housekeeping import reloading, salting
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.bill import Period, make_bill
-from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.zone import Zone, ZoneSpec
+from tenantzone_runtime.zones.blocks.ledger import Ledger
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
 from tests.housekeeping.driven import CAPACITY, DEADLINE_SECONDS, DrivenEngine, run
 from tests.housekeeping.house import House
 from tests.journal.journals import eventually, kinds, records

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE
-from tenantzone_contract.blocks import BlockMap, parse_block_map
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.report import EngineReport, ZoneReport, parse_report
-from tenantzone_contract.salt import SALT_KEY_FILE
+from tenantzone_contract.cache.blocks import BlockMap, parse_block_map
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE
+from tenantzone_contract.keys.salt import SALT_KEY_FILE
+from tenantzone_contract.reports.report import EngineReport, ZoneReport, parse_report
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.service import Service
 from tenantzone_runtime.reload import ConfigSource

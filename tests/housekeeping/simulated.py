@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_contract.blocks import BlockUse
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.tiers import TierName
+from tenantzone_contract.cache.blocks import BlockUse
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.tiers import TierName
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTier
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 CHUNK_BYTES = 1000
 NO_TIERS: Mapping[TierName, int] = {}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
+from tenantzone_contract.zone_config.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
 from tenantzone_runtime.frontend.identities import key_ring
 from tenantzone_runtime.housekeeping.identifying import Identifying
 from tests.frontend.harness import give_keys, settings

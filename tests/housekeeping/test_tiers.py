@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.report import ZoneTierReport
-from tenantzone_contract.tiers import TierShare
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.reports.report import ZoneTierReport
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.sealing import ZoneSeal
+from tenantzone_runtime.disk.files.sealing import ZoneSeal
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.spaces import SharedZone, Space
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts, TierTotals
+from tenantzone_runtime.zones.tiers.tier_counts import QuestionOutcome, TierCounts, TierTotals
 from tests.disk.disks import instance
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tenantzone_runtime.journal.reading import read_journal
 from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, encode
-from tenantzone_runtime.zones.audit import Balance
+from tenantzone_runtime.zones.audit.events import Balance
 
 ENGINE = EngineRun("engine-0", 1_800_000_000.0, "0.32.0", capacity_blocks=1000, block_size_tokens=16)
 

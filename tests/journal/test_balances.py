@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import ConfigError
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ConfigError
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.journal.record import BEFORE_FIRST, Started, encode
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.blocks.eviction import make_room
 from tests.journal.auditor import Auditor
 from tests.journal.journals import put, records
 from tests.zones.core import Core, declare, releasing

@@ -14,7 +14,7 @@ from tenantzone_runtime.journal.bill import Amounts, Period, make_bill, time_of
 from tenantzone_runtime.journal.reading import BrokenJournalError, NoJournalError
 from tenantzone_runtime.journal.record import BEFORE_FIRST, JournalEvent, Started, encode, link_of, parse
 from tenantzone_runtime.journal.verify import verify
-from tenantzone_runtime.zones.audit import Evicted, LoanUsage, TierUsage, Usage
+from tenantzone_runtime.zones.audit.events import Evicted, LoanUsage, TierUsage, Usage
 from tests.journal.journals import balance, chain, put, written_with
 
 ZONES = ["acme", "burst"]

@@ -13,7 +13,7 @@ from tenantzone_runtime.journal import progress
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.verify import verify
 from tenantzone_runtime.journal.writer import JournalWriter
-from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
+from tenantzone_runtime.zones.audit.events import LoanUsage, TierUsage, Usage
 from tests.journal.journals import chain, put, records, some_chain, written_with
 
 DOCS = Path(__file__).parents[2] / "docs" / "journal.md"

@@ -19,7 +19,7 @@ from tenantzone_runtime.journal.record import (
     link_of,
     parse,
 )
-from tenantzone_runtime.zones import audit
+from tenantzone_runtime.zones.audit import events as audit
 from tests.journal.journals import chain
 
 EVENTS = [

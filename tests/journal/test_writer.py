@@ -16,7 +16,7 @@ from tenantzone_runtime.journal.files import JournalFiles
 from tenantzone_runtime.journal.reading import BrokenJournalError
 from tenantzone_runtime.journal.verify import verify
 from tenantzone_runtime.journal.writer import JournalWriter
-from tenantzone_runtime.zones.audit import Balance, Repaid
+from tenantzone_runtime.zones.audit.events import Balance, Repaid
 from tests.journal.journals import ENGINE, balance, eventually, kinds, put, records, some_chain, written_with
 
 FIRST = "journal-00000001.jsonl"

@@ -13,12 +13,12 @@ from tenantzone_manager import spaces
 from tenantzone_manager.core.promises import zone_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Moves, Quota, Spec
 from tenantzone_manager.core.writing import WriteStatus
-from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import Settings
-from tenantzone_manager.orphans import OrphanScan
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_manager.reads.hits import KeyGroup
+from tenantzone_manager.reclaims.orphans import OrphanScan
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tests.manager.moving import Killed
 from tests.manager.naive import Naive, objects
 from tests.manager.playing import Clock, Playing

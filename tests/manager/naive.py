@@ -7,8 +7,8 @@ written, and existing files with the use that the manager reports.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenantzone_contract.cache_names import written_as
-from tenantzone_manager.reading import LocationPlace
+from tenantzone_contract.cache.cache_names import written_as
+from tenantzone_manager.reads.reading import LocationPlace
 from tests.manager.playing import Clock, path_of, read_bytes, write_bytes
 
 

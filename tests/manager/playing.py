@@ -15,8 +15,8 @@ from tenantzone_manager.core.records import CacheLocation
 from tenantzone_manager.core.settings import Instance, InstanceGroup, Quota, Spec, Storage
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.manager import CacheManager, Settings
-from tenantzone_manager.reading import LocationPlace, Match
-from tenantzone_manager.writing import Started
+from tenantzone_manager.reads.reading import LocationPlace, Match
+from tenantzone_manager.writes.writing import Started
 
 SIZE = 4096
 INSTANCE = Instance("chat", "team", 16, (Spec("tp0", SIZE),))

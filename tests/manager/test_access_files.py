@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from hack.controlplane.credentials import Authority
-from tenantzone_contract.tls import TlsFiles, server_context
+from tenantzone_contract.keys.tls import TlsFiles, server_context
 from tenantzone_manager import starting
 from tenantzone_manager.__main__ import _parser
 from tenantzone_manager.manager import CacheManager

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.heat import HALF_LIFE_SECONDS
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
 from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.server.hashing import block_keys
 from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.turns import WRITE_AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes

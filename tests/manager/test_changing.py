@@ -1,6 +1,6 @@
 """Changes of many blocks at once, and what follows for those before them."""
 
-from tenantzone_manager.removing import AT_ONCE
+from tenantzone_manager.reclaims.removing import AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
 
 BRANCHES = 100

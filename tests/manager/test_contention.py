@@ -16,7 +16,7 @@ from tenantzone_manager.index import sqlite_log
 from tenantzone_manager.index.backend import Address, IndexBackend
 from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex
 from tenantzone_manager.moving.copier import Source
-from tenantzone_manager.reclaimer import Reclaimed
+from tenantzone_manager.reclaims.reclaimer import Reclaimed
 from tenantzone_manager.storages import s3_objects
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.s3_objects import S3Objects

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.cache_names import instance_name
+from tenantzone_contract.cache.cache_names import instance_name
 from tenantzone_manager.__main__ import main
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.events.files import EventFiles
 from tenantzone_manager.events.reading import Selection, Tally, block_key, select
 from tenantzone_manager.events.record import Event
 from tenantzone_manager.events.writer import EventSettings
-from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.backend import IndexUnavailable, Listener
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
+from tenantzone_manager.reads.hits import KeyGroup
 from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.moving import BOTH, FAST, know_cold_storages, move, upper

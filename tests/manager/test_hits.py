@@ -10,9 +10,9 @@ from tenantzone_manager import spaces
 from tenantzone_manager.core.heat import heat_at
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.core.writing import WriteStatus
-from tenantzone_manager.hits import KeyGroup
+from tenantzone_manager.reads.hits import KeyGroup
 from tenantzone_manager.storages.backend import Place, StorageError
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tests.manager.playing import SIZE, Playing, files, prompt, read_bytes
 
 INSTANCE = Instance("groups", "team", 16, (Spec("chunk", SIZE),))

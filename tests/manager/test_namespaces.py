@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.cache_names import is_group_of, pool_group, zone_group
+from tenantzone_contract.cache.cache_names import is_group_of, pool_group, zone_group
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog, Refused
 from tenantzone_manager.core import books

@@ -20,6 +20,7 @@ from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.redis import RedisBackend
 from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.reads.touches import Touches
 from tenantzone_manager.server import http
 from tenantzone_manager.server.access import (
     Anyone,
@@ -30,7 +31,6 @@ from tenantzone_manager.server.access import (
     read_service_accounts,
 )
 from tenantzone_manager.server.service import Service
-from tenantzone_manager.touches import Touches
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
 

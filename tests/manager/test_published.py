@@ -13,7 +13,7 @@ from hack import manager_api
 from tenantzone_manager.core import settings
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager
-from tenantzone_manager.reading import LocationPlace, SpecPlace
+from tenantzone_manager.reads.reading import LocationPlace, SpecPlace
 from tenantzone_manager.server import http
 from tenantzone_manager.server.access import Anyone, StaticTokens
 from tenantzone_manager.server.generated import manager_pb2

@@ -215,7 +215,7 @@ async def changing(written: Playing, monkeypatch: pytest.MonkeyPatch) -> list[Ca
 
     busy: list[bool] = []
     monkeypatch.setattr(written.manager.turns, "take", take_after_others)
-    monkeypatch.setattr("tenantzone_manager.recounting.READ_AT_ONCE", 2)
+    monkeypatch.setattr("tenantzone_manager.reclaims.recounting.READ_AT_ONCE", 2)
     return work
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from hack.controlplane.credentials import Authority, new_key
 from hack.harness.cache_manager import ADMIN, CacheManagerProcess
-from tenantzone_contract.tls import TlsFiles, client_context
+from tenantzone_contract.keys.tls import TlsFiles, client_context
 from tenantzone_manager.__main__ import main
 from tenantzone_operator.cache_manager import client as operator_client
-from tenantzone_runtime.shared.client import ManagerClient, ManagerError
+from tenantzone_runtime.shared.manager.client import ManagerClient, ManagerError
 from tests.manager.asking import Refusal, over_grpc, over_http
 
 POOLS = {"chat": "ml/chat"}

@@ -14,11 +14,11 @@ import pytest
 
 from tenantzone_manager.core.deadlines import CALL_SECONDS
 from tenantzone_manager.core.writing import WriteStatus
-from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.backend import Commit
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.moving.cold import TURN
-from tenantzone_manager.removing import AT_ONCE
+from tenantzone_manager.reads.hits import KeyGroup
+from tenantzone_manager.reclaims.removing import AT_ONCE
 from tenantzone_manager.turns import IN_BACKGROUND, READ_AT_ONCE, ROUNDS_BETWEEN, WRITE_AT_ONCE, Turns
 from tests.manager.moving import BOTH, FAST, know_cold_storages, upper
 from tests.manager.playing import INSTANCE, SIZE, Playing, prompt

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from tenantzone_contract.cache_names import instance_name
+from tenantzone_contract.cache.cache_names import instance_name
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core import books

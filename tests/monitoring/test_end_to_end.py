@@ -29,7 +29,7 @@ from hack.monitoring.scraping import pod_labels, scrape_config, without_cluster
 from hack.monitoring.tier_panels import tiers
 from hack.monitoring.time_scale import TimeScale
 from hack.ports import free_address
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
 from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
 from tests.flooding import BLOCK_TOKENS, ask, text
 from tests.kubelet import engine_pod, kubelet

@@ -12,9 +12,9 @@ from hack.monitoring.rules import groups
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, LEVELS, Level
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.outcomes import TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.outcomes import TargetOutcome
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
 from tests.runtime.scraping import Series, figures, in_tier, series, tier, zone
 
 INSTEAD = {

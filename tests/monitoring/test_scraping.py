@@ -9,7 +9,7 @@ import yaml
 from hack.controlplane.binaries import find_binaries
 from hack.monitoring.files import FOLDER
 from hack.monitoring.scraping import pod_labels, without_cluster
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
 from tests.monitoring.promtool import promtool
 
 MANIFESTS = FOLDER.parent

@@ -7,7 +7,7 @@ import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.mooncake import MooncakePool
-from tenantzone_contract.mooncake import connect
+from tenantzone_contract.cache.mooncake import connect
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tests.manager.playing import INSTANCE, Playing
 from tests.shared_tier.engines import LONG, POOLS

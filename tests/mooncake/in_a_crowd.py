@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hack.mooncake import MooncakePool
-from tenantzone_contract import mooncake
-from tenantzone_contract.mooncake import connect, pinned, using
+from tenantzone_contract.cache import mooncake
+from tenantzone_contract.cache.mooncake import connect, pinned, using
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.storages.backend import Claim, DataStorageBackend, Place, StorageError

@@ -10,7 +10,7 @@ import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.mooncake import MooncakePool
-from tenantzone_contract.mooncake import pinned
+from tenantzone_contract.cache.mooncake import pinned
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.storages.backend import Place, StorageError

@@ -5,8 +5,8 @@ import sys
 import threading
 from contextlib import suppress
 
-from tenantzone_runtime.shared.mooncake import MooncakeStorages
-from tenantzone_runtime.shared.places import PoolPlace
+from tenantzone_runtime.shared.storage.mooncake import MooncakeStorages
+from tenantzone_runtime.shared.storage.places import PoolPlace
 
 BUFFER, OBJECT, THREADS, TIMES = 4 * 2**20, 2**19 + 1, 16, 10
 

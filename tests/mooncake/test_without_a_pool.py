@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.mooncake import check_master
+from tenantzone_contract.cache.mooncake import check_master
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages.backend import Place
 from tenantzone_manager.storages.types import make
-from tenantzone_runtime.shared.answers import Location, Part
-from tenantzone_runtime.shared.places import place_of
+from tenantzone_runtime.shared.manager.answers import Location, Part
+from tenantzone_runtime.shared.storage.places import place_of
 from tests.manager.playing import Playing
 
 PLACE = Place(

@@ -9,11 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from hack.harness.lies import Lie, truth
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
-from tenantzone_contract.fitting import grants
-from tenantzone_contract.identity import identity_digest
-from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_contract.report import (
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, parse_salt_key, salt_key_id, salt_secret_name
+from tenantzone_contract.reports.report import (
     AdminPortStatus,
     ConfigStatus,
     EngineReport,
@@ -23,7 +20,10 @@ from tenantzone_contract.report import (
     SaltKeyStatus,
     ZoneReport,
 )
-from tenantzone_contract.salt import SALT_KEY_FILE, parse_salt_key, salt_key_id, salt_secret_name
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
+from tenantzone_contract.zone_config.fitting import grants
+from tenantzone_contract.zone_config.identity import identity_digest
+from tenantzone_contract.zone_config.packing import files_of, unpack_config
 from tests.operator.kube import Kube
 
 

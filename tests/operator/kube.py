@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from hack.controlplane import Cluster
-from tenantzone_contract.config import ConfigError
+from tenantzone_contract.zone_config.config import ConfigError
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 90.0

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.fitting import Grant, grants
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     AdminPortStatus,
     ApiServerReport,
     ConfigStatus,
@@ -16,6 +13,9 @@ from tenantzone_contract.report import (
     TierReport,
     ZoneReport,
 )
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.fitting import Grant, grants
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, ADMIN_KEY_SECRET, admin_token, parse_accepted
-from tenantzone_contract.report import AdminPortStatus
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, ADMIN_KEY_SECRET, admin_token, parse_accepted
+from tenantzone_contract.reports.report import AdminPortStatus
 from tenantzone_operator.engines import admin_key
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.answers import read_report
@@ -23,8 +23,8 @@ from tenantzone_operator.kube.conditions import Reason, Type
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.pool.admin_secret import tokens_may_be_missing
 from tenantzone_operator.status.admin_port import admin_port_not_secured
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.operator.admin_server import MAX_BYTES, Engine
 from tests.operator.kube import eventually
 from tests.operator.objects import observed, pod, report, silent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.tiers import CpuTier, PoolTiers
+from tenantzone_contract.zone_config.tiers import CpuTier, PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.planning.admission import AdmissionDecision, admit
 from tenantzone_operator.planning.provisional import found_provisional, still_provisional

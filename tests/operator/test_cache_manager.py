@@ -14,7 +14,7 @@ import pytest
 
 from hack.controlplane import Cluster
 from hack.ports import free_ports
-from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
+from tenantzone_contract.cache.cache_names import instance_name, pool_group, zone_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.manager_process import ManagerRefusal

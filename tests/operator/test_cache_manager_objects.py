@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
+from tenantzone_contract.cache.cache_names import instance_name, pool_group, zone_group
 from tenantzone_manager.core.promises import zone_of
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_operator.cache_manager.declared import (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import MAX_GENERATION, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.packing import pack_config
-from tenantzone_contract.unknown_tenants import UnknownTenants
+from tenantzone_contract.zone_config.config import MAX_GENERATION, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.packing import pack_config
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.planning import config_room
 from tenantzone_operator.planning.config_room import Choice, ConfigRoom
@@ -50,7 +50,7 @@ def own_terms() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenantzone_contract.packing.MAX_PLAIN_BYTES", 10_000)
+    monkeypatch.setattr("tenantzone_contract.zone_config.packing.MAX_PLAIN_BYTES", 10_000)
     monkeypatch.setattr(config_room, "CHANGES_BYTES", LIMIT)
     monkeypatch.setattr(config_room, "NEW_ZONES_BYTES", LIMIT - RESERVE)
 

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from tenantzone_operator.kube.api import explain
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.service_account import CredentialsError, from_service_account
 from tenantzone_operator.kube.rest import Rest, RestError
-from tenantzone_operator.kube.service_account import CredentialsError, from_service_account
 from tests.operator.test_kubeconfig import write
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hack.controlplane import Cluster
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.tier_summary import TierSummary
+from tenantzone_contract.reports.tier_summary import TierSummary
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_operator.kube.resources import read_zone
 from tests.operator.crd_objects import manifest, refused, zone
 

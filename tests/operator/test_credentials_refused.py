@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from hack.controlplane.credentials import Authority, new_key
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.service_account import CredentialsError, from_service_account
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.service_account import CredentialsError, from_service_account
 from tests.operator.test_kubeconfig import CLUSTER, write
 
 

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.packing import ConfigFiles, config_map_data, pack_config
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.packing import ConfigFiles, config_map_data, pack_config
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, read_config_map
 from tenantzone_operator.kube.resources import Pool

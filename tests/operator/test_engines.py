@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hack.ports import free_ports
-from tenantzone_contract.report import EngineReport
+from tenantzone_contract.reports.report import EngineReport
 from tenantzone_operator.engines import answers
 from tenantzone_operator.engines import watch as engines
 from tenantzone_operator.engines.reports import max_report_bytes

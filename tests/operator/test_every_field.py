@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config, parse_config
-from tenantzone_contract.tiers import TIER_NAMES
-from tenantzone_contract.unknown_tenants import MAX_TENANTS_OF_A_LEVEL, TenantLevel
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
+from tenantzone_contract.zone_config.tiers import TIER_NAMES
+from tenantzone_contract.zone_config.unknown_tenants import MAX_TENANTS_OF_A_LEVEL, TenantLevel
 from tenantzone_operator.kube.resources import Pool, Zone
-from tenantzone_runtime.zones.configure import zone_specs
-from tenantzone_runtime.zones.registration import spec_for
+from tenantzone_runtime.zones.config.configure import zone_specs
+from tenantzone_runtime.zones.config.registration import spec_for
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.tier_config import tier_config
+from tenantzone_runtime.zones.tiers.tier_config import tier_config
 from tests.operator.objects import pool, zone
 
 CRDS = Path(__file__).parents[2] / "crds"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tenantzone_operator.kube import connection
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.kubeconfig import from_kubeconfig
-from tenantzone_operator.kube.service_account import CredentialsError
+from tenantzone_operator.kube.credentials import connection
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
+from tenantzone_operator.kube.credentials.service_account import CredentialsError
 from tests.operator.test_kubeconfig import CLUSTER, V1, write
 
 

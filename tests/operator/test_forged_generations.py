@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.admin_token import admin_token
-from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
-from tenantzone_contract.config_signature import sign_config
-from tenantzone_contract.packing import pack_config
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.zone_config.config import MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.zone_config.config_signature import sign_config
+from tenantzone_contract.zone_config.packing import pack_config
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.planning.config_room import ConfigRoom

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from hack.controlplane import Cluster
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.packing import config_map_data, pack_config
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.packing import config_map_data, pack_config
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.lease import NAMESPACE

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_name, new_admin_key
-from tenantzone_contract.config import MAX_GENERATION
-from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
-from tenantzone_contract.packing import config_map_data, pack_config
-from tenantzone_contract.report import AdminPortStatus
-from tenantzone_contract.specs import Body
-from tenantzone_runtime.admin_access import AdminTokens
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, admin_secret_name, new_admin_key
+from tenantzone_contract.reports.report import AdminPortStatus
+from tenantzone_contract.zone_config.config import MAX_GENERATION
+from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
+from tenantzone_contract.zone_config.packing import config_map_data, pack_config
+from tenantzone_contract.zone_config.specs import Body
+from tenantzone_runtime.admin_port.admin_access import AdminTokens
 from tenantzone_runtime.reload import ConfigSource
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import admit

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from hack.controlplane.binaries import find_kubectl
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.kubeconfig import from_kubeconfig
-from tenantzone_operator.kube.service_account import CredentialsError
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
+from tenantzone_operator.kube.credentials.service_account import CredentialsError
 
 CLUSTER = {"server": "https://one:6443"}
 V1 = "client.authentication.k8s.io/v1"
@@ -170,7 +170,7 @@ def test_of_several_files_the_invalid_one_is_named(tmp_path: Path):
 
 
 def test_an_operator_without_the_official_client_says_how_to_install_it(tmp_path: Path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tenantzone_operator.kube.kubeconfig", None)
+    monkeypatch.setitem(sys.modules, "tenantzone_operator.kube.credentials.kubeconfig", None)
 
     with pytest.raises(CredentialsError, match=r"tenantzone\[kubeconfig\]"):
         Connection(str(write(tmp_path / "config", {})))._read()

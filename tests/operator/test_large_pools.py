@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.packing import PACKED_KEY, files_of
+from tenantzone_contract.zone_config.packing import PACKED_KEY, files_of
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.world import World, conditions

@@ -18,7 +18,7 @@ from tenantzone_operator.__main__ import main
 from tenantzone_operator.app import STUCK_SECONDS, Options
 from tenantzone_operator.app import Operator as App
 from tenantzone_operator.kube.api import Api
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.leader.leader import Leader

@@ -8,8 +8,8 @@ import pytest
 
 from hack.controlplane import Cluster
 from hack.harness.lies import LIES
-from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tests.operator.conftest import Operator
 from tests.operator.fleet import SimulatedEngine
 from tests.operator.kube import Kube, eventually

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_operator.kube import login
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.login import KopfLogin
+from tenantzone_operator.kube.credentials import login
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.login import KopfLogin
 from tests.operator.test_kubeconfig import write
 
 CLUSTER = {"server": "http://one:6443"}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 
 from hack.controlplane import Cluster
-from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
+from tenantzone_contract.cache.cache_names import instance_name, pool_group, zone_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.manager_site import SIZE, ManagerSite, accounts, engine_token, register, site_in, write

@@ -10,7 +10,7 @@ import pytest
 
 from hack.harness.proxy import BROKEN, Faults, Proxy
 from tenantzone_operator.kube.api import connected
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.pod_watch import PodsUnknownError, PodWatch, list_selected
 from tenantzone_operator.kube.resources import read_pool
 from tenantzone_operator.kube.store import Store

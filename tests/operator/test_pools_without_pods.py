@@ -11,7 +11,7 @@ from hack.harness.proxy import Faults, Proxy, Refusal
 from tenantzone_operator.app import Operator, Options
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube import pod_watch
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.leader.leader import Leader
 from tenantzone_operator.leader.leadership import Alone
 from tenantzone_operator.pool.reconcile import Reconciler

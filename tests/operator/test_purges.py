@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import PURGE_ANNOTATION, ZoneConfig
-from tenantzone_contract.report import PurgeReport
+from tenantzone_contract.reports.report import PurgeReport
+from tenantzone_contract.zone_config.config import PURGE_ANNOTATION, ZoneConfig
 from tenantzone_operator.kube.resources import Zone, read_zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan

@@ -3,8 +3,8 @@
 import pytest
 
 from tenantzone_contract.duration import parse_duration
-from tenantzone_contract.unknown_tenants import TenantLevel
-from tenantzone_contract.zone_terms import Idle, Release
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel
+from tenantzone_contract.zone_config.zone_terms import Idle, Release
 from tenantzone_operator.kube.selectors import matches
 from tests.operator.objects import entry, pool, zone
 

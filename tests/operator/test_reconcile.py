@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_contract.packing import files_of
+from tenantzone_contract.zone_config.packing import files_of
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.objects import registered

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     MAX_SECONDS,
     ConfigStatus,
     LatencyReport,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenantzone_contract.report import SaltKeyStatus
-from tenantzone_contract.salt import parse_salt_key, salt_key_id
+from tenantzone_contract.keys.salt import parse_salt_key, salt_key_id
+from tenantzone_contract.reports.report import SaltKeyStatus
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.kube.conditions import Reason, Type
 from tenantzone_operator.kube.rest import RestError

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hack.controlplane import ControlPlane
-from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
+from tenantzone_contract.zone_config.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_operator.kube.resources import read_pod
 from tenantzone_operator.kube.secret_watch import MAX_SECRETS, most_mounted, secrets_hash
 from tests.frontend.harness import call, frontend, give_zones

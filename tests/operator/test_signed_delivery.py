@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from tenantzone_contract.admin_token import admin_token
-from tenantzone_contract.config_signature import SignatureError, sign_config, verify_config
-from tenantzone_contract.packing import ConfigFiles, pack_config
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.zone_config.config_signature import SignatureError, sign_config, verify_config
+from tenantzone_contract.zone_config.packing import ConfigFiles, pack_config
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.status.acknowledgement import History

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.identity import identity_digest
-from tenantzone_contract.report import ApiServerReport
+from tenantzone_contract.reports.report import ApiServerReport
+from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan

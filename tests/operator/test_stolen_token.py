@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
-from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.zone_config.identity import SECRETS_HASH_ANNOTATION
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import Kube
 from tests.operator.lease import LEASE_PATH, NAMESPACE

@@ -13,8 +13,8 @@ from cryptography import x509
 
 from hack.controlplane import credentials
 from tenantzone_operator.kube.api import explain
-from tenantzone_operator.kube.connection import Connection
-from tenantzone_operator.kube.login import KopfLogin
+from tenantzone_operator.kube.credentials.connection import Connection
+from tenantzone_operator.kube.credentials.login import KopfLogin
 from tenantzone_operator.kube.rest import Rest
 from tests.operator.test_kubeconfig import write
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.report import TierEffectReport, TierReport, ZoneTierReport
-from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
+from tenantzone_contract.reports.report import TierEffectReport, TierReport, ZoneTierReport
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.config_room import ConfigRoom

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.fitting import Grant, grants
-from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.zone_config.fitting import Grant, grants
+from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
 from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan

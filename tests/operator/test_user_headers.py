@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.user_header import READ_BY_OTHERS
-from tenantzone_contract.zone_terms import Fairness
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
+from tenantzone_contract.zone_config.user_header import READ_BY_OTHERS
+from tenantzone_contract.zone_config.zone_terms import Fairness
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, make_plan
-from tenantzone_runtime.zones.configure import zone_specs
+from tenantzone_runtime.zones.config.configure import zone_specs
 from tests.operator.objects import pool, snapshot, zone
 
 CRDS = Path(__file__).parents[2] / "crds"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tenantzone_operator.kube.api import Api, connected
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.pod_watch import PodWatch
 from tenantzone_operator.kube.resources import Pool, read_pool
 from tenantzone_operator.kube.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 
 from hack.controlplane import Cluster
 from hack.ports import free_ports
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.packing import files_of, unpack_config
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.packing import files_of, unpack_config
 from tests.operator.fleet import SimulatedEngine, pod_manifest, pod_status
 from tests.operator.kube import Kube, eventually
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tenantzone_contract.config import ConfigError, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config, parse_config
-from tenantzone_contract.report import ConfigStatus, EngineReport, ZoneReport, dump_report, parse_report
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, ZoneReport, dump_report, parse_report
+from tenantzone_contract.zone_config.config import ConfigError, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
 from tenantzone_operator.engines.reports import read_report_text
-from tenantzone_runtime.frontend.answers import Refusal
 from tenantzone_runtime.frontend.binding import parse_body
 from tenantzone_runtime.frontend.identities.tokens import TokenIdentity, read_keys
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.journal.record import BEFORE_FIRST, encode, link_of, parse
-from tenantzone_runtime.zones.audit import Lifecycle
+from tenantzone_runtime.zones.audit.events import Lifecycle
 from tests.frontend.identities import AUDIENCE, BY_TOKEN, ISSUER, key_set, public_key
 
 ZONES = tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved="10%") for name in ("acme", "burst"))

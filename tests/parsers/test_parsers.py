@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config, parse_config
-from tenantzone_contract.report import ZoneReport, dump_report, parse_report
-from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_contract.reports.report import ZoneReport, dump_report, parse_report
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
 from tenantzone_runtime.frontend.identities.tokens import TokenIdentity
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.journal.record import Link, encode, link_of, parse
-from tenantzone_runtime.zones.audit import Lifecycle
+from tenantzone_runtime.zones.audit.events import Lifecycle
 from tests.frontend.identities import BY_TOKEN, bearer, give_files, key_set, token
 from tests.parsers.hostile import many, texts, values
 from tests.parsers.known import PARSERS, REPORT, Parser

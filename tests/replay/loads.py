@@ -1,11 +1,11 @@
 """Loads and engines for the tests of the replay."""
 
-from tenantzone_replay.hardware import MODELS
-from tenantzone_replay.load import Asked
-from tenantzone_replay.measures import Target
-from tenantzone_replay.profile import profile
-from tenantzone_replay.setting import Setting
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_replay.simulation.hardware import MODELS
+from tenantzone_replay.simulation.measures import Target
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.load import Asked
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 
 BLOCK_TOKENS = 16
 

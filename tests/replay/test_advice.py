@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tenantzone_contract.specs import zone_config
-from tenantzone_contract.zone_terms import Lending
-from tenantzone_replay.advice import as_yaml, beside_present, beside_stock, choose, front_table, named_as, return_table
+from tenantzone_contract.zone_config.specs import zone_config
+from tenantzone_contract.zone_config.zone_terms import Lending
 from tenantzone_replay.halving import halved
-from tenantzone_replay.held_out import Trial, trials_table, try_on
-from tenantzone_replay.measures import Target, TenantMeasures
-from tenantzone_replay.policies import changed, equal_zones, zone_names
+from tenantzone_replay.results.advice import (
+    as_yaml,
+    beside_present,
+    beside_stock,
+    choose,
+    front_table,
+    named_as,
+    return_table,
+)
+from tenantzone_replay.results.held_out import Trial, trials_table, try_on
 from tenantzone_replay.search import Candidate, narrowed, pareto, search, shares_of, stock
+from tenantzone_replay.simulation.measures import Target, TenantMeasures
+from tenantzone_replay.simulation.policies import changed, equal_zones, zone_names
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 

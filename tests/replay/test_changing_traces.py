@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.mix import parse_source
-from tenantzone_replay.policies import equal_zones, policies
-from tenantzone_replay.readers import READERS, seen
-from tenantzone_replay.replay import replay
+from tenantzone_replay.simulation.policies import equal_zones, policies
+from tenantzone_replay.simulation.replay import replay
+from tenantzone_replay.traces.load import TraceError
+from tenantzone_replay.traces.mix import parse_source
+from tenantzone_replay.traces.readers import READERS, seen
 from tests.replay.loads import asked, setting
 
 NAME = "requests-web-0-7.jsonl"

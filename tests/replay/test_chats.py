@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.made_up import CONTENT_TOKENS
-from tenantzone_replay.mix import mixed, parse_source
+from tenantzone_replay.traces.load import TraceError
+from tenantzone_replay.traces.made_up import CONTENT_TOKENS
+from tenantzone_replay.traces.mix import mixed, parse_source
 
 
 def load(text):

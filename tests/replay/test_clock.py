@@ -4,9 +4,9 @@ import importlib
 import sys
 import time
 
-from tenantzone_replay.clock import UNIX_TIME, VirtualClock
+from tenantzone_replay.simulation.clock import UNIX_TIME, VirtualClock
 
-EARLY, LATE = "tenantzone_runtime.housekeeping.reloading", "tenantzone_runtime.engine.grammar_work"
+EARLY, LATE = "tenantzone_runtime.housekeeping.reloading", "tenantzone_runtime.engine.grammars.grammar_work"
 
 
 def test_modules_read_the_clock_whether_they_are_loaded_before_it_is_in_force_or_later(monkeypatch):

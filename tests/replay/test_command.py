@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.packing import PACKED_KEY, PackedHead
-from tenantzone_contract.zone_terms import Lending
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.packing import PACKED_KEY, PackedHead
+from tenantzone_contract.zone_config.zone_terms import Lending
 from tenantzone_replay.__main__ import main
 
 
@@ -241,7 +241,7 @@ def test_a_file_may_have_any_name(documents, tmp_path, capsys, name):
 
 
 def test_a_service_that_is_ranked_may_have_more_users_than_are_compared(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tenantzone_replay.tenants.MAX_TENANTS", 10)
+    monkeypatch.setattr("tenantzone_replay.traces.tenants.MAX_TENANTS", 10)
     path = tmp_path / "trace.jsonl"
     line = {"prompt_tokens": 100, "output_tokens": 8}
     path.write_text("".join(json.dumps(line | {"user_id": each, "timestamp": each}) + "\n" for each in range(40)))

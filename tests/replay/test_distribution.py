@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_replay.distribution import Distribution
-from tenantzone_replay.token_bucket import TokenBucket
+from tenantzone_replay.simulation.distribution import Distribution
+from tenantzone_replay.simulation.token_bucket import TokenBucket
 
 
 @given(st.lists(st.floats(1e-5, 1e5), min_size=1, max_size=300), st.floats(0.01, 1.0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_replay.mix import mixed, parse_source
+from tenantzone_replay.traces.mix import mixed, parse_source
 
 MOONCAKE = {"timestamp": 0, "input_length": 1300, "output_length": 8, "hash_ids": [1, 2, 3]}
 QWEN = MOONCAKE | {"chat_id": 7, "parent_chat_id": -1, "input_length": 40}

@@ -7,10 +7,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tenantzone_replay import engine_client
 from tenantzone_replay.__main__ import main
-from tenantzone_replay.engine_client import EngineClient
-from tenantzone_replay.load import TraceError
+from tenantzone_replay.engine import engine_client
+from tenantzone_replay.engine.engine_client import EngineClient
+from tenantzone_replay.traces.load import TraceError
 
 MODELS = b'{"data": [{"id": "tiny", "max_model_len": 4096}]}'
 METRICS = b'vllm:cache_config_info{block_size="16",num_gpu_blocks="1001"} 1.0\n'

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenantzone_replay.__main__ import main
-from tenantzone_replay.load import MAX_BLOCKS, MAX_TENANTS, MAX_TOKENS, TraceError
-from tenantzone_replay.measured import read_measured
-from tenantzone_replay.mix import parse_source
-from tenantzone_replay.profile import profile
-from tenantzone_replay.readers import READERS, guess_format
-from tenantzone_replay.tenants import with_tenants
-from tenantzone_replay.virtual_engine import VirtualEngine
+from tenantzone_replay.engine.measured import read_measured
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.simulation.virtual_engine import VirtualEngine
+from tenantzone_replay.traces.load import MAX_BLOCKS, MAX_TENANTS, MAX_TOKENS, TraceError
+from tenantzone_replay.traces.mix import parse_source
+from tenantzone_replay.traces.readers import READERS, guess_format
+from tenantzone_replay.traces.tenants import with_tenants
 from tests.replay.test_measured import TRUE
 
 MOONCAKE = {"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
@@ -170,7 +170,7 @@ def test_a_line_without_end_is_not_read_whole(tmp_path):
 
 
 def test_recordings_whose_oldest_never_ends_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tenantzone_replay.readers.recorded._MOST_UNDER_WAY", 100)
+    monkeypatch.setattr("tenantzone_replay.traces.readers.recorded._MOST_UNDER_WAY", 100)
     lines = [RECORDED | {"time": float(each), "oldest": 0.0} for each in range(200)]
     with pytest.raises(TraceError, match="more than 100 requests were under way at once"):
         load(written(tmp_path, *lines))

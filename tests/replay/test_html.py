@@ -2,9 +2,9 @@
 
 import re
 
-from tenantzone_replay.html import pictures, report
-from tenantzone_replay.locality import Locality
-from tenantzone_replay.measures import Moment, Result, TenantMeasures
+from tenantzone_replay.results.html import pictures, report
+from tenantzone_replay.simulation.locality import Locality
+from tenantzone_replay.simulation.measures import Moment, Result, TenantMeasures
 
 TENANTS = [f"tenant-{number}" for number in range(101, 151)]
 SHOWN = [*TENANTS[30:], "30 others"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_replay.load import Asked
-from tenantzone_replay.locality import Locality
+from tenantzone_replay.simulation.locality import Locality
+from tenantzone_replay.traces.load import Asked
 
 
 def asked(arrival, content, tenant="acme"):

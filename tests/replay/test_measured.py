@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.measured import Measured, Sample, errors, fitted, read_measured, work_of
+from tenantzone_replay.engine.measured import Measured, Sample, errors, fitted, read_measured, work_of
+from tenantzone_replay.traces.load import TraceError
 
 
 def samples(true, noise=0.0):

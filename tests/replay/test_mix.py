@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tenantzone_replay.load import Asked, TraceError
-from tenantzone_replay.mix import mixed, parse_source
-from tenantzone_replay.profile import profile
-from tenantzone_replay.tenants import with_tenants
+from tenantzone_replay.simulation.profile import profile
+from tenantzone_replay.traces.load import Asked, TraceError
+from tenantzone_replay.traces.mix import mixed, parse_source
+from tenantzone_replay.traces.tenants import with_tenants
 
 
 @pytest.fixture

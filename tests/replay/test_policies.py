@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tenantzone_replay.load import Asked
-from tenantzone_replay.measures import Target, TenantMeasures
-from tenantzone_replay.policies import Policy, changed, equal_zones, part_of, policies, scaled
-from tenantzone_replay.replay import replay
-from tenantzone_replay.tenants_at_work import TenantsAtWork
-from tenantzone_runtime.engine.engine_shape import EngineShape
+from tenantzone_replay.simulation.measures import Target, TenantMeasures
+from tenantzone_replay.simulation.policies import Policy, changed, equal_zones, part_of, policies, scaled
+from tenantzone_replay.simulation.replay import replay
+from tenantzone_replay.simulation.tenants_at_work import TenantsAtWork
+from tenantzone_replay.traces.load import Asked
+from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 
 DEMAND = {"quiet": 1, "flood": 2}

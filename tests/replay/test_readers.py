@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.readers import READERS, guess_format
+from tenantzone_replay.traces.load import TraceError
+from tenantzone_replay.traces.readers import READERS, guess_format
 
 MOONCAKE = Path(__file__).parents[2] / "bench/traces/mooncake_conversation.jsonl.gz"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_replay.readers.recorded import read
+from tenantzone_replay.traces.readers.recorded import read
 from tenantzone_runtime.frontend.recorder import Recorder
 from tests.frontend.recordings import BLOCK_TOKENS, asker_of, record
 

@@ -6,12 +6,12 @@ import random
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
-from tenantzone_replay.as_json import as_json
-from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.locality import Locality
-from tenantzone_replay.policies import NAMES, changed, equal_zones, policies
-from tenantzone_replay.replay import replay
-from tenantzone_replay.tables import tables
+from tenantzone_replay.results.as_json import as_json
+from tenantzone_replay.results.tables import tables
+from tenantzone_replay.simulation.clock import VirtualClock
+from tenantzone_replay.simulation.locality import Locality
+from tenantzone_replay.simulation.policies import NAMES, changed, equal_zones, policies
+from tenantzone_replay.simulation.replay import replay
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_next_to_a_quiet_tenant, setting
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_replay.load import TraceError
-from tenantzone_replay.zone_files import read_zones
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tenantzone_replay.traces.load import TraceError
+from tenantzone_replay.traces.zone_files import read_zones
 
 ZONE = {
     "apiVersion": "tenantzone.io/v1alpha1",

@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 
 
 def project(folder: Path, files: Mapping[str, str | bytes]) -> None:

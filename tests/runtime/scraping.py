@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
 from tenantzone_runtime.metrics.figures import StepFigures, TierFigures, ZoneTierFigures
 from tenantzone_runtime.metrics_levels import Level
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.outcomes import TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.outcomes import TargetOutcome
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
 
 PUBLISHED = 1_000.0
 

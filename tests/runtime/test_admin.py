@@ -11,14 +11,14 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     ConfigStatus,
     EngineReport,
     ZoneReport,
     parse_report,
 )
-from tenantzone_runtime.admin import AdminServer, _Server
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin import AdminServer, _Server
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.runtime import scraping
 from tests.slow_clients import HALF_A_BODY, is_closed_within
 from tests.slow_clients import connect as slow_connect
@@ -220,7 +220,7 @@ def test_a_client_that_never_reads_comes_to_an_end(monkeypatch):
         answered.set()
         return b"a" * 2**23
 
-    monkeypatch.setattr("tenantzone_runtime.admin.dump_report", dump)
+    monkeypatch.setattr("tenantzone_runtime.admin_port.admin.dump_report", dump)
     before = answering()
     with serving() as url, closing(slow_connect(int(url.rpartition(":")[2]), receive_bytes=4096)) as client:
         client.sendall(b"GET /report HTTP/1.0\r\n\r\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, admin_secret_data, admin_token
-from tenantzone_contract.report import AdminPortStatus
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, admin_secret_data, admin_token
+from tenantzone_contract.reports.report import AdminPortStatus
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.runtime.folders import project
 from tests.runtime.scraping import get, scraped
 

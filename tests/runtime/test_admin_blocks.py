@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind, BlockMap, parse_block_map
-from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin import AdminServer, TakeBlockMap, TakeTierMap
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_contract.cache.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind, BlockMap, parse_block_map
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport
+from tenantzone_runtime.admin_port.admin import AdminServer, TakeBlockMap, TakeTierMap
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
 
 REPORT = EngineReport(
     engine_version="0.32.0",

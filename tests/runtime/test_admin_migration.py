@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tenantzone_contract.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER
-from tenantzone_contract.migration import (
+from tenantzone_contract.cache.migration import (
     LONGEST_ORDER,
     MigrationError,
     MigrationOrder,
@@ -19,11 +18,12 @@ from tenantzone_contract.migration import (
     Work,
     parse_migration,
 )
-from tenantzone_contract.report import ConfigStatus, EngineReport, ZoneReport
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, ZoneReport
 from tenantzone_runtime import hand_down
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_access import AdminAccess
-from tenantzone_runtime.admin_migration import MigrationPage
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tenantzone_runtime.admin_port.admin_migration import MigrationPage
 from tests.runtime import scraping
 
 TOKEN = "t" * 40

@@ -60,7 +60,7 @@ def test_lines_say_what_the_process_is_about_unless_they_say_otherwise():
 
 
 def redacted(program: str) -> list[dict[str, str]]:
-    start = "import logging; from tenantzone_runtime.engine.redaction import redact_log_records as redact; "
+    start = "import logging; from tenantzone_runtime.engine.patches.redaction import redact_log_records as redact; "
     return lines_of(f"{start}redact(); redact(); log = logging.getLogger('vllm.a'); {program}")
 
 

@@ -7,16 +7,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from hack.debian import ensure
-from tenantzone_contract.report import ConfigStatus, Rejection
+from tenantzone_contract.reports.report import ConfigStatus, Rejection
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import choose
 from tenantzone_runtime.metrics.family import ZONE_LABELS
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE
 from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE
 from tenantzone_runtime.metrics_levels import LEVELS
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.histogram import BOUNDS
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.histogram import BOUNDS
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts
 from tests.runtime.scraping import figures, get, in_tier, scrape, scraped, series, tier, zone
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

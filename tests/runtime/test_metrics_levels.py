@@ -7,15 +7,15 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.report import EvictionReason, WaitReason
-from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
+from tenantzone_contract.reports.report import EvictionReason, WaitReason
+from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics.families import ALL_FAMILIES, families
 from tenantzone_runtime.metrics.family import ZONE_LABELS
 from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, LEVELS, MAX_ZONE_SERIES
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
-from tenantzone_runtime.zones.outcomes import TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts, WriteRefusal
+from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, Counters, Outcome
+from tenantzone_runtime.zones.model.outcomes import TargetOutcome
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, WriteRefusal
 from tests.runtime.scraping import figures, in_tier, series, tier, zone
 
 MAX_BYTES = 2_000_000

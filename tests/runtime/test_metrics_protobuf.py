@@ -4,8 +4,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal.decoder import _DecodeVarint32  # The delimiter of messages has no public reader.
 
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE, protobuf
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.histogram import Histogram
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.histogram import Histogram
 from tests.runtime.scraping import figures, get, scraped, series, zone
 
 PACKAGE = "io.prometheus.client"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenantzone_contract.tls import TlsFiles
+from tenantzone_contract.keys.tls import TlsFiles
 from tenantzone_runtime.offloading_flags import (
     CONNECTOR,
     CONNECTOR_MODULE,

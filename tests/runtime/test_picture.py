@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.housekeeping.picture import Picture
+from tenantzone_runtime.housekeeping.report.picture import Picture
 
 KINDS = "abcdef"
 blocks_in_order = st.lists(st.sampled_from(KINDS), min_size=1, max_size=400)

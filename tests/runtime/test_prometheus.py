@@ -13,9 +13,9 @@ import pytest
 from hack.controlplane.server import Server
 from hack.debian import ensure
 from hack.ports import free_ports
-from tenantzone_contract.admin_token import TOKEN_FILE, admin_secret_data, admin_token
-from tenantzone_runtime.admin_access import AdminAccess
-from tenantzone_runtime.zones.counters import Counters
+from tenantzone_contract.keys.admin_token import TOKEN_FILE, admin_secret_data, admin_token
+from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tenantzone_runtime.zones.model.counters import Counters
 from tests.runtime.scraping import figures, scraped, zone
 
 QUANTILE = 0.9

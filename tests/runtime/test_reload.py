@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config_text import parse_config
+from tenantzone_contract.zone_config.config_text import parse_config
 from tests.runtime.folders import config_text, project
 from tests.runtime.watched import NOW, generation_of, source
 

@@ -4,8 +4,8 @@ import gzip
 import threading
 from pathlib import Path
 
-from tenantzone_contract.config_text import dump_config
-from tenantzone_contract.packing import PackedHead
+from tenantzone_contract.zone_config.config_text import dump_config
+from tenantzone_contract.zone_config.packing import PackedHead
 from tests.runtime.folders import config, project, zone
 from tests.runtime.watched import generation_of, source
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tenantzone_contract.salt import SALT_KEY_FILE, salt_key_id
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, salt_key_id
 from tenantzone_runtime import salt as module
 from tenantzone_runtime.salt import SaltKeySource
 from tests.runtime.folders import project

@@ -193,7 +193,7 @@ def test_show_flags_prints_what_turns_tiers_on(tmp_path):
     assert flags == [*OURS, "--kv-transfer-config"]
     assert json.loads(value)["kv_connector_extra_config"] == {
         "spec_name": "ZoneOffloadingSpec",
-        "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
+        "spec_module_path": "tenantzone_runtime.engine.tiers.offloading_spec",
         "cpu_bytes_to_use": 2 * 2**30,
         "disk_folder": str(tmp_path),
         "disk_bytes": 9 * 2**30,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.admin_token import admin_token
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
-from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.keys.admin_token import admin_token
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
+from tenantzone_contract.zone_config.config_text import dump_config
 from tenantzone_runtime.reload import ConfigSource
 from tests.runtime.folders import config, project, zone
 from tests.runtime.watched import NOW, generation_of

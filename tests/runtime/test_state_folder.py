@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_runtime.api_server_state import read_states, state_of_this_process
 from tenantzone_runtime.engine import plugin
 from tenantzone_runtime.frontend.active_config import ActiveConfig

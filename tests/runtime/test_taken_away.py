@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import CONFIG_KEY
+from tenantzone_contract.zone_config.config import CONFIG_KEY
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.journal import writer as writing
 from tenantzone_runtime.journal.writer import JournalWriter

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import count
 from threading import Event, Timer
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_runtime.shared.manager.queries import Finding, Query
 from tenantzone_runtime.shared.opening import open_shared_tier
-from tenantzone_runtime.shared.queries import Finding, Query
 from tenantzone_runtime.shared.settings import SharedSettings
-from tenantzone_runtime.shared.writing import Shape
+from tenantzone_runtime.shared.transfers.writing import Shape
 from tests.disk.disks import CHUNK, SALT_KEY, content, instance
 from tests.zones.core import declare
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tenantzone_runtime.shared.answers import CacheLocations
-from tenantzone_runtime.shared.queries import Finding, Query
+from tenantzone_runtime.shared.manager.answers import CacheLocations
+from tenantzone_runtime.shared.manager.queries import Finding, Query
 from tests.shared_tier.engines import (
     ENDLESS,
     HANG,

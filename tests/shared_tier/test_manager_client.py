@@ -11,7 +11,7 @@ import pytest
 
 from hack.controlplane.credentials import Authority
 from tenantzone_manager.server.messages import MAX_KEYS, GetCacheLocationRequest
-from tenantzone_runtime.shared.client import LONGEST_ANSWER, ManagerClient, ManagerError
+from tenantzone_runtime.shared.manager.client import LONGEST_ANSWER, ManagerClient, ManagerError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.shared.answers import Location, Part
-from tenantzone_runtime.shared.places import PlaceError, place_of
-from tenantzone_runtime.shared.storages import FileStorages
+from tenantzone_runtime.shared.manager.answers import Location, Part
+from tenantzone_runtime.shared.storage.places import PlaceError, place_of
+from tenantzone_runtime.shared.storage.storages import FileStorages
 
 KEY, INSTANCE, SIZE = b"\xab\xcd", "acme.0123", 64
 NAME = f"{KEY.hex()}-loc.chunk"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.manager.queries import Query
 from tests.shared_tier.engines import objects, prompt, tenant
 from tests.zones.core import declare
 

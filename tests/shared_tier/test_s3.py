@@ -9,8 +9,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tenantzone_runtime.shared.places import ObjectPlace
-from tenantzone_runtime.shared.s3 import open_s3
+from tenantzone_runtime.shared.storage.places import ObjectPlace
+from tenantzone_runtime.shared.storage.s3 import open_s3
 from tests.shared_tier.engines import OBJECT, Engine, contents, group, prompt
 
 KEYS = prompt("a", 4)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_runtime.shared import storing
-from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.manager.queries import Query
+from tenantzone_runtime.shared.transfers import storing
 from tests.shared_tier.engines import OBJECT, Engine, calls, contents, group, objects, prompt, questions, tenant
 from tests.zones.core import declare
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenantzone_runtime.shared.queries import Query
-from tenantzone_runtime.shared.storages import FileStorages
+from tenantzone_runtime.shared.manager.queries import Query
+from tenantzone_runtime.shared.storage.storages import FileStorages
 from tests.shared_tier.engines import (
     HANG,
     NUMBERS,

@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from tenantzone_runtime.shared.answers import CacheLocations, Location
-from tenantzone_runtime.shared.loading import Loading
-from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.manager.answers import CacheLocations, Location
+from tenantzone_runtime.shared.manager.queries import Query
 from tenantzone_runtime.shared.settings import SharedSettings
+from tenantzone_runtime.shared.transfers.loading import Loading
 
 ZONE = SimpleNamespace(loading=0)
 A, B = (Location("id", "FileSystem", storage, []) for storage in "ab")

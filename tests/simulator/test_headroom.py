@@ -5,8 +5,8 @@ import pytest
 from bench.simulator.checks import Checks
 from bench.simulator.engine import Engine, Model
 from bench.simulator.request import BLOCK_TOKENS, Request
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
 
 
 @pytest.fixture

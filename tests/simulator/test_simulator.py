@@ -9,12 +9,13 @@ from bench.simulator.checks import Violation
 from bench.simulator.engine import Model
 from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
-from tenantzone_runtime.zones import preemption, quota
-from tenantzone_runtime.zones.admission import Candidates
-from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.backoff import BackoffSet
-from tenantzone_runtime.zones.fair_queue import FairQueue
-from tenantzone_runtime.zones.totals import Totals
+from tenantzone_runtime.zones.blocks.totals import Totals
+from tenantzone_runtime.zones.model import quota
+from tenantzone_runtime.zones.model.fair_queue import FairQueue
+from tenantzone_runtime.zones.schedule import preemption
+from tenantzone_runtime.zones.schedule.admission import Candidates
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
+from tenantzone_runtime.zones.schedule.backoff import BackoffSet
 
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)

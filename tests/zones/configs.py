@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
-from tenantzone_contract.config import PoolConfig, Watermarks
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Latency
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Latency
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.zones.core import declare, releasing
 

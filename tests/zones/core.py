@@ -3,16 +3,17 @@
 import itertools
 from dataclasses import dataclass
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.zone_terms import Idle, Lending, Release, Retention
-from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones import zone as zone_terms
-from tenantzone_runtime.zones.latency_targets import NO_TARGETS
-from tenantzone_runtime.zones.queue import UNBOUNDED
-from tenantzone_runtime.zones.quota import Quota
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending, Release, Retention
+from tenantzone_runtime.zones.blocks import states
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.model import zone as zone_terms
+from tenantzone_runtime.zones.model.latency_targets import NO_TARGETS
+from tenantzone_runtime.zones.model.queue import UNBOUNDED
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import IdleTimes, LoanTerms, ReleaseSteps, SeatQuota, Zone, ZoneSpec
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, SeatQuota, Zone, ZoneSpec
 
 
 @dataclass(eq=False)

@@ -5,9 +5,10 @@ from typing import Any
 
 from hypothesis import event
 
-from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.blocks import states
+from tenantzone_runtime.zones.blocks.eviction import make_room, trim_to_limit
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.model.zone import Zone
 from tests.reservations import Reservations
 from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.history_engine import HistoryEngine

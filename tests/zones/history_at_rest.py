@@ -1,7 +1,7 @@
 """What becomes of an engine's requests once no more arrive: liveness."""
 
-from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
-from tenantzone_runtime.zones.unsatisfiable import UNSATISFIABLE_SECONDS
+from tenantzone_runtime.zones.schedule.unsatisfiable import UNSATISFIABLE_SECONDS
+from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
 from tests.zones.history_counted import HistoryCounted
 
 SECONDS_AT_REST = 100

@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
-from tenantzone_runtime.zones.histogram import Histogram
+from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, Counters
+from tenantzone_runtime.zones.model.histogram import Histogram
 from tests.zones.history_in_time import HistoryInTime
 
 MAX_APART = 1

@@ -1,6 +1,6 @@
 """What time does to an engine's zones, checked step by step: windows, loans, watermarks."""
 
-from tenantzone_contract.config import Watermarks
+from tenantzone_contract.zone_config.config import Watermarks
 from tests.reservations import Reservations
 from tests.zones.configs import CAPACITY
 from tests.zones.history import by_tenant

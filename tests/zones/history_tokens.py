@@ -2,9 +2,9 @@
 
 from itertools import combinations
 
-from tenantzone_runtime.zones.deficits import BOUND
-from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
-from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad
+from tenantzone_runtime.zones.model.step_time import LEARNED_AFTER, StepLoad
+from tenantzone_runtime.zones.tokens.deficits import BOUND
+from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
 
 BLOCK_TOKENS = 16
 BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0002, 0.001

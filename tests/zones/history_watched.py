@@ -1,6 +1,6 @@
 """The arbiter and the tenancy of random history, with checks of their decisions."""
 
-from tenantzone_runtime.zones.arbiter import Arbiter
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 

@@ -1,6 +1,6 @@
 """All loans in total, added up from what the journal reports."""
 
-from tenantzone_runtime.zones.audit import LoanUsage
+from tenantzone_runtime.zones.audit.events import LoanUsage
 
 
 class LentInAll:

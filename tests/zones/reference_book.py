@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.loan import may_borrow
+from tenantzone_runtime.zones.blocks.loan import may_borrow
+from tenantzone_runtime.zones.model import quota
 
 
 class ReferenceBook:

@@ -1,7 +1,7 @@
 """Pools that register unknown tenants, and what these zones get."""
 
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
 
 
 def anybody(*levels, limit=None, priority=0, **idle):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from hack.harness.without_tiers import WithoutTiers
-from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.eviction import make_room
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.blocks.eviction import make_room
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tenantzone_runtime.zones.admission import Admission
+from tenantzone_runtime.zones.schedule.admission import Admission
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What the trail reports of the zones to an auditor."""
 
-from tenantzone_runtime.zones.audit import (
+from tenantzone_runtime.zones.audit.events import (
     Balance,
     ConfigApplied,
     Evicted,
@@ -10,7 +10,7 @@ from tenantzone_runtime.zones.audit import (
     Refused,
     Usage,
 )
-from tenantzone_runtime.zones.trail import Trail
+from tenantzone_runtime.zones.audit.trail import Trail
 from tests.zones.core import Core, declare
 from tests.zones.registered import anybody, arrive
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.claims import Claims
+from tenantzone_runtime.zones.schedule.claims import Claims
 from tests.zones.core import Core, Request
 
 KINDS = st.sampled_from(["keep", "keep roughly", "drop", "take rough", "clear"])

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Lending
-from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.configure import zone_specs
-from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Lending
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.config.configure import zone_specs
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import IdleTimes, LoanTerms
 from tests.zones.core import Core, declare
 from tests.zones.registered import GOLD, anybody, arrive
 

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from tenantzone_contract.report import EvictionReason
-from tenantzone_runtime.zones.audit import LoanUsage
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, TAKEN_FOR, Counters
-from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
+from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_runtime.zones.audit.events import LoanUsage
+from tenantzone_runtime.zones.blocks.eviction import evict_to_watermark, make_room
+from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, TAKEN_FOR, Counters
 from tests.zones.core import declare
 
 

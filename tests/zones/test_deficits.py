@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from tenantzone_runtime.zones.deficits import BOUND, CHUNK, DeficitRoundRobin
+from tenantzone_runtime.zones.tokens.deficits import BOUND, CHUNK, DeficitRoundRobin
 from tests.zones.core import Core
 
 WEIGHTS = st.sampled_from([1, 1, 2, 7, 100])

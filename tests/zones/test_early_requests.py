@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.model.quota import Quota
 from tests.zones.core import Core, declare
 
 

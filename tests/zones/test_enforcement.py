@@ -2,10 +2,10 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.quota import Quota
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.model.quota import Quota
 from tests.zones.core import Core, declare
 from tests.zones.registered import GOLD, anybody, arrive, reserved
 

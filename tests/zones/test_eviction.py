@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room, trim_to_limit
+from tenantzone_runtime.zones.blocks.eviction import evict_to_watermark, make_room, trim_to_limit
 from tests.zones.core import Core
 
 

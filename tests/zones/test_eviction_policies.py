@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tenantzone_contract.config import ConfigError
+from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.clock import Clock
 from tenantzone_runtime.zones.eviction_policies.lfu import MOST_USES, LeastFrequentlyUsed

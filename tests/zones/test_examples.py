@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.zones import preemption
-from tenantzone_runtime.zones.eviction import make_room
-from tenantzone_runtime.zones.fair_queue import Account, FairQueue
-from tenantzone_runtime.zones.zone import EARLY_TENANT
+from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.zones.blocks.eviction import make_room
+from tenantzone_runtime.zones.model.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT
+from tenantzone_runtime.zones.schedule import preemption
 from tests.zones.core import Core, Request, declare
 from tests.zones.small_engine import SmallEngine
 from tests.zones.test_configure import spec_of

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.model.fair_queue import Account, FairQueue
 
 
 @pytest.fixture

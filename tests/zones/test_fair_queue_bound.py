@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT, Account, FairQueue
+from tenantzone_runtime.zones.model.fair_queue import INPUT, OUTPUT, Account, FairQueue
 
 LONGEST_PROMPT, LONGEST_ANSWER = 40, 20
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tenantzone_runtime.zones.fair_queue import Account, FairQueue
+from tenantzone_runtime.zones.model.fair_queue import Account, FairQueue
 from tests.zones.reference import Vtc
 
 

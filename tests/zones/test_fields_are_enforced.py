@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from pydantic import BaseModel
 
 import tenantzone_runtime
-from tenantzone_runtime.zones.enforcement import Watermarks
-from tenantzone_runtime.zones.latency_targets import LatencyTargets
-from tenantzone_runtime.zones.queue import QueueBounds
-from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, SeatQuota, ZoneSpec
+from tenantzone_runtime.zones.config.enforcement import Watermarks
+from tenantzone_runtime.zones.model.latency_targets import LatencyTargets
+from tenantzone_runtime.zones.model.queue import QueueBounds
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import IdleTimes, LoanTerms, ReleaseSteps, Retention, SeatQuota, ZoneSpec
 from tests.zones.configs import configs
 
 RUNTIME = Path(tenantzone_runtime.__path__[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
+from tenantzone_runtime.zones.model.flat import put_mapping, take, take_mapping
 
 
 def test_what_was_put_one_after_the_other_is_taken_so():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, Histogram
+from tenantzone_runtime.zones.model.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, Histogram
 
 SECONDS = st.floats(0.0, 1e7)
 

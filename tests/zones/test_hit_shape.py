@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 MIXED = HitShape(16, (2, None, 3))
 shapes = st.builds(

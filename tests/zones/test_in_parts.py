@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import Watermarks
-from tenantzone_runtime.zones.eviction import trim_to_limit
+from tenantzone_contract.zone_config.config import Watermarks
+from tenantzone_runtime.zones.blocks.eviction import trim_to_limit
 from tests.zones.core import Core, declare
 from tests.zones.registered import anybody, arrive, level
 

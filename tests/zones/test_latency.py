@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.latency import WINDOW_SECONDS, Alone, Latency, Window
-from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
-from tenantzone_runtime.zones.outcomes import TargetOutcome
-from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
+from tenantzone_runtime.zones.model.latency_targets import NO_TARGETS, LatencyTargets
+from tenantzone_runtime.zones.model.outcomes import TargetOutcome
+from tenantzone_runtime.zones.model.step_time import LEARNED_AFTER, StepLoad, StepTimes
+from tenantzone_runtime.zones.tokens.latency import WINDOW_SECONDS, Alone, Latency, Window
 
 TARGETS = LatencyTargets(token_time_seconds=0.05, first_token_seconds=0.5)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.latency_bounds import TOLERANCE, token_time_bound
+from tenantzone_runtime.zones.tokens.latency_bounds import TOLERANCE, token_time_bound
 
 SECONDS = st.floats(0.001, 1.0)
 

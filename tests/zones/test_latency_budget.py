@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from tenantzone_contract.zone_terms import Latency
-from tenantzone_runtime.zones.latency_bounds import OWN_PROMPT_STEPS
-from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
-from tenantzone_runtime.zones.latency_targets import LatencyTargets
-from tenantzone_runtime.zones.pauses import KNOWN_AFTER
-from tenantzone_runtime.zones.step_time import StepLoad
+from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_runtime.zones.model.latency_targets import LatencyTargets
+from tenantzone_runtime.zones.model.step_time import StepLoad
+from tenantzone_runtime.zones.tokens.latency_bounds import OWN_PROMPT_STEPS
+from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.tokens.pauses import KNOWN_AFTER
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
 

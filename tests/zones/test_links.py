@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.links import Links
+from tenantzone_runtime.zones.tiers.links import Links
 
 
 def links(*hits):

@@ -5,8 +5,8 @@ A pool of 80 blocks, a zone that claims 60 of them and holds them cached, and an
 
 import pytest
 
-from tenantzone_runtime.zones import preemption
-from tenantzone_runtime.zones.eviction import make_room
+from tenantzone_runtime.zones.blocks.eviction import make_room
+from tenantzone_runtime.zones.schedule import preemption
 from tests.zones.core import Core, Request, declare
 
 

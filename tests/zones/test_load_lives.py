@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.zones.test_tier import Chunks
 
 LIVES = 50

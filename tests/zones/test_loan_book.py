@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from tenantzone_contract.zone_terms import Borrowers
-from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.quota import Quota
+from tenantzone_contract.zone_config.zone_terms import Borrowers
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.model.quota import Quota
 from tests.zones.core import Core
 from tests.zones.reference_book import ReferenceBook
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_runtime.zones.audit import Lent, LoanUsage, Repaid
-from tenantzone_runtime.zones.zone import EARLY_TENANT
+from tenantzone_runtime.zones.audit.events import Lent, LoanUsage, Repaid
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT
 from tests.zones.core import Core
 
 ANY = "AnyPriority"

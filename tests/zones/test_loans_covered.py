@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones import configure
-from tenantzone_runtime.zones.eviction import cover_loans
+from tenantzone_runtime.zones.blocks.eviction import cover_loans
+from tenantzone_runtime.zones.config import configure
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.audit import Evicted, Repaid
+from tenantzone_runtime.zones.audit.events import Evicted, Repaid
 from tests.zones.core import Core
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tenantzone_runtime.zones.margin import NARROWEST, STEPS, WIDEST, Margin
+from tenantzone_runtime.zones.tokens.margin import NARROWEST, STEPS, WIDEST, Margin
 
 
 def learned(ratios):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tests.zones.core import declare
 
 REGISTERING = UnknownTenants(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.parts import ALL, slices, zones_for
+from tenantzone_runtime.zones.model.parts import ALL, slices, zones_for
 
 
 @pytest.mark.parametrize(("blocks", "zones"), [(0, 1), (1, 1), (99, 1), (100, 2), (5000, 100)])

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from tenantzone_runtime.zones.pauses import KNOWN_AFTER, Pauses
+from tenantzone_runtime.zones.tokens.pauses import KNOWN_AFTER, Pauses
 
 
 def test_the_longest_of_the_last_pauses_counts_once_enough_are_known():

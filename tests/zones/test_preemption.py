@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.preemption import choose_victim, youngest
+from tenantzone_runtime.zones.schedule.preemption import choose_victim, youngest
 from tests.zones.core import Core, Request
 
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tenantzone_contract.zone_terms import SeatShare
-from tenantzone_runtime.zones.zone import SeatQuota
+from tenantzone_contract.zone_config.zone_terms import SeatShare
+from tenantzone_runtime.zones.model.zone import SeatQuota
 from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine, Work, preemptions
 

@@ -5,8 +5,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs, Progress
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.processed_tokens import COUNTERS, ProcessedAs, Progress
 
 
 def counted(counters):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.queue import (
+from tenantzone_runtime.zones.model.queue import (
     MAX_CLOSED_SECONDS,
     MAX_RETRY_SECONDS,
     MIN_RETRY_SECONDS,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones import quota
-from tenantzone_runtime.zones.eviction import evict_surplus_for
-from tenantzone_runtime.zones.quota import Quota
+from tenantzone_runtime.zones.blocks.eviction import evict_surplus_for
+from tenantzone_runtime.zones.model import quota
+from tenantzone_runtime.zones.model.quota import Quota
 from tests.zones.core import Core
 
 CAPACITY = 100

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.registration import spec_for
-from tenantzone_runtime.zones.zone import IdleTimes
+from tenantzone_runtime.zones.config.registration import spec_for
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import IdleTimes
 from tests.zones.core import Core, declare, releasing
 from tests.zones.registered import GOLD, SMALL, anybody, arrive, level, reserved
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from tenantzone_contract.fitting import SeatGrant, seat_grants
-from tenantzone_contract.zone_terms import SeatShare
-from tenantzone_runtime.zones.seats import own_seats, share_of_seats
-from tenantzone_runtime.zones.zone import SeatQuota
+from tenantzone_contract.zone_config.fitting import SeatGrant, seat_grants
+from tenantzone_contract.zone_config.zone_terms import SeatShare
+from tenantzone_runtime.zones.model.zone import SeatQuota
+from tenantzone_runtime.zones.schedule.seats import own_seats, share_of_seats
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine, preemptions
 

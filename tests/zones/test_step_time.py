@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
+from tenantzone_runtime.zones.model.step_time import LEARNED_AFTER, StepLoad, StepTimes
 
 
 def seconds(load):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.deficits import BOUND, CHUNK
-from tenantzone_runtime.zones.zone import SeatQuota
+from tenantzone_runtime.zones.model.zone import SeatQuota
+from tenantzone_runtime.zones.tokens.deficits import BOUND, CHUNK
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 from tests.zones.test_latency_budget import token_time

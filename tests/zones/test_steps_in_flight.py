@@ -2,9 +2,9 @@
 
 import pytest
 
-from tenantzone_runtime.zones.margin import STEPS, Margin
-from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
-from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
+from tenantzone_runtime.zones.model.step_time import LEARNED_AFTER, StepLoad, StepTimes
+from tenantzone_runtime.zones.tokens.margin import STEPS, Margin
+from tenantzone_runtime.zones.tokens.steps_in_flight import StepsInFlight
 
 DECODES = StepLoad(0, 1)
 

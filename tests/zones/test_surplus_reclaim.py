@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tests.zones.core import Core, declare
 

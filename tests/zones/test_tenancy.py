@@ -2,9 +2,9 @@
 
 import pytest
 
-from tenantzone_contract.config import Watermarks
-from tenantzone_contract.unknown_tenants import UnknownTenants
-from tenantzone_runtime.zones.audit import Refused
+from tenantzone_contract.zone_config.config import Watermarks
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
+from tenantzone_runtime.zones.audit.events import Refused
 from tests.zones.core import Core, declare
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.backoff import BackoffSet
+from tenantzone_runtime.zones.schedule.backoff import BackoffSet
 from tests.zones.core import Core
 
 MIN_STALE = 64

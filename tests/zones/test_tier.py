@@ -4,11 +4,11 @@ from itertools import chain
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.zones.offloading import tokens_to_offload
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.zones.tiers.offloading import tokens_to_offload
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 from tests.zones.core import declare
 
 ALL = 1_000

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.tier_effect import MIN_CHUNKS, WINDOW_SECONDS
-from tenantzone_runtime.zones.tier_admission import SeenPrefixes
+from tenantzone_contract.reports.tier_effect import MIN_CHUNKS, WINDOW_SECONDS
+from tenantzone_runtime.zones.tiers.tier_admission import SeenPrefixes
 from tests.zones.core import declare
 from tests.zones.test_tier import Chunks
 

@@ -1,8 +1,8 @@
 """A tier's chunks that are useful only together: none stays without the others, whatever evicts them."""
 
-from tenantzone_contract.config import PoolConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.config import PoolConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.tiers import TierShare
 from tests.zones.core import declare
 from tests.zones.test_tier import Chunks
 

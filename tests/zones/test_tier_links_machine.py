@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.zones.tier import TransferBounds
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.zones.tiers.tier import TransferBounds
 from tests.zones.core import declare
 from tests.zones.test_tier import Chunks
 

@@ -4,10 +4,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tenantzone_contract.config import PoolConfig, Watermarks
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 from tests.reservations import Reservations
 from tests.zones.core import declare
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tenantzone_contract.config import Watermarks
-from tenantzone_contract.tiers import TierShare
+from tenantzone_contract.zone_config.config import Watermarks
+from tenantzone_contract.zone_config.tiers import TierShare
 from tests.zones.core import declare
 from tests.zones.test_tier import Chunks
 

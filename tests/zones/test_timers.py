@@ -2,9 +2,9 @@
 
 import pytest
 
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.zones import states
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.zones.blocks import states
 from tests.zones.core import Core, declare, releasing
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.timers import Timers
+from tenantzone_runtime.zones.blocks.timers import Timers
 from tests.zones.core import Core, declare
 
 

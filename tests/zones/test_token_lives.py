@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.deficits import BOUND, CHUNK
+from tenantzone_runtime.zones.tokens.deficits import BOUND, CHUNK
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.audit import (
+from tenantzone_runtime.zones.audit.events import (
     Balance,
     Evicted,
     Lent,
@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.audit import (
     Refused,
     Repaid,
 )
-from tenantzone_runtime.zones.trail import Trail
+from tenantzone_runtime.zones.audit.trail import Trail
 
 
 def test_what_two_zones_lend_and_repay_is_added_up_and_overdue_blocks_are_separate():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.unsatisfiable import UNSATISFIABLE_SECONDS
+from tenantzone_runtime.zones.schedule.unsatisfiable import UNSATISFIABLE_SECONDS
 from tests.zones.core import declare
 
 

@@ -5,8 +5,8 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.audit import LoanUsage, Usage
-from tenantzone_runtime.zones.processed_tokens import COUNTERS
+from tenantzone_runtime.zones.audit.events import LoanUsage, Usage
+from tenantzone_runtime.zones.model.processed_tokens import COUNTERS
 from tests.zones.core import Core, declare
 from tests.zones.lent import LentInAll
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.users import MAX_KEPT, NO_USER, UserAccount, Users
+from tenantzone_runtime.zones.model.users import MAX_KEPT, NO_USER, UserAccount, Users
 
 
 def serve(users, rounds, cost):

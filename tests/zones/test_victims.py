@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_runtime.zones.blocks.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.eviction_policies.order import Links
-from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.victims import SumsByPriority, VictimOrder
-from tenantzone_runtime.zones.zone import IdleTimes, ZoneSpec, new_zone
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import IdleTimes, ZoneSpec, new_zone
 
 PRIORITIES = st.integers(-3, 3)
 

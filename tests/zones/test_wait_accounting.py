@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.zones.zone import SeatQuota
+from tenantzone_runtime.zones.model.zone import SeatQuota
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
 

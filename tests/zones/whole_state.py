@@ -5,8 +5,8 @@ from collections.abc import Mapping, Set
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MethodType
 
-from tenantzone_runtime.zones.backoff import BackoffSet
-from tenantzone_runtime.zones.fair_queue import FairQueue
+from tenantzone_runtime.zones.model.fair_queue import FairQueue
+from tenantzone_runtime.zones.schedule.backoff import BackoffSet
 
 _SKIPPED = frozenset({"_plan", "history", "_history", "looked_at", "looked_up", "_rng", "_depth", "__weakref__"})
 """Attributes that keep an answer until something changes, and those that belong to the test."""

@@ -9,7 +9,7 @@ from bench.gpu.group import Context, Group, Phase
 from bench.gpu.groups.metrics import total
 from bench.gpu.loads import TENANTS, caller, flood, tokens_per_second
 from bench.gpu.shapes import Shape
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 _STOCK: Final = "stock"
 

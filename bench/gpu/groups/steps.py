@@ -17,7 +17,7 @@ from bench.gpu.loads import ACME, BURST, caller, checked, distinct, zones
 from bench.gpu.plan import Plan, Stream, poisson
 from bench.gpu.processes import importing_alike
 from bench.gpu.shapes import Shape
-from tenantzone_contract.zone_terms import Latency
+from tenantzone_contract.zone_config.zone_terms import Latency
 
 _PREDICTIONS: Final = ("predicted_steps", "step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
 """Names of a zones engine's counters, which count only steps whose time was predicted."""

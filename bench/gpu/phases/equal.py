@@ -13,8 +13,8 @@ from bench.gpu.group import Context
 from bench.gpu.plan import Prompts
 from bench.gpu.results import EqualRow
 from bench.gpu.shapes import Shape
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.report import ZoneReport
+from tenantzone_contract.reports.report import ZoneReport
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 _TOP: Final = 20
 """Number of likeliest tokens that are compared at each position."""

@@ -11,7 +11,7 @@ from bench.gpu.phases.tenants import FLOODING, flood, flooding_zones
 from bench.gpu.plan import Plan, Prompts, Stream
 from bench.gpu.results import ReclaimRow
 from bench.gpu.shapes import Shape
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 _OWNER: Final = "owner"
 """The tenant that claims its reservation."""

@@ -7,8 +7,8 @@ from bench.gpu.engines import Engine
 from bench.gpu.loads import caller
 from bench.gpu.plan import Prompts, Stream
 from bench.gpu.shapes import Shape
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle, Latency
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle, Latency
 
 QUIET: Final[Mapping[str, tuple[str, ...]]] = {
     "target": tuple(f"target-{number}" for number in range(1, 4)),

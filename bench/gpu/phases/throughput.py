@@ -8,7 +8,7 @@ from bench.gpu.group import Context
 from bench.gpu.loads import caller
 from bench.gpu.plan import Plan, Prompts, Stream
 from bench.gpu.results import ThroughputRow
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 
 _ATTEMPTS: Final = 4
 """Maximum attempts, each with a longer window, because an engine may get no CPU time in a short one if others run."""

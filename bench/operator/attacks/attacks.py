@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from bench.operator.attacks.site import GROUP, KEY_PATH, LEASE_PATH, UNLISTED, Check, Site, twin
 from bench.operator.fleet import BLOCKS
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, RuntimeConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig
+from tenantzone_contract.zone_config.config_text import make_config
 
 _FALSE_HASH = "sha256:" + 64 * "0"
 _FALSE_KEY = "NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU="

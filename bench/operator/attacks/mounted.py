@@ -12,8 +12,8 @@ from aiohttp import web
 from bench.operator.attacks.held import Held, Reservations
 from bench.operator.client import Client
 from bench.operator.fleet import Engine, Fleet, report_of
-from tenantzone_contract.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER, admin_secret_name
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER, admin_secret_name
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_operator.kube.names import config_map_name
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_runtime.reload import ConfigSource

@@ -29,7 +29,7 @@ from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.manager_access import RIGHTS, ManagerAccess
 from hack.ports import free_ports
 from hack.progress import say
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 
 UNDISTURBED: Final = "undisturbed"
 ATTACKED: Final = "under attack"

@@ -18,8 +18,8 @@ from bench.operator.process import OperatorProcess
 from hack.controlplane import ControlPlane
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.ports import free_ports
-from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.packing import config_map_data, files_of, pack_config, unpack_config
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
+from tenantzone_contract.zone_config.packing import config_map_data, files_of, pack_config, unpack_config
 from tenantzone_operator.kube.names import config_map_name
 from tenantzone_operator.kube.rest import RestError
 

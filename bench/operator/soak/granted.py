@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tenantzone_contract.config import ConfigError
-from tenantzone_contract.packing import files_of, unpack_config
+from tenantzone_contract.zone_config.config import ConfigError
+from tenantzone_contract.zone_config.packing import files_of, unpack_config
 from tenantzone_operator.kube.names import config_map_name
 
 

@@ -9,7 +9,7 @@ from bench.operator.fleet import Engine
 from bench.operator.scenarios import Bench, at_once
 from bench.operator.soak.changes import NAME
 from hack.progress import say
-from tenantzone_contract.packing import files_of, unpack_config
+from tenantzone_contract.zone_config.packing import files_of, unpack_config
 from tenantzone_operator.kube.resources import read_zone
 
 _SETTLED_SECONDS = 600.0

@@ -9,9 +9,9 @@ from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool
 from tenantzone_cli.table import duration
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
-from tenantzone_contract.report import EngineReport
+from tenantzone_contract.reports.report import EngineReport
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
 
 _FROZEN_SECONDS = 15.0
 """Age of a report in seconds from which the engine hangs, because engines renew their reports all the time."""

@@ -9,10 +9,10 @@ from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
 from tenantzone_cli.resources import Condition, Pool, Zone, unix_time
 from tenantzone_cli.table import duration
-from tenantzone_contract.admin_token import admin_secret_name
-from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.packing import files_of, unpack_config
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
+from tenantzone_contract.zone_config.packing import files_of, unpack_config
 
 _LARGEST_BYTES = 900_000
 """Size of a compressed config in bytes above which the operator accepts no zones; the API server accepts a bit more."""

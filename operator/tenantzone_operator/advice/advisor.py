@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_operator.advice.adjustment import (
     MAX_ADJUSTMENTS,
     Adjustment,

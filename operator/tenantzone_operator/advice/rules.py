@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.share import percentage
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.share import percentage
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.advice.values import counts_blocks, duration, fraction, value_of, value_of_pool
 from tenantzone_operator.advice.window import Figures

@@ -5,10 +5,10 @@ from math import isfinite
 
 from pydantic import ValidationError
 
-from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.duration import parse_duration
-from tenantzone_contract.share import percentage
-from tenantzone_contract.zone_terms import Retention
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.share import percentage
+from tenantzone_contract.zone_config.zone_terms import Retention
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.kube.advice_spec import Bounds, Range
 from tenantzone_operator.kube.resources import Pool, Zone

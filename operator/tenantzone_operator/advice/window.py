@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from tenantzone_contract.report import LatencyReason
+from tenantzone_contract.reports.report import LatencyReason
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import TargetReport
 from tenantzone_operator.engines.views import ZoneView

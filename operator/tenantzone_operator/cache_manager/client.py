@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from tenantzone_contract.renewed import Renewed
+from tenantzone_contract.keys.renewed import Renewed
+from tenantzone_contract.keys.tls import DEFAULT_TLS, TlsError, TlsFiles, client_context
 from tenantzone_contract.text import printable
-from tenantzone_contract.tls import DEFAULT_TLS, TlsError, TlsFiles, client_context
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_answer
 
 TIMEOUT_SECONDS: Final = 10.0

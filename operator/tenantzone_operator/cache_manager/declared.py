@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.resources import Meta, read_meta
 from tenantzone_operator.kube.store import Key
 

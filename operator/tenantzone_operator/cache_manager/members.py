@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_contract.cache_names import is_instance_of, owner_part, pool_group, zone_group
-from tenantzone_contract.specs import Body
+from tenantzone_contract.cache.cache_names import is_instance_of, owner_part, pool_group, zone_group
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.declared import DeclaredGroup
 from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone

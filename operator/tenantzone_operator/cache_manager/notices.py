@@ -1,6 +1,6 @@
 """Derives Events from status changes of KVStorages and KVCacheGroups, one Event for each change."""
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.conditions import Reason, Type
 from tenantzone_operator.status.notices import Notable, Notice
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import aiohttp
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.declared import FINALIZER, Declared
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION

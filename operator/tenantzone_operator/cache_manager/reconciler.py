@@ -13,7 +13,7 @@ from typing import Final
 
 import aiohttp
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
 from tenantzone_operator.cache_manager.declared import Declared, read_group, read_storage
 from tenantzone_operator.cache_manager.members import Members, members, namespace_rows, service_accounts, zone_rows

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.specs import Body
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
 from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, DeclaredStorage
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenantzone_contract.specs import Body
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused
 from tenantzone_operator.cache_manager.declared import (

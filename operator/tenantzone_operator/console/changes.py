@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key

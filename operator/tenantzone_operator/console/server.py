@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
 from tenantzone_contract.bounded_http import HttpBounds
+from tenantzone_contract.cache.blocks import DEFAULT_CELLS, MAX_CELLS
 from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.live import TRANSIENT, LiveEngines, NotThereError
 from tenantzone_operator.console.recording import Recording

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tenantzone_contract.blocks import BlockKind, BlockMap
-from tenantzone_contract.summary import ZoneSummary
+from tenantzone_contract.cache.blocks import BlockKind, BlockMap
+from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.reports.tier_summary import TierSummary, tier_summaries
 from tenantzone_contract.text import printable
-from tenantzone_contract.tier_summary import TierSummary, tier_summaries
 from tenantzone_operator.console.changes import Change, condition_of
 from tenantzone_operator.console.live import LiveEngine, LiveReport, LiveZone, by_name, declared, summarized
 from tenantzone_operator.kube.conditions import Type

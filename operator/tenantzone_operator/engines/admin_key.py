@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import aiohttp
 
-from tenantzone_contract.admin_token import (
+from tenantzone_contract.keys.admin_token import (
     ADMIN_KEY_SECRET,
     KEY_FILE,
     PREVIOUS_KEY_FILE,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
-from tenantzone_contract.report import REPORT_PATH
+from tenantzone_contract.reports.report import REPORT_PATH
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.http import TokenRefusedError, UnbelievableError, fetch
 from tenantzone_operator.engines.reading_quota import ReadingQuota

@@ -8,7 +8,7 @@ import asyncio
 import socket
 from ipaddress import ip_address
 
-from tenantzone_contract.admin_token import ADMIN_REALM
+from tenantzone_contract.keys.admin_token import ADMIN_REALM
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 
 MAX_HEAD_BYTES = 8 * 2**10

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tenantzone_contract.report import (
+from tenantzone_contract.reports.report import (
     EVICTIONS_IN_NEWER_WORDS,
     MAX_COUNT,
     MAX_SECONDS,

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_contract.identity import identity_digest
-from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
+from tenantzone_contract.reports.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_operator.engines.reports import (
     ApiServerReport,
     EngineReport,

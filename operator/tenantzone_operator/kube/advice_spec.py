@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tenantzone_contract.duration import parse_duration
-from tenantzone_contract.share import percentage
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.share import percentage
+from tenantzone_contract.zone_config.specs import Body
 
 Mode = Literal["Never", "Recommend", "Auto"]
 

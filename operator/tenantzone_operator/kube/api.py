@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from tenantzone_contract.packing import ConfigFiles
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.packing import ConfigFiles
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.config_map import ConfigMap, config_map_labels, data_to_write, read_config_map
-from tenantzone_operator.kube.connection import Connection
+from tenantzone_operator.kube.credentials.connection import Connection
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, POOLS, VERSION, ZONES, config_map_name
 from tenantzone_operator.kube.resources import Meta, Pod, Pool
 from tenantzone_operator.kube.rest import Rest, RestError

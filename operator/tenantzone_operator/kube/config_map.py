@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenantzone_contract.packing import ConfigFiles, config_map_data, config_map_keys, files_of
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.packing import ConfigFiles, config_map_data, config_map_keys, files_of
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, POOL_LABEL
 from tenantzone_operator.kube.resources import Pool
 

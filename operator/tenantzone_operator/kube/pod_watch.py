@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import aiohttp
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.rest import RestError

@@ -11,10 +11,16 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, PURGE_ANNOTATION, PoolConfig, PurgeId, ZoneConfig
-from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
-from tenantzone_contract.report import DEFAULT_ADMIN_PORT
-from tenantzone_contract.specs import Body, pool_config, zone_config
+from tenantzone_contract.reports.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.zone_config.config import (
+    CONFIG_HASH_ANNOTATION,
+    PURGE_ANNOTATION,
+    PoolConfig,
+    PurgeId,
+    ZoneConfig,
+)
+from tenantzone_contract.zone_config.identity import SECRETS_HASH_ANNOTATION
+from tenantzone_contract.zone_config.specs import Body, pool_config, zone_config
 from tenantzone_operator.kube.advice_spec import AdviceSpec, read_advice
 from tenantzone_operator.kube.not_enforced import pool_fields
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import aiohttp
 import kopf
 
-from tenantzone_operator.kube.service_account import CredentialsError
+from tenantzone_operator.kube.credentials.service_account import CredentialsError
 from tenantzone_operator.metrics.instruments import count_api_request
 
 TIMEOUT_SECONDS = 10.0

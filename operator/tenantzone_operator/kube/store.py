@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool, read_zone, share_config
 from tenantzone_operator.kube.selectors import matches
 

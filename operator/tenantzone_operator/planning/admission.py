@@ -2,7 +2,7 @@
 
 The current snapshot records all grants, so a restart changes nothing. An engine that joins, leaves or sends a false
 report does not revoke grants either: an engine that is too small gets the part of the config that fits
-(`tenantzone_contract.fitting`), and reports the blocks that it lacks.
+(`tenantzone_contract.zone_config.fitting`), and reports the blocks that it lacks.
 
 Zones that were accepted before any engine reported its size have provisional grants. Once a size is known, the operator
 decides on them again by priority, then age, after all final grants.
@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.share import floor_blocks, percentage
-from tenantzone_contract.tiers import PoolTiers
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.share import floor_blocks, percentage
+from tenantzone_contract.zone_config.tiers import PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenantzone_contract.config import MAX_GENERATION, ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config
+from tenantzone_contract.zone_config.config import MAX_GENERATION, ConfigError, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.packing import MAX_CONFIG_MAP_BYTES, pack_config
 
 NEW_ZONES_BYTES = 900_000
 """Maximum size in bytes to which new zones may fill a pool's ConfigMap; the rest is kept for changes."""

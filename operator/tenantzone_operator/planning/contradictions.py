@@ -6,10 +6,10 @@ compared in an engine of a known size.
 
 from collections.abc import Callable
 
-from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.share import ceil_blocks, floor_blocks
-from tenantzone_contract.tiers import PoolTiers
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
+from tenantzone_contract.zone_config.tiers import PoolTiers
 
 Share = int | str
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, Final
 
-from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config import MAX_GENERATION, RuntimeConfig, ZoneConfig
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone

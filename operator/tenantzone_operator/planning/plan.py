@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 
-from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import MAX_GENERATION, PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import AdmissionDecision, admit

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.planning.admission import AdmissionDecision

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_operator.kube.resources import Zone
 
 _NUMBER: Final = "#"

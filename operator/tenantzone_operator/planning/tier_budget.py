@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.config_model import exceeds
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.share import floor_blocks
-from tenantzone_contract.tiers import TIER_NAMES, PoolTiers, TierName, TierShare
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.config_model import exceeds
+from tenantzone_contract.zone_config.share import floor_blocks
+from tenantzone_contract.zone_config.tiers import TIER_NAMES, PoolTiers, TierName, TierShare
 
 NO_TIERS: Final = PoolTiers()
 

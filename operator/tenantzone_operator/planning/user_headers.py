@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
-from tenantzone_contract.user_header import taken_by_identity
-from tenantzone_contract.zone_terms import Fairness
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.user_header import taken_by_identity
+from tenantzone_contract.zone_config.zone_terms import Fairness
 from tenantzone_operator.kube.resources import Zone
 
 

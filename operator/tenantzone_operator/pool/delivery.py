@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
-from tenantzone_contract.config_signature import SignatureError, sign_config, verify_config
-from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
+from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.zone_config.config_signature import SignatureError, sign_config, verify_config
+from tenantzone_contract.zone_config.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.config_map import ConfigMap

@@ -5,10 +5,10 @@ from functools import partial
 
 import aiohttp
 
-from tenantzone_contract.admin_token import admin_secret_name
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.api import Api

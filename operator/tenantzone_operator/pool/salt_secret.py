@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key, salt_secret_name
+from tenantzone_contract.keys.salt import SALT_KEY_FILE, new_salt_key, salt_secret_name
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.pool.pool_secret import PoolSecret

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenantzone_contract.config import RuntimeConfig, ZoneConfig
-from tenantzone_contract.fitting import grants, limit_blocks
-from tenantzone_contract.share import floor_blocks
+from tenantzone_contract.zone_config.config import RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.fitting import grants, limit_blocks
+from tenantzone_contract.zone_config.share import floor_blocks
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import EngineView
 from tenantzone_operator.kube.conditions import Condition, Reason, Type

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tenantzone_contract.admin_token import admin_secret_name
+from tenantzone_contract.keys.admin_token import admin_secret_name
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 

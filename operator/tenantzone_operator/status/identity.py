@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tenantzone_contract.identity import IdentityConfig, identity_digest
+from tenantzone_contract.zone_config.identity import IdentityConfig, identity_digest
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Status, Type
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
-from tenantzone_contract.latency_words import LATENCY_WORDS
+from tenantzone_contract.reports.latency_words import LATENCY_WORDS
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import LatencyReport, TargetReport

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenantzone_contract.config import PURGE_ANNOTATION
+from tenantzone_contract.zone_config.config import PURGE_ANNOTATION
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 from tenantzone_operator.kube.resources import Zone

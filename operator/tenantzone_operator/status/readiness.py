@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import not_
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, name_some, not_enforced, stalled
 from tenantzone_operator.kube.resources import Pool, Zone

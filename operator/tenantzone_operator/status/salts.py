@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tenantzone_contract.salt import salt_secret_name
+from tenantzone_contract.keys.salt import salt_secret_name
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 

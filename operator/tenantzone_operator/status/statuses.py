@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig
-from tenantzone_contract.summary import STATUS_FIELDS, ZoneSummary
+from tenantzone_contract.reports.summary import STATUS_FIELDS, ZoneSummary
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Type, render

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION
 from tenantzone_operator.kube.resources import Meta

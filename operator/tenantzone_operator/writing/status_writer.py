@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Meta, Pool, Zone
 from tenantzone_operator.kube.rest import RestError

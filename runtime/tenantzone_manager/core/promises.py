@@ -8,7 +8,7 @@ reservation.
 
 from collections.abc import Mapping, Sequence
 
-from tenantzone_contract.cache_names import owner_of
+from tenantzone_contract.cache.cache_names import owner_of
 from tenantzone_manager.core import books
 from tenantzone_manager.core.quota import UNLIMITED, Terms
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tenantzone_contract.cache_names import is_group_of
+from tenantzone_contract.cache.cache_names import is_group_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 Registered = Mapping[str, Instance | None]

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 import msgspec
 
-from tenantzone_contract.cache_names import is_instance_of
+from tenantzone_contract.cache.cache_names import is_instance_of
 from tenantzone_manager.events.files import older_files
 from tenantzone_manager.events.record import KEY_DIGITS, LOST, Event, decode
 

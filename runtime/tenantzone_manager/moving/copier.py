@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tenantzone_contract.cache_names import copy_name
+from tenantzone_contract.cache.cache_names import copy_name
 from tenantzone_manager import spaces
 from tenantzone_manager.changing import OtherChanges, change_blocks
 from tenantzone_manager.core.draft import Draft
@@ -19,10 +19,10 @@ from tenantzone_manager.core.writing import Ending, location_of
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.moving.ladders import RETRY_SECONDS, Ladders
-from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
+from tenantzone_manager.writes.parts import Parts, SlotsShort, addresses_of
 
 LARGEST_PART: Final = 128 * 2**20
 """Maximum size in bytes of a part, which is copied in memory. Blocks with larger parts are not moved."""

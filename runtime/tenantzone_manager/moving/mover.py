@@ -15,9 +15,9 @@ from tenantzone_manager.moving.descent import Descent
 from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.moving.rounds import Allowances, Round
 from tenantzone_manager.moving.used import Used
-from tenantzone_manager.parts import Parts
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
+from tenantzone_manager.writes.parts import Parts
 
 
 class Mover:

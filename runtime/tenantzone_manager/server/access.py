@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tenantzone_contract.renewed import Renewed
+from tenantzone_contract.keys.renewed import Renewed
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.settings import Instance, Namespace
 

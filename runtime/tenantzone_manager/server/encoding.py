@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tenantzone_manager.reading import LocationPlace, Match, Readable
+from tenantzone_manager.reads.reading import LocationPlace, Match, Readable
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.messages import BlockLocations, StartWriteCacheResponse
 from tenantzone_manager.turns import READ_AT_ONCE, Turns

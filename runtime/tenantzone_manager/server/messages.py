@@ -19,8 +19,8 @@ from tenantzone_manager.core.settings import (
     Storage,
 )
 from tenantzone_manager.core.writing import Ending, WriteStatus
-from tenantzone_manager.hits import KeyGroup
-from tenantzone_manager.reading import LocationPlace, Query
+from tenantzone_manager.reads.hits import KeyGroup
+from tenantzone_manager.reads.reading import LocationPlace, Query
 
 MAX_KEYS = 16_384
 """The most keys in one call. Each step over all keys takes a few milliseconds, in which no other caller is served."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import NotFound, Refused
 from tenantzone_manager.core import books
-from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
 from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, Storage
@@ -19,10 +18,11 @@ from tenantzone_manager.core.writing import Ending, WriteStatus
 from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
-from tenantzone_manager.reading import Match
-from tenantzone_manager.removing import OnRemoved
+from tenantzone_manager.reads.reading import Match
+from tenantzone_manager.reclaims.removing import OnRemoved
 from tenantzone_manager.server import messages as m
 from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
+from tenantzone_manager.server.hashing import block_keys
 from tenantzone_manager.turns import READ_AT_ONCE, caller_of
 
 CODES: Final[tuple[tuple[type[Exception], str], ...]] = (

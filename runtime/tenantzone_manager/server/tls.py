@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 
-from tenantzone_contract.renewed import Renewed
-from tenantzone_contract.tls import TlsError, TlsFiles, server_context
+from tenantzone_contract.keys.renewed import Renewed
+from tenantzone_contract.keys.tls import TlsError, TlsFiles, server_context
 
 
 @dataclass(frozen=True, slots=True)

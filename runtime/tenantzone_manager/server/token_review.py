@@ -7,8 +7,8 @@ from typing import Final
 
 import aiohttp
 
-from tenantzone_contract.renewed import Renewed
-from tenantzone_contract.tls import TlsFiles, client_context
+from tenantzone_contract.keys.renewed import Renewed
+from tenantzone_contract.keys.tls import TlsFiles, client_context
 from tenantzone_manager.server.access import Reviewed
 
 _PREFIX: Final = "system:serviceaccount:"

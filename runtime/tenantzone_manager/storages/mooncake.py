@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from tenantzone_contract.mooncake import MISSING, pinned, using
+from tenantzone_contract.cache.mooncake import MISSING, pinned, using
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
     Claim,

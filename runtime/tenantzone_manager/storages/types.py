@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.mooncake import check_master
+from tenantzone_contract.cache.mooncake import check_master
 from tenantzone_manager.core.settings import NAME, Storage
 from tenantzone_manager.storages.backend import Claim, DataStorageBackend
 from tenantzone_manager.storages.file_system import FileSystemStorage

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.objects import Found, FoundObject, Objects
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.objects import Found, FoundObject, Objects
 from tenantzone_runtime.disk.relinking import Block, FoundHit, find_hits
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
 from tenantzone_runtime.disk.transfers import Removal
-from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.tier import Tier
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
 """Runs work for a tenant on a thread, and then calls a callback with its error, or None, on the caller's thread."""

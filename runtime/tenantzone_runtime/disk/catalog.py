@@ -11,21 +11,21 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_runtime.disk.adoption import Adoption, Runner
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.objects import Objects
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.objects import Objects
+from tenantzone_runtime.disk.files.sealing import Seal
 from tenantzone_runtime.disk.relinking import Block, FoundHit
-from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
 from tenantzone_runtime.disk.sweeping import Sweeping
 from tenantzone_runtime.disk.transfers import Removal
-from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.links import Place
-from tenantzone_runtime.zones.tier import Tier
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.links import Place
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.instance import Instance
-from tenantzone_runtime.disk.file_system import FileSystem, LocalFileSystem
-from tenantzone_runtime.disk.layout import bytes_on_disk
-from tenantzone_runtime.disk.objects import Objects
-from tenantzone_runtime.disk.sealing import ZoneSeal
+from tenantzone_contract.zone_config.instance import Instance
+from tenantzone_runtime.disk.files.file_system import FileSystem, LocalFileSystem
+from tenantzone_runtime.disk.files.layout import bytes_on_disk
+from tenantzone_runtime.disk.files.objects import Objects
+from tenantzone_runtime.disk.files.sealing import ZoneSeal
 from tenantzone_runtime.disk.tier import DiskSettings, DiskTier
-from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 BOUNDS: Final = TransferBounds(stores=64, loads=64)
 """The default bounds of each zone."""

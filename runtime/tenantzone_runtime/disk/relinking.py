@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 BEFORE_BYTES: Final = 16
 """Number of leading bytes of a block's hash that identify it within a zone."""

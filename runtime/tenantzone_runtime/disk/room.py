@@ -2,8 +2,8 @@
 
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
-from tenantzone_runtime.zones.tier import Tier
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 
 class Room:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.sealing import Seal
 from tenantzone_runtime.disk.transfers import Removal
 
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from tenantzone_runtime.disk.adoption import Runner
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.objects import Objects
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.objects import Objects
 from tenantzone_runtime.disk.spaces import Slots, Space
 
 T = TypeVar("T")

@@ -13,23 +13,23 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
 from tenantzone_runtime.disk.figures import DiskFigures, Receipt, ZoneFigures
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.objects import Objects
+from tenantzone_runtime.disk.files.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.jobs import Jobs
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.relinking import befores, block_of
 from tenantzone_runtime.disk.room import Room
-from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.spaces import Space
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
 from tenantzone_runtime.disk.workers import Workers
-from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.parts import ALL, slices
-from tenantzone_runtime.zones.tier import Tier
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.model.parts import ALL, slices
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
-from tenantzone_runtime.disk.layout import ObjectName
-from tenantzone_runtime.disk.objects import Objects
-from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.disk.files.layout import ObjectName
+from tenantzone_runtime.disk.files.objects import Objects
+from tenantzone_runtime.disk.files.sealing import CorruptObjectError, Seal
+from tenantzone_runtime.zones.model.zone import Zone
 
 _T = TypeVar("_T")
 

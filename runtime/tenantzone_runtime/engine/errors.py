@@ -1,7 +1,7 @@
 """Errors of requests that must not be served."""
 
-from tenantzone_runtime.zones.audit import RefusalReason
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.audit.events import RefusalReason
+from tenantzone_runtime.zones.model.zone import Zone
 
 
 class BindingError(Exception):

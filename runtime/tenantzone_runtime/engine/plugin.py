@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tenantzone_runtime.engine.client_mistakes import log_client_mistakes_without_tracebacks
-from tenantzone_runtime.engine.first_errors import stop_at_first_errors
-from tenantzone_runtime.engine.redaction import redact_log_records
-from tenantzone_runtime.frontend.connections import bound_connections
-from tenantzone_runtime.frontend.opening import before_opening
+from tenantzone_runtime.engine.patches.client_mistakes import log_client_mistakes_without_tracebacks
+from tenantzone_runtime.engine.patches.first_errors import stop_at_first_errors
+from tenantzone_runtime.engine.patches.redaction import redact_log_records
+from tenantzone_runtime.frontend.transport.connections import bound_connections
+from tenantzone_runtime.frontend.transport.opening import before_opening
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
 from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, WARM_UP, read_settings
@@ -32,26 +32,26 @@ def register() -> None:
     log_client_mistakes_without_tracebacks()
     # Imported here, because these modules import vLLM, which is still being imported at the first call.
     if os.environ.get(WARM_UP) != "0":
-        from tenantzone_runtime.engine.first_use import warm_up_sampling_at_start
+        from tenantzone_runtime.engine.patches.first_use import warm_up_sampling_at_start
 
         warm_up_sampling_at_start()
     if os.environ.get(SCRUB_BLOCKS) == "1":
-        from tenantzone_runtime.engine.scrubbing import prepare_workers
+        from tenantzone_runtime.engine.patches.scrubbing import prepare_workers
 
         prepare_workers()
 
 
 def _prepare_api_server() -> None:
     # Imported here, because these modules import vLLM, which is still being imported at the plugin's first call.
-    from tenantzone_runtime.engine.media_bounds import bound_media
-    from tenantzone_runtime.engine.media_names import name_media_by_tenant
-    from tenantzone_runtime.engine.parser_bounds import bound_parsers
-    from tenantzone_runtime.engine.refusals import pass_refusals_on
+    from tenantzone_runtime.engine.patches.media.media_bounds import bound_media
+    from tenantzone_runtime.engine.patches.media.media_names import name_media_by_tenant
+    from tenantzone_runtime.engine.patches.parsers.parser_bounds import bound_parsers
+    from tenantzone_runtime.engine.patches.refusals import pass_refusals_on
 
     # Repeated, because vLLM has set the level of its logger since the plugin was called.
     _log_as_vllm_does()
     if os.environ.get(RECORD_DIR):
-        from tenantzone_runtime.engine.recording import record_generations
+        from tenantzone_runtime.engine.patches.recording import record_generations
 
         # Must run before `pass_refusals_on`, whose wrapper must be the outer wrapper.
         record_generations()

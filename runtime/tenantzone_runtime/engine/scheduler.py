@@ -9,10 +9,10 @@ from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, read_settings
 # Before the following imports of vLLM's internals, which other versions may have elsewhere.
 check_version()
 
-from tenantzone_runtime.engine.adapter_weights import identify_adapters_by_weights  # noqa: E402
-from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E402
-from tenantzone_runtime.engine.served_scheduler import ServedScheduler  # noqa: E402
-from tenantzone_runtime.engine.waking import let_migrations_wake_engines  # noqa: E402
+from tenantzone_runtime.engine.core.scheduling import ZoneAwareScheduler  # noqa: E402
+from tenantzone_runtime.engine.core.served_scheduler import ServedScheduler  # noqa: E402
+from tenantzone_runtime.engine.patches.adapter_weights import identify_adapters_by_weights  # noqa: E402
+from tenantzone_runtime.engine.patches.waking import let_migrations_wake_engines  # noqa: E402
 from tenantzone_runtime.housekeeping.service import Service  # noqa: E402
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tenantzone_contract.config import RuntimeConfig, ZoneConfig
-from tenantzone_contract.identity import IdentityConfig
-from tenantzone_runtime.frontend.answers import Refusal, Scope
+from tenantzone_contract.zone_config.config import RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.identity import IdentityConfig
 from tenantzone_runtime.frontend.identities.asking import Identity, unusable
 from tenantzone_runtime.frontend.identities.choice import has_identity_files, make_identity
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing
+from tenantzone_runtime.frontend.responses.answers import Refusal, Scope
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
 from tenantzone_runtime.salt import SaltKeySource

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tenantzone_contract.salt import tenant_salt
-from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_contract.keys.salt import tenant_salt
+from tenantzone_runtime.frontend.body.values import refuse_depth
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.frontend.routes import MACHINERY
-from tenantzone_runtime.frontend.values import refuse_depth
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _EXTRA_ARGUMENTS = "vllm_xargs"

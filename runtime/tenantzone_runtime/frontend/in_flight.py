@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 from math import ceil
 
-from tenantzone_runtime.frontend.answers import Refusal
-from tenantzone_runtime.frontend.limiter import Limiter
-from tenantzone_runtime.frontend.media import AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.frontend.body.limiter import Limiter
+from tenantzone_runtime.frontend.body.media import AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.settings import Bounds
 
 _LATER = {"retry-after": "1", "connection": "close"}

@@ -5,18 +5,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tenantzone_runtime.frontend.answers import Receive, Refusal
 from tenantzone_runtime.frontend.binding import parse_body
-from tenantzone_runtime.frontend.failures import BodyCheckFailed
-from tenantzone_runtime.frontend.forms import check_pattern_sizes
-from tenantzone_runtime.frontend.grammars import check_grammars
+from tenantzone_runtime.frontend.body.forms import check_pattern_sizes
+from tenantzone_runtime.frontend.body.grammars import check_grammars
+from tenantzone_runtime.frontend.body.limits import read_body
+from tenantzone_runtime.frontend.body.media_options import check_media_options
+from tenantzone_runtime.frontend.body.prompts import check_prompts
+from tenantzone_runtime.frontend.body.sampling import check_logprobs, check_sampling
+from tenantzone_runtime.frontend.body.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.frontend.in_flight import Held
-from tenantzone_runtime.frontend.limits import read_body
-from tenantzone_runtime.frontend.media_options import check_media_options
-from tenantzone_runtime.frontend.prompts import check_prompts
+from tenantzone_runtime.frontend.responses.answers import Receive, Refusal
+from tenantzone_runtime.frontend.responses.failures import BodyCheckFailed
 from tenantzone_runtime.frontend.routes import Route
-from tenantzone_runtime.frontend.sampling import check_logprobs, check_sampling
-from tenantzone_runtime.frontend.shape import check_count, check_depth, check_kinds, check_text, check_texts
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10

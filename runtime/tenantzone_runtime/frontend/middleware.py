@@ -8,29 +8,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.frontend.active_config import ActiveConfig
-from tenantzone_runtime.frontend.adapters import MODELS_PATH, check_model, listing, usable_models
-from tenantzone_runtime.frontend.answers import App, Message, Receive, Refusal, Scope, Send
-from tenantzone_runtime.frontend.api_errors import in_api_format
 from tenantzone_runtime.frontend.binding import bind, check_fields, without_seal
-from tenantzone_runtime.frontend.engine_refusal import refusable
-from tenantzone_runtime.frontend.error_masking import masked
-from tenantzone_runtime.frontend.failures import failure
+from tenantzone_runtime.frontend.body.limits import ClientDisconnected
+from tenantzone_runtime.frontend.body.sampling import is_in_pieces, prompt_logprobs_field
+from tenantzone_runtime.frontend.body.terms import check_terms
 from tenantzone_runtime.frontend.following import following
-from tenantzone_runtime.frontend.full_queues import FullQueues
-from tenantzone_runtime.frontend.headers import check_headers
 from tenantzone_runtime.frontend.identities.asking import unauthorized, without_headers
 from tenantzone_runtime.frontend.in_flight import Held, InFlight
 from tenantzone_runtime.frontend.intake import Intake
-from tenantzone_runtime.frontend.limits import ClientDisconnected
-from tenantzone_runtime.frontend.opening import open_all, open_for_serving
 from tenantzone_runtime.frontend.recorder import Recorder, recorded
-from tenantzone_runtime.frontend.refusals import count_refusal
 from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.responses.adapters import MODELS_PATH, check_model, listing, usable_models
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.frontend.responses.api_errors import in_api_format
+from tenantzone_runtime.frontend.responses.engine_refusal import refusable
+from tenantzone_runtime.frontend.responses.error_masking import masked
+from tenantzone_runtime.frontend.responses.failures import failure
+from tenantzone_runtime.frontend.responses.full_queues import FullQueues
+from tenantzone_runtime.frontend.responses.headers import check_headers
+from tenantzone_runtime.frontend.responses.refusals import count_refusal
 from tenantzone_runtime.frontend.routes import Access, Route, RouteTable, routed_path
-from tenantzone_runtime.frontend.sampling import is_in_pieces, prompt_logprobs_field
-from tenantzone_runtime.frontend.terms import check_terms
+from tenantzone_runtime.frontend.transport.opening import open_all, open_for_serving
 from tenantzone_runtime.frontend.users import naming_users, user_of
 from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
 

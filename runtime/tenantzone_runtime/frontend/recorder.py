@@ -20,8 +20,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
 from tenantzone_runtime.frontend.record import Generation, caller_of, line_of, recording_key
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 
 _log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ inherit. The context also has the totals over all engine requests of one body, a
 from contextvars import ContextVar
 from typing import Protocol
 
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
-from tenantzone_runtime.frontend.media import MediaUse
-from tenantzone_runtime.frontend.parsing_budget import ParsingBudget
+from tenantzone_runtime.frontend.body.media import MediaUse
+from tenantzone_runtime.frontend.body.parsing_budget import ParsingBudget
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 
 
 class Closing(Protocol):

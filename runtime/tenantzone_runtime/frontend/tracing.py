@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from tenantzone_runtime.frontend.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Scope, Send
 
 Attributes = Mapping[str, str | int]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.seal import user_digest
 
 MAX_BYTES: Final = 256

@@ -8,9 +8,9 @@ import logging
 import time
 from pathlib import Path
 
-from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig
-from tenantzone_contract.config_text import dump_config
-from tenantzone_contract.report import Rejection
+from tenantzone_contract.reports.report import Rejection
+from tenantzone_contract.zone_config.config import CONFIG_KEY, RuntimeConfig
+from tenantzone_contract.zone_config.config_text import dump_config
 from tenantzone_runtime.state_folder import check_state_folder
 
 logger = logging.getLogger(__name__)

@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from tenantzone_contract.tiers import SHARED_TIER, AnyTierName
+from tenantzone_contract.zone_config.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.journal.record import EngineRun
 from tenantzone_runtime.journal.writer import JournalWriter
 from tenantzone_runtime.settings import Settings
-from tenantzone_runtime.zones import tier_trail
-from tenantzone_runtime.zones.audit import ConfigRefused, Event, TierReceipt
+from tenantzone_runtime.zones.audit.events import ConfigRefused, Event, TierReceipt
+from tenantzone_runtime.zones.tiers import tier_trail
 
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tenantzone_contract.blocks import BlockUse
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.migration import MigrationOrder, MigrationReport
+from tenantzone_contract.cache.blocks import BlockUse
+from tenantzone_contract.cache.migration import MigrationOrder, MigrationReport
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.spaces import SharedZone
+from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.tier import Tier
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 
 class ServedTier(Protocol):

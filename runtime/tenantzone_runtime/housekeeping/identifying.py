@@ -1,7 +1,7 @@
 """Reports how the frontend identifies tenants, by running the frontend's code on the same folders."""
 
-from tenantzone_contract.identity import IdentityConfig, identity_digest
-from tenantzone_contract.report import IdentityReport
+from tenantzone_contract.reports.report import IdentityReport
+from tenantzone_contract.zone_config.identity import IdentityConfig, identity_digest
 from tenantzone_runtime.frontend.identities.choice import make_identity
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing
 from tenantzone_runtime.settings import Settings

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.zones.tier import Tier
+from tenantzone_runtime.zones.tiers.tier import Tier
 
 
 class MemoryTier:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from tenantzone_contract.config import ConfigError, RuntimeConfig
-from tenantzone_contract.report import ConfigStatus, Rejection
+from tenantzone_contract.reports.report import ConfigStatus, Rejection
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.metrics.figures import ReloadResult

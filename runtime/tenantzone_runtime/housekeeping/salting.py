@@ -2,7 +2,7 @@
 
 import logging
 
-from tenantzone_contract.report import SaltKeyStatus
+from tenantzone_contract.reports.report import SaltKeyStatus
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import Settings

@@ -1,10 +1,10 @@
 """Starts and stops all work outside an engine's steps."""
 
-from tenantzone_contract.migration import MigrationReport
-from tenantzone_runtime.admin import AdminServer
-from tenantzone_runtime.admin_migration import MigrationPage
-from tenantzone_runtime.housekeeping.block_map import take_block_map, take_tier_map
+from tenantzone_contract.cache.migration import MigrationReport
+from tenantzone_runtime.admin_port.admin import AdminServer
+from tenantzone_runtime.admin_port.admin_migration import MigrationPage
 from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedMigration
+from tenantzone_runtime.housekeeping.report.block_map import take_block_map, take_tier_map
 from tenantzone_runtime.housekeeping.thread import Housekeeping
 from tenantzone_runtime.settings import Settings
 

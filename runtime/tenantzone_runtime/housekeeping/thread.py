@@ -10,15 +10,15 @@ import threading
 import time
 from uuid import uuid4
 
-from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin_access import AdminAccess, AdminTokens
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport
+from tenantzone_runtime.admin_port.admin_access import AdminAccess, AdminTokens
 from tenantzone_runtime.housekeeping.api_servers import ApiServers, Enforced
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.identifying import Identifying
 from tenantzone_runtime.housekeeping.reloading import Reloading
-from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report
 from tenantzone_runtime.housekeeping.salting import Salting
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tenantzone_runtime.journal.progress import Progress
 from tenantzone_runtime.journal.reading import BrokenJournalError, EndCutOffError, NoJournalError, read_journal
 from tenantzone_runtime.journal.record import Started
-from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
+from tenantzone_runtime.zones.audit.events import LoanUsage, TierUsage, Usage
 
 _THOUSAND: Final = 1000
 _TOKENS: Final = ("promptTokens", "cachedTokens", "generationTokens")

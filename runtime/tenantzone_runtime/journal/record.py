@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NoReturn, get_args
 
 from pydantic.alias_generators import to_camel
 
-from tenantzone_runtime.zones import audit
+from tenantzone_runtime.zones.audit import events as audit
 
 FIRST_PREVIOUS: Final = "0" * 64
 """The value of ``previous`` in record 0, which has no previous record."""

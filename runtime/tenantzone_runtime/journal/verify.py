@@ -6,7 +6,7 @@ from pathlib import Path
 from tenantzone_runtime.journal.progress import Progress
 from tenantzone_runtime.journal.reading import NoJournalError, read_journal
 from tenantzone_runtime.journal.record import CutOff, Link
-from tenantzone_runtime.zones.audit import Lost
+from tenantzone_runtime.zones.audit.events import Lost
 
 
 class HeadNotFoundError(ValueError):

@@ -11,7 +11,7 @@ from typing import Final
 
 from tenantzone_runtime.journal.files import JournalFiles
 from tenantzone_runtime.journal.record import BEFORE_FIRST, EngineRun, JournalEvent, Link, Started, encode
-from tenantzone_runtime.zones.audit import Event, Lost
+from tenantzone_runtime.zones.audit.events import Event, Lost
 
 logger = logging.getLogger(__name__)
 

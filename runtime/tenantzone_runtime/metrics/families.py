@@ -20,9 +20,9 @@ from tenantzone_runtime.metrics.family import (
 from tenantzone_runtime.metrics.figures import ReloadResult, ZoneFigures
 from tenantzone_runtime.metrics.tier_families import TIERS
 from tenantzone_runtime.metrics_levels import BASIC, DEFAULT_LEVEL, DETAILED, FROM_DETAILED, FULL, LEVELS, Level
-from tenantzone_runtime.zones.counters import STARVED_FOR, TAKEN_FOR
-from tenantzone_runtime.zones.outcomes import TargetName
-from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs
+from tenantzone_runtime.zones.model.counters import STARVED_FOR, TAKEN_FOR
+from tenantzone_runtime.zones.model.outcomes import TargetName
+from tenantzone_runtime.zones.model.processed_tokens import COUNTERS, ProcessedAs
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
 """The names of latency targets in ``spec.latency``, which are the values of the label ``target``."""

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 
 from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneFigures, ZoneTierFigures
 from tenantzone_runtime.metrics_levels import FROM_DETAILED, LEVELS, Level
-from tenantzone_runtime.zones.histogram import Histogram
+from tenantzone_runtime.zones.model.histogram import Histogram
 
 Type = Literal["counter", "gauge", "histogram", "info", "summary"]
 """The metric's type. A summary has no quantiles, only the sum and the count of a histogram."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tenantzone_contract.report import ConfigStatus, EvictionReason, ZoneState
-from tenantzone_contract.tiers import AnyTierName
-from tenantzone_runtime.zones.audit import RefusalReason
-from tenantzone_runtime.zones.counters import Counters
-from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts, TierTotals
+from tenantzone_contract.reports.report import ConfigStatus, EvictionReason, ZoneState
+from tenantzone_contract.zone_config.tiers import AnyTierName
+from tenantzone_runtime.zones.audit.events import RefusalReason
+from tenantzone_runtime.zones.model.counters import Counters
+from tenantzone_runtime.zones.model.outcomes import TargetName, TargetOutcome
+from tenantzone_runtime.zones.tiers.tier_counts import QuestionOutcome, TierCounts, TierTotals
 
 ReloadResult = Literal["applied", "rejected"]
 

@@ -15,7 +15,7 @@ from tenantzone_runtime.metrics.families import families
 from tenantzone_runtime.metrics.family import Family
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.metrics_levels import Level
-from tenantzone_runtime.zones.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, Histogram
+from tenantzone_runtime.zones.model.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, Histogram
 
 PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 

@@ -12,7 +12,7 @@ from tenantzone_runtime.metrics.families import families
 from tenantzone_runtime.metrics.family import Family
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.metrics_levels import Level
-from tenantzone_runtime.zones.histogram import BOUNDS, Histogram
+from tenantzone_runtime.zones.model.histogram import BOUNDS, Histogram
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -7,7 +7,7 @@ zone in each tier.
 from typing import Final, get_args
 
 from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tiers, of_zone_tiers_by
-from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
+from tenantzone_runtime.zones.tiers.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
 _ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
 """Reasons whose series exist even at zero, because alerts use their rates."""

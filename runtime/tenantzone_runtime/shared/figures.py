@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierTotals
+from tenantzone_runtime.zones.tiers.tier_counts import QuestionOutcome, TierTotals
 
 
 @dataclass(frozen=True, slots=True)

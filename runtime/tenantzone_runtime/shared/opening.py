@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.instance import Instance
-from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
-from tenantzone_runtime.shared.client import ManagerClient
+from tenantzone_contract.keys.tls import DEFAULT_TLS, TlsFiles
+from tenantzone_contract.zone_config.instance import Instance
+from tenantzone_runtime.shared.manager.client import ManagerClient
 from tenantzone_runtime.shared.sealing import zone_seal
 from tenantzone_runtime.shared.settings import SharedSettings
-from tenantzone_runtime.shared.storages import AllStorages, Storages
+from tenantzone_runtime.shared.storage.storages import AllStorages, Storages
 from tenantzone_runtime.shared.tier import SharedTier
-from tenantzone_runtime.shared.writing import Shape
+from tenantzone_runtime.shared.transfers.writing import Shape
 
 _TOKEN_SECONDS: Final = 2.0
 """Seconds after which the token file is read again, so that a corrected token is soon used."""

@@ -6,9 +6,9 @@ written, so the object does not open at any other location, except for copies ma
 
 import threading
 
-from tenantzone_contract.cache_names import written_as
-from tenantzone_contract.instance import Instance
-from tenantzone_runtime.disk.sealing import NONCE_BYTES, Seal, ZoneSeal, new_nonce
+from tenantzone_contract.cache.cache_names import written_as
+from tenantzone_contract.zone_config.instance import Instance
+from tenantzone_runtime.disk.files.sealing import NONCE_BYTES, Seal, ZoneSeal, new_nonce
 
 
 def zone_seal(salt_key: bytes, instance: Instance, purge: str) -> ZoneSeal:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from tenantzone_runtime.disk.sealing import Seal
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.disk.files.sealing import Seal
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts
 
 _MOST_STORED: Final = 4096
 """Maximum number of stored hits that are remembered for an instance."""

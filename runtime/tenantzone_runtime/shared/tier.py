@@ -13,30 +13,30 @@ from itertools import takewhile
 from threading import Event
 from typing import Final
 
-from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.cache.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_runtime.disk.figures import Receipt
-from tenantzone_runtime.disk.sealing import Seal
+from tenantzone_runtime.disk.files.sealing import Seal
 from tenantzone_runtime.disk.transfers import Job, JobEnd
-from tenantzone_runtime.shared.asking import Asking, locate_prefix
-from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.shared.figures import SharedFigures
-from tenantzone_runtime.shared.hits import locate_hit
-from tenantzone_runtime.shared.jobs import Jobs
-from tenantzone_runtime.shared.loading import Loading
-from tenantzone_runtime.shared.queries import Finding, Query
-from tenantzone_runtime.shared.reading import LoadedChunk
-from tenantzone_runtime.shared.removing import Removing
+from tenantzone_runtime.shared.manager.asking import Asking, locate_prefix
+from tenantzone_runtime.shared.manager.client import ManagerClient
+from tenantzone_runtime.shared.manager.hits import locate_hit
+from tenantzone_runtime.shared.manager.queries import Finding, Query
+from tenantzone_runtime.shared.manager.removing import Removing
+from tenantzone_runtime.shared.manager.threads import Threads
 from tenantzone_runtime.shared.sealing import Buffers, object_size
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone, Space
-from tenantzone_runtime.shared.storages import Storages
-from tenantzone_runtime.shared.storing import Chunks, Gap, Storing
-from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.shared.storage.storages import Storages
+from tenantzone_runtime.shared.transfers.jobs import Jobs
+from tenantzone_runtime.shared.transfers.loading import Loading
+from tenantzone_runtime.shared.transfers.reading import LoadedChunk
+from tenantzone_runtime.shared.transfers.storing import Chunks, Gap, Storing
+from tenantzone_runtime.shared.transfers.writing import Shape, StoredChunk
 from tenantzone_runtime.shared.whole_hits import WholeHits
-from tenantzone_runtime.shared.writing import Shape, StoredChunk
-from tenantzone_runtime.zones.parts import slices
-from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
+from tenantzone_runtime.zones.model.parts import slices
+from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
 
 REMOVED_AT_ONCE: Final = 1_000
 """Maximum number of keys to remove in one call, because a call blocks the manager while it is processed."""

@@ -6,14 +6,14 @@ from functools import partial
 from itertools import takewhile
 
 from tenantzone_runtime.disk.transfers import Job
-from tenantzone_runtime.shared.asking import Asking
-from tenantzone_runtime.shared.jobs import Jobs
-from tenantzone_runtime.shared.loading import Loading
-from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.manager.asking import Asking
+from tenantzone_runtime.shared.manager.queries import Query
 from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.spaces import SharedZone
-from tenantzone_runtime.shared.storing import Chunks, Storing
-from tenantzone_runtime.shared.writing import StoredChunk
+from tenantzone_runtime.shared.transfers.jobs import Jobs
+from tenantzone_runtime.shared.transfers.loading import Loading
+from tenantzone_runtime.shared.transfers.storing import Chunks, Storing
+from tenantzone_runtime.shared.transfers.writing import StoredChunk
 
 
 class WholeHits:

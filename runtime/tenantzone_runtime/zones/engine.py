@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tenantzone_runtime.zones.eviction import Evictions
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_runtime.zones.blocks.eviction import Evictions
+from tenantzone_runtime.zones.model.zone import Zone
 
 
 class Work(Protocol):

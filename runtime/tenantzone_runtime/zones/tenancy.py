@@ -8,21 +8,22 @@ from itertools import chain
 from math import inf
 from typing import Final, Literal, get_args
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig
-from tenantzone_runtime.zones import configure, states
-from tenantzone_runtime.zones.audit import Event, RefusalReason
-from tenantzone_runtime.zones.enforcement import Enforcement
-from tenantzone_runtime.zones.eviction import Evictions, cover_loans, evict_surplus_for, evict_to_watermark
-from tenantzone_runtime.zones.ledger import Ledger
-from tenantzone_runtime.zones.loan import Loan
-from tenantzone_runtime.zones.loans import LoanBook
-from tenantzone_runtime.zones.parts import ALL, zones_for
-from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.step_time import StepTimes
-from tenantzone_runtime.zones.timers import Timers
-from tenantzone_runtime.zones.usage import MAX_AT_ONCE, report_usage
-from tenantzone_runtime.zones.wait_accounting import WaitAccounting
-from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig
+from tenantzone_runtime.zones.audit.events import Event, RefusalReason
+from tenantzone_runtime.zones.blocks import states
+from tenantzone_runtime.zones.blocks.eviction import Evictions, cover_loans, evict_surplus_for, evict_to_watermark
+from tenantzone_runtime.zones.blocks.ledger import Ledger
+from tenantzone_runtime.zones.blocks.loan import Loan
+from tenantzone_runtime.zones.blocks.loans import LoanBook
+from tenantzone_runtime.zones.blocks.timers import Timers
+from tenantzone_runtime.zones.blocks.usage import MAX_AT_ONCE, report_usage
+from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.config.enforcement import Enforcement
+from tenantzone_runtime.zones.model.parts import ALL, zones_for
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.step_time import StepTimes
+from tenantzone_runtime.zones.model.wait_accounting import WaitAccounting
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 Preparation = Literal["grammar", "load"]
 """Wait reasons of requests that steps do not consider yet, because they are still being prepared."""

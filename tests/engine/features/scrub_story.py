@@ -61,8 +61,8 @@ def transfer(llm, scrub: str) -> dict:
 
 
 def declare(scheduler, **acme) -> None:
-    from tenantzone_contract.config import PoolConfig, ZoneConfig
-    from tenantzone_contract.config_text import make_config
+    from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
+    from tenantzone_contract.zone_config.config_text import make_config
 
     zones = (
         ZoneConfig(name="acme", tenant="acme", generation=1, **acme),
@@ -75,7 +75,7 @@ def ask(llm, tenant: str, prompts: list[str]) -> None:
     """Sends prompts as the frontend would."""
     from vllm import SamplingParams
 
-    from tenantzone_contract.salt import tenant_salt
+    from tenantzone_contract.keys.salt import tenant_salt
     from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
     key = bytes.fromhex(SEAL_KEY)

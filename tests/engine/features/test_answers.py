@@ -7,7 +7,7 @@ import httpx
 import openai
 import pytest
 
-from tenantzone_contract.salt import tenant_salt
+from tenantzone_contract.keys.salt import tenant_salt
 from tests.engine.features.asking import BLOCK_TOKENS, cached_tokens, complete, generated, text, zone
 from tests.engine.features.contention import LENGTHS, PROMPTS
 from tests.engine.real_engine import API_PORT

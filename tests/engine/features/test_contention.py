@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tests.engine.features import contention
 from tests.engine.features.asking import generated, zone
 from tests.engine.features.contention import LENGTHS, PROMPTS

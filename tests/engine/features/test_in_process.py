@@ -5,8 +5,8 @@ from vllm.config import SchedulerConfig
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Idle
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 
 CAPACITY = 100
 WINDOW_BLOCKS = 4

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.unknown_tenants import UnknownTenants
-from tenantzone_contract.zone_terms import Idle, Lending
+from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.features.paged_model import PagedModel
 

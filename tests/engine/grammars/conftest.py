@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_config.config import ZoneConfig
 from tests.engine.grammars.stand_ins import Slow, rows_of_masks
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hack.harness.scheduler import SEAL_KEY
-from tenantzone_runtime.engine.grammar_compilation import compile_in_turns
+from tenantzone_runtime.engine.grammars.grammar_compilation import compile_in_turns
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenantzone_runtime.engine.grammar_compilation import TurnsOfTenants
+from tenantzone_runtime.engine.grammars.grammar_compilation import TurnsOfTenants
 
 LIVES = 100
 STEPS = 200

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.engine.grammar_debts import GrammarDebts
+from tenantzone_runtime.engine.grammars.grammar_debts import GrammarDebts
 
 LIMIT, PAID, USUAL, USUAL_OF_EACH = 5.0, 0.1, 0.05, 0.002
 

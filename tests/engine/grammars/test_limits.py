@@ -1,9 +1,9 @@
 """The time that all of one tenant's grammars may take in a step, and over many steps."""
 
 from hack.harness.scheduler import Driver, prompt
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.engine.grammar_debts import GrammarDebts
-from tenantzone_runtime.engine.grammar_masks import LIMIT_SECONDS
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.engine.grammars.grammar_debts import GrammarDebts
+from tenantzone_runtime.engine.grammars.grammar_masks import LIMIT_SECONDS
 from tests.engine.grammars.stand_ins import Dear, Grammar, Slow, busy, send, step
 from tests.engine.test_refused import refusal
 from tests.frontend.harness import eventually

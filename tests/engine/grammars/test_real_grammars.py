@@ -8,8 +8,8 @@ from vllm.v1.structured_output.backend_types import StructuredOutputGrammar, Str
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 
 from hack.harness.scheduler import Driver, make_scheduler
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.engine.grammar_debts import GrammarDebts
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.engine.grammars.grammar_debts import GrammarDebts
 from tests.engine.grammars.stand_ins import send, step
 from tests.engine.test_refused import refusal
 

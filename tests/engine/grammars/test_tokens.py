@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver
-from tenantzone_runtime.engine.grammar_work import GivenUp, Taken, Work
+from tenantzone_runtime.engine.grammars.grammar_work import GivenUp, Taken, Work
 from tests.engine.grammars.stand_ins import Grammar, busy, send, step
 from tests.engine.test_refused import refusal
 from tests.frontend.harness import eventually

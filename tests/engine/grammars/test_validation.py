@@ -8,7 +8,7 @@ import pytest
 from vllm.config import StructuredOutputsConfig
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-from tenantzone_runtime.engine.grammar_validation import GrammarValidation
+from tenantzone_runtime.engine.patches.grammar_validation import GrammarValidation
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 from tests.frontend.harness import eventually
 

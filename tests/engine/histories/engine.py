@@ -28,8 +28,8 @@ from hack.harness.scheduler import (
     with_drafts,
     with_flags,
 )
-from tenantzone_contract.config_text import make_config
-from tenantzone_contract.fitting import grants
+from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.fitting import grants
 from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
 from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Forget, Pause, ResetCache, Send, Turns, Wait

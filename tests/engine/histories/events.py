@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from vllm.v1.core.sched.interface import PauseState
 
-from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 
 TENANTS = ("acme", "burst", "calm", "dusk")
 STRANGER = "stranger"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
 from hack.harness.kv_caches import KINDS
-from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
-from tenantzone_contract.tiers import TierShare
-from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
+from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.tiers import TierShare
+from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
+from tenantzone_contract.zone_config.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (

@@ -12,10 +12,10 @@ from vllm.v1.request import Request, RequestStatus
 
 from hack.harness.processed_tokens import TokenTally
 from hack.harness.scheduler import Driver
-from tenantzone_runtime.engine.media_names import owner_in
-from tenantzone_runtime.zones.audit import Evicted, Preempted
+from tenantzone_runtime.engine.patches.media.media_names import owner_in
+from tenantzone_runtime.zones.audit.events import Evicted, Preempted
+from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import PREPARATIONS
-from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.adapter_slots import AdapterSlots
 from tests.engine.histories.encoder_room import EncoderRoom
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit

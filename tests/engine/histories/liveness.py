@@ -20,10 +20,10 @@ from typing import Any
 
 from vllm.v1.request import Request
 
-from tenantzone_contract.zone_terms import Latency
-from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
-from tenantzone_runtime.zones.deficits import CHUNK
-from tenantzone_runtime.zones.zone import Zone
+from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.tokens.deficits import CHUNK
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most
 from tests.engine.histories.snapshot import zone_of

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from hack.harness.scheduler import vllm_config
-from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine

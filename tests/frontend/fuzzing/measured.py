@@ -17,9 +17,10 @@ from enum import Enum
 from functools import wraps
 from typing import Any
 
-from tenantzone_runtime.frontend import connections, middleware
-from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
+from tenantzone_runtime.frontend import middleware
+from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, Send
 from tenantzone_runtime.frontend.routes import Route
+from tenantzone_runtime.frontend.transport import connections
 from tenantzone_runtime.settings import Settings
 
 STATE_PATH = "/measured"

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import psutil
 
-from tenantzone_contract.config import ZoneConfig
-from tenantzone_contract.zone_terms import Queue
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_contract.zone_config.zone_terms import Queue
 from tests.engine.real_engine import API_PORT, RealEngine, StartingEngine
 from tests.frontend.fuzzing.drawn import KEYS, ZONES
 from tests.frontend.fuzzing.measured import STATE_PATH

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.config_text import make_config
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay

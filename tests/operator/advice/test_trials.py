@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.advice.advisor import REST_WINDOWS
 from tenantzone_operator.status.notices import pool_notices

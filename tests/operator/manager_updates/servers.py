@@ -9,7 +9,7 @@ import kopf
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer
 
-from tenantzone_contract.specs import Body
+from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.rest import Login
 from tests.operator.objects import NOW, body

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from tenantzone_runtime.frontend.answers import Refusal, Scope
-from tenantzone_runtime.frontend.refusals import Reason
+from tenantzone_runtime.frontend.responses.answers import Refusal, Scope
+from tenantzone_runtime.frontend.responses.refusals import Reason
 
 ABOUT = "the frontend's identity"
 """The purpose of an identity's files, for log lines."""

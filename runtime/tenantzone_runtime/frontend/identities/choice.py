@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tenantzone_contract.identity import CA_FILE, JWKS_FILE, SECRET_FILE, IdentityConfig
+from tenantzone_contract.zone_config.identity import CA_FILE, JWKS_FILE, SECRET_FILE, IdentityConfig
 from tenantzone_runtime.frontend.identities.asking import Identity
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing
 from tenantzone_runtime.frontend.identities.keys import KeyIdentity

@@ -1,8 +1,8 @@
 """Identifies tenants by API keys: a request belongs to the tenant whose API key it has."""
 
-from tenantzone_runtime.frontend.answers import Scope
 from tenantzone_runtime.frontend.identities.asking import Headers, unauthorized
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing
+from tenantzone_runtime.frontend.responses.answers import Scope
 
 
 class KeyIdentity:

@@ -11,10 +11,10 @@ from typing import Protocol
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
-from tenantzone_runtime.frontend.answers import Scope
+from tenantzone_contract.zone_config.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
 from tenantzone_runtime.frontend.identities.asking import ABOUT, only_header, unauthorized, unusable
 from tenantzone_runtime.frontend.identities.key_strength import Accepted, weakness
+from tenantzone_runtime.frontend.responses.answers import Scope
 from tenantzone_runtime.mounted_file import MountedFile
 
 _log = logging.getLogger(__name__)

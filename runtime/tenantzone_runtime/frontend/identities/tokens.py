@@ -11,10 +11,10 @@ from typing import Any
 # Use the common library, which vLLM depends on anyway, because code of our own could easily be insecure.
 import jwt
 
-from tenantzone_contract.identity import JWKS_FILE, Jwt
-from tenantzone_runtime.frontend.answers import Refusal, Scope
+from tenantzone_contract.zone_config.identity import JWKS_FILE, Jwt
 from tenantzone_runtime.frontend.identities.asking import ABOUT, check_tenant_name, only_header, unauthorized, unusable
 from tenantzone_runtime.frontend.identities.key_strength import CURVES, Accepted, curve_weakness, weakness
+from tenantzone_runtime.frontend.responses.answers import Refusal, Scope
 from tenantzone_runtime.mounted_file import MountedFile
 
 _log = logging.getLogger(__name__)

@@ -3,11 +3,11 @@
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-from tenantzone_contract.identity import TrustedHeader
-from tenantzone_runtime.frontend.answers import Scope
+from tenantzone_contract.zone_config.identity import TrustedHeader
 from tenantzone_runtime.frontend.identities.asking import check_tenant_name, only_header, unauthorized, unusable
 from tenantzone_runtime.frontend.identities.proofs import make_proof
-from tenantzone_runtime.frontend.peer import peer_address
+from tenantzone_runtime.frontend.responses.answers import Scope
+from tenantzone_runtime.frontend.transport.peer import peer_address
 
 
 class HeaderIdentity:

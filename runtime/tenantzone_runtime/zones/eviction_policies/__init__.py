@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tenantzone_contract.config import EvictionPolicy
+from tenantzone_contract.zone_config.config import EvictionPolicy
 from tenantzone_runtime.zones.eviction_policies.clock import Clock
 from tenantzone_runtime.zones.eviction_policies.lfu import LeastFrequentlyUsed
 from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed

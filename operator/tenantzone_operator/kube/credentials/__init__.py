@@ -1,0 +1,1 @@
+"""The operator's identity at the API server."""

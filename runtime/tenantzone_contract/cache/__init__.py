@@ -1,0 +1,1 @@
+"""The names, messages and values that engines, the operator and the KV-cache manager share."""

@@ -1,0 +1,1 @@
+"""Keys, tokens and certificates, read from files that Kubernetes replaces."""

@@ -1,0 +1,1 @@
+"""The engine's report, and summaries of it."""

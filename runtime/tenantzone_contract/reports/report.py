@@ -1,0 +1,485 @@
+"""The engine's report on its config and on each zone's blocks, which the operator reads from the admin port."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from tenantzone_contract.zone_config.identity import IdentityKind
+
+REPORT_VERSION: Final = 1
+
+REPORT_PATH = "/report"
+HEALTH_PATH = "/healthz"
+METRICS_PATH = "/metrics"
+
+DEFAULT_ADMIN_PORT = 9464
+
+ZoneState = Literal["Active", "Idle", "Evicted"]
+"""State of a zone on an engine.
+
+Active: a request is waiting or running. Idle: the zone has no requests. Evicted: the zone is idle, and all its blocks
+are evicted, but the zone still exists.
+"""
+
+EvictionReason = Literal[
+    "quiet",
+    "reclaim",
+    "own",
+    "relief",
+    "limit",
+    "watermark",
+    "due",
+    "idle",
+    "ttl",
+    "no_store",
+    "purge",
+    "removed",
+    "reset",
+]
+"""Reason why a cached block was evicted.
+
+quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus reclaimed by a zone within its
+reservation. own: S1, the zone's least recently used block. relief: surplus of an active zone, for another zone's
+request that was denied blocks or is growing. limit: the zone would have exceeded its limit. watermark: the engine ran
+low on free blocks. due: the block was on a loan that had expired. idle: the zone has had no requests for the configured
+time. ttl: the block was unused for the zone's TTL. no_store: the zone does not cache blocks any longer. purge: a purge
+of the zone was requested. removed: the zone was removed from the config. reset: the prefix cache was reset.
+"""
+
+_OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
+    "reclaim": "recall",
+    "relief": "reclaim",
+    "watermark": "reclaim",
+    "ttl": "idle",
+    "no_store": "reset",
+    "purge": "reset",
+}
+"""Names of reasons in the previous release, for an operator of that release."""
+EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
+"""Current names of the reasons from an engine of the previous release, whose ``reclaim`` may also mean relief."""
+
+LatencyReason = Literal[
+    "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
+]
+"""State of a zone's latency target, or the reason why the target is missed.
+
+Met: the time was at most 1.15 times the target. NoTraffic: no request was served in the last minute. With all other
+reasons, the target is missed. Warming: too few steps were measured to predict step times. OwnLoad: the zone's own
+generating requests take longer than the target. OwnPrompts: the zone's own prompts make steps longer than the target
+allows. ModelTooSlow: a single request takes longer than the target. Neighbours: requests of other zones were computed
+in the same steps. Blocks, Seats: requests waited for blocks or seats before their first token.
+"""
+
+WaitReason = Literal[
+    "limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter", "encoder", "grammar", "load"
+]
+"""Reason why a zone's next request waits.
+
+Blocks: limit: the zone has reached its limit. reserved: blocks are free or cached, but reserved for other zones.
+in_use: other requests use the blocks. Seats: seats: the engine runs its maximum number of requests. seat_limit: the
+zone runs its maximum number of requests. Tokens: tokens: the zone's share of the steps is used up, or another zone's
+latency target needs the tokens. Adapter slots: adapter: requests for other LoRA adapters use all slots, or another zone
+gets the next slot. Encoder: encoder: encodings of other requests' media fill the encoder cache, or its free room is
+kept for another zone. Preparation, for which all waiting requests of the zone wait: grammar: the request's grammar is
+not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks from a tier.
+"""
+
+OlderWaitReason = Literal["limit", "reserved", "in_use"]
+"""Wait reasons that an operator of the previous release knows. It rejects a report with other reasons."""
+
+_FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
+
+MAX_COUNT: Final = 2**53 - 1
+"""Largest integer that every JSON parser represents exactly."""
+
+MAX_SECONDS: Final = 1e6
+"""Maximum reported latency in seconds. Longer times, for example after a clock was set, are reported as this value."""
+
+Count = Annotated[int, Field(ge=0)]
+TierText = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+MAX_TIERS: Final = 8
+"""Maximum number of tiers of one engine."""
+_Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+
+
+class _Model(BaseModel):
+    # Ignore unknown fields, so that an older operator can read a newer engine's report.
+    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class PurgeReport(_Model):
+    """The last purge of a zone that an engine has carried out, in KV-cache blocks."""
+
+    id: str
+    evicted: Count = 0
+    """Number of cached blocks that were evicted."""
+    withdrawn: Count = 0
+    """Number of blocks that running requests used. Later requests can't hit them, and they are freed when released."""
+
+
+class TargetReport(_Model):
+    """One latency target of a zone, and the actual latency of its requests."""
+
+    target_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+    actual_seconds: _Seconds | None = None
+    """99th percentile over the last minute, or None if no request was served."""
+    met: bool | None = None
+    """Whether the latency was at most 1.15 times the target, or None if no request was served."""
+    reason: Annotated[str, Field(max_length=253)] = "NoTraffic"
+    """A :data:`LatencyReason`. A newer engine may report other reasons."""
+
+
+class LatencyReport(_Model):
+    """The latency targets of a zone."""
+
+    token_time: TargetReport | None = None
+    first_token: TargetReport | None = None
+
+
+class TierEffectReport(_Model):
+    """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.reports.tier_effect`."""
+
+    offered_bytes: Count
+    """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
+    loaded_bytes: Count
+    ineffective: bool
+    """Whether the zone loads too few of the bytes that it offers to the tier."""
+
+
+class ZoneTierReport(_Model):
+    """One zone in one tier of an engine. Counters count since the zone was added. A chunk is the unit of transfer."""
+
+    tier: TierText
+    """An :data:`~tenantzone_contract.zone_config.tiers.AnyTierName`. A newer engine may report other tiers."""
+    reserved_bytes: Count
+    limit_bytes: Count
+    held_bytes: Count
+    awaited_bytes: Count = 0
+    """Number of bytes that the TenantZone reserves although they do not fit. If set, ``reserved_bytes`` is 0."""
+    hits: Count = 0
+    """Number of chunks that were found and whose load began."""
+    evictions: Count = 0
+    """Number of evicted chunks, for any reason."""
+    writes_refused: Count = 0
+    """Number of chunks that were not stored."""
+    writes_refused_within_reservation: Count = 0
+    """Number of chunks that were not stored although they were within the zone's reservation."""
+    stored_bytes: Count = 0
+    """Number of bytes that were stored."""
+    loaded_bytes: Count = 0
+    """Number of bytes that were found and whose load began."""
+    not_admitted_bytes: Count = 0
+    """Number of bytes that were not stored because of the zone's admission terms."""
+    effect: TierEffectReport | None = None
+    """Last evaluation of the tier's effect. None if there was none, or from an engine that does not evaluate it."""
+    corrupt: Count = 0
+    """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
+    byte_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Integral of held bytes over time, in byte-seconds."""
+
+
+class ZoneReport(_Model):
+    """One zone on one engine. Amounts are in KV-cache blocks unless the name has another unit."""
+
+    name: str
+    tenant: str
+    generation: int
+    """Generation of the TenantZone that is enforced now."""
+    state: ZoneState
+    reserved: Count
+    limit: Count
+    in_use: Count
+    """Number of blocks that requests use."""
+    cached: Count
+    """Number of cached blocks that no request uses."""
+    waiting_requests: Count = 0
+    running_requests: Count = 0
+    prefix_query_tokens: Count = 0
+    prefix_hit_tokens: Count = 0
+    prompt_tokens: Count = 0
+    generation_tokens: Count = 0
+    computed_tokens: Count = 0
+    """Number of prompt tokens and generated tokens that were computed, each counted once."""
+    computed_first_tokens: Count = 0
+    """Number of tokens computed for the first time, without rejected drafts."""
+    recomputed_tokens: Count = 0
+    """Number of tokens computed again after preemptions."""
+    withheld_tokens: Count = 0
+    """Number of step tokens that the zone's requests could have used, but that were kept for other zones."""
+    evictions: dict[str, Count] | None = None
+    """Evicted blocks by reason; use ``evicted`` to read them. None from an engine of the previous release."""
+    evicted_blocks: dict[str, Count] = {}
+    """Evicted blocks by reason in the previous release's names, for an operator of that release."""
+    preemptions: Count = 0
+    violations: Count = 0
+    """Number of requests that were failed because they were about to use another zone's block, which is a defect."""
+    wait_reason: OlderWaitReason | None = None
+    """``waits_for`` if the request waits for blocks, else None."""
+    waits_for: str | None = None
+    """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
+
+    None if it was admitted, if no request waits, or from an engine of the previous release. A newer engine may report
+    other reasons.
+    """
+    auto_registered: bool = False
+    """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
+    level: str = ""
+    """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
+    awaited_reservation: Count = 0
+    """Number of blocks that the TenantZone or level reserves although they do not fit. If set, ``reserved`` is 0."""
+    reserved_seats: Count = 0
+    """Number of requests that can run at once regardless of other zones."""
+    latency: LatencyReport | None = None
+    """State of the zone's latency targets. None if it has no targets, or if nothing was measured yet."""
+    awaited_seats: Count = 0
+    """Number of seats that the TenantZone reserves explicitly although the engine lacks them."""
+    lent: Count = 0
+    """Number of blocks of the zone's reservation that other zones use now."""
+    borrowed: Count = 0
+    """Number of blocks of other zones' reservations that the zone holds now."""
+    block_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Integral of held blocks over time since the engine started, in block-seconds."""
+    purge: PurgeReport | None = None
+    """Last purge. None if there was none, or from an engine of the previous release."""
+    scrubbed_blocks: Count = 0
+    """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
+    unscrubbed_blocks: Count = 0
+    """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
+    tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
+    """Zone's report for each tier of the engine. Empty without tiers, or from an engine of the previous release."""
+
+    @property
+    def held(self) -> int:
+        return self.in_use + self.cached
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Reason why the zone's next request waits, as reported by an engine of this or the previous release."""
+        return self.waits_for or self.wait_reason
+
+    @property
+    def evicted(self) -> Mapping[str, int]:
+        """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
+        if self.evictions is not None:
+            return self.evictions
+        return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): blocks for reason, blocks in self.evicted_blocks.items()}
+
+    @property
+    def blocks_evicted(self) -> int:
+        """Number of evicted blocks, for any reason."""
+        return sum(self.evicted.values())
+
+
+class Rejection(_Model):
+    """A config that the engine refused. The engine's previous config is still in force."""
+
+    generation: int | None = None
+    """Generation of the refused config, or None if the file is unreadable or untrusted."""
+    error: str
+    untrusted: bool = False
+    """Whether the config is refused because its signature is invalid, or because a newer config was signed."""
+    newest_generation: int | None = None
+    """Generation of the pool's newest signed config, if the config is refused because it is older."""
+    unix_time: float
+
+
+class ConfigStatus(_Model):
+    """The config in force on an engine, and the newest config if it was refused."""
+
+    applied_generation: int | None = None
+    applied_hash: str | None = None
+    applied_unix_time: float | None = None
+    rejected: Rejection | None = None
+    """Rejection of the newest config, or None if it was not refused."""
+    demands_signature: bool | None = None
+    """Whether the engine refuses unsigned configs. None from an engine of the previous release."""
+
+
+class IdentityReport(_Model):
+    """The method by which an engine's frontend identifies tenants."""
+
+    kind: IdentityKind
+    digest: str
+    """Digest of the active identity settings, from `tenantzone_contract.zone_config.identity.identity_digest`."""
+    problem: str = ""
+    """Reason why the frontend can't identify any tenant. Empty if it can."""
+    keys: str = ""
+    """Digest of the API keys that the engine core has read, equal in each process with the same keys.
+
+    Empty without keys, or from an engine of the previous release. The digest uses a random key that only the engine's
+    processes have until they end. So it distinguishes two states of one engine, but can't be used to test guesses of an
+    API key.
+    """
+
+
+Lag = Literal["config", "keys", "salt_key", "silent"]
+"""Difference between an API server process and its engine core for 30 seconds or longer.
+
+config: the process enforces another config. keys: it has other API keys than the engine core reads from the same
+folder. salt_key: it uses another salt key. silent: it has not reported its state.
+"""
+
+
+class ApiServerReport(_Model):
+    """The config and keys that one API server process of an engine enforces."""
+
+    process: Count
+    """Process id in the engine's container."""
+    config_generation: int | None = None
+    config_hash: str | None = None
+    """Hash of the config in force in the process, or None if no config is in force yet."""
+    keys: str = ""
+    """Digest of the API keys in force, as in :class:`IdentityReport`."""
+    salt_key: str = ""
+    """Id of the salt key, as in ``SaltKeyStatus.id``."""
+    lags: tuple[Annotated[str, Field(max_length=253)], ...] = ()
+    """A :data:`Lag` for each difference from the engine core. A newer engine may report others."""
+
+
+class LoanReport(_Model):
+    """Blocks of one zone's reservation that another zone holds. Zones are identified by their tenants."""
+
+    lender: str
+    borrower: str
+    blocks: Count
+    since_unix_time: float
+    due_unix_time: float | None = None
+    """Time at which the loan is due, or None if the lender may reclaim it when needed."""
+
+
+class SaltKeyStatus(_Model):
+    """The salt key in force on an engine."""
+
+    id: str = ""
+    """Id (not the content) of the pool's key. Empty if the engine uses a temporary key of its own."""
+    error: str = ""
+    """Reason why the current key file is not in force. Empty if it is, or if no key file is mounted."""
+
+
+class AdminPortStatus(_Model):
+    """Access control of the engine's admin port."""
+
+    open: bool = False
+    """Whether the port answers without the pool's token."""
+    error: str = ""
+    """Reason why the current token file is not in force. Empty if it is, or if no token is needed."""
+
+
+class AdapterReport(_Model):
+    """One LoRA adapter that has a slot of an engine, because running requests use it."""
+
+    adapter: str
+    """Name of the adapter in the engine's flags."""
+    tenants: tuple[str, ...]
+    """Tenants of the zones whose requests use the adapter."""
+
+
+class EncoderUseReport(_Model):
+    """The part of an engine's encoder cache that one zone's running requests use."""
+
+    tenant: str
+    embeddings: Count
+
+
+class TierReport(_Model):
+    """One tier of an engine."""
+
+    tier: TierText
+    """The tier's name, as in :class:`ZoneTierReport`."""
+    capacity_bytes: Count
+    """Capacity in whole chunks, or 0 for a shared tier, which no engine owns a part of."""
+    held_bytes: Count
+    """Number of bytes held by zones, and by requests from before any zone was declared."""
+    chunk_bytes: Count
+    """Size of a chunk, the unit of transfer, in bytes."""
+    problem: str = ""
+    """Reason why the tier can't store or load now. Empty if it can."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tier has no room for another chunk without an eviction.
+
+        A tier in use is full most of the time.
+        """
+        return self.held_bytes + self.chunk_bytes > self.capacity_bytes
+
+
+class EngineReport(_Model):
+    """An immutable snapshot of one engine core: its config, its zones and their loans.
+
+    All numbers of a zone are from one moment, and so are all numbers of the engine. Numbers of two zones may be from
+    moments some milliseconds apart, so their blocks and ``free_blocks`` need not add up to the capacity. ``lent`` and
+    ``borrowed`` are sums of the reported loans.
+    """
+
+    version: Literal[1] = REPORT_VERSION
+    engine_version: str
+    """Version of vLLM."""
+    pod: str = ""
+    capacity_blocks: Count
+    """Number of blocks that requests can use, without vLLM's null block."""
+    block_size_tokens: Count
+    free_blocks: Count
+    seats: Count = 0
+    """Maximum number of running requests, or 0 from an engine of the previous release."""
+    adapter_slots: Count = 0
+    """Maximum number of LoRA adapters in use at once, or 0 without adapters or if not reported."""
+    adapters: tuple[AdapterReport, ...] = ()
+    """Adapters that have these slots."""
+    encoder_embeddings: Count = 0
+    """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder or if not reported."""
+    encoder_use: tuple[EncoderUseReport, ...] = ()
+    """Part of the encoder cache that each zone uses."""
+    config: ConfigStatus
+    salt_key: SaltKeyStatus | None = None
+    """Status of the salt key. None from an engine of the previous release that uses a key of its own."""
+    identity: IdentityReport | None = None
+    """Identification of tenants. None from an engine of the previous release, which only supports API keys."""
+    admin_port: AdminPortStatus | None = None
+    """Access control of the admin port. None from an engine of the previous release, whose port is open."""
+    api_servers: tuple[ApiServerReport, ...] | None = None
+    """API server processes. None if none has reported yet, or from an engine of the previous release."""
+    missing_api_servers: Count = 0
+    """Number of started API server processes that have not reported their state for a minute."""
+    boot_id: str = ""
+    """Random id of this start of the engine core. Empty from an engine of the previous release."""
+    pod_uid: str = ""
+    """UID of the engine's pod, from the environment variable ``POD_UID``. Empty if the variable is not set."""
+    tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
+    """Tiers of the engine, fastest first. Empty without tiers, or from an engine of the previous release."""
+    zones: tuple[ZoneReport, ...] = ()
+    loans: tuple[LoanReport, ...] = ()
+    started_unix_time: float
+    published_unix_time: float
+
+
+def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
+    """Returns the reason if it is a lack of blocks, else None."""
+    return cast(OlderWaitReason, reason) if reason in _FOR_BLOCKS else None
+
+
+def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
+    """Returns the evicted blocks by reason, in the names of the previous release."""
+    older: Counter[str] = Counter()
+    for reason, blocks in evicted.items():
+        older[_OLDER_WORDS.get(reason, reason)] += blocks
+    return dict(older)
+
+
+def dump_report(report: EngineReport) -> bytes:
+    """Returns the report as JSON. It is made zone by zone, because one long call would block all Python threads."""
+    head = report.model_dump_json(by_alias=True, exclude={"zones"}).removesuffix("}")
+    zones = ",".join(zone.model_dump_json(by_alias=True) for zone in report.zones)
+    return f'{head},"zones":[{zones}]}}'.encode()
+
+
+def parse_report(text: str | bytes) -> EngineReport:
+    """Read an engine's report from its JSON.
+
+    Raises:
+        ValueError: the text is not a report, or the report's version is unknown.
+    """
+    return EngineReport.model_validate_json(text)

@@ -1,0 +1,1 @@
+"""Finds the blocks that engines may read."""

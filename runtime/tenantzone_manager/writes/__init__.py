@@ -1,0 +1,1 @@
+"""Plans, reserves and finishes the writes of blocks."""

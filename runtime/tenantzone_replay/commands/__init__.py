@@ -1,0 +1,1 @@
+"""The subcommands of ``tenantzone-replay``, and their arguments."""

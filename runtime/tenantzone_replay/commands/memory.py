@@ -1,0 +1,114 @@
+"""Compares paging with one contiguous piece of memory per request, by concurrent requests and by needed memory.
+
+The whole load waits from the beginning, so that as many requests run as fit. The same scheduler models contiguous
+memory, with blocks as long as the longest request, so that each request has one block, and no blocks are shared.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tenantzone_replay.commands import arguments
+from tenantzone_replay.commands.option_types import whole
+from tenantzone_replay.results.tables import columns
+from tenantzone_replay.simulation.policies import Policy
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.load import MAX_BLOCKS, Asked, TraceError
+
+_BLOCK_TOKENS: Final = 16
+_SEATS: Final = 4096
+"""Number of seats, more than the number of requests that fit."""
+_ALL: Final = 1_000_000
+"""Maximum number of requests that are sent at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Number of concurrent requests with one kind of memory."""
+
+    what: str
+    tokens: int
+    """Size of the memory in tokens."""
+    at_a_time: float
+    """Mean number of running requests while other requests waited."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the load and the engine, and the numbers of requests that fit in one piece each."""
+    arguments.add_sources(parser)
+    arguments.add_engine(parser)
+    # Tenants and arrival times do not matter here, because only memory and seats are varied.
+    parser.set_defaults(tenants=1, rule="equal", blocks=1, block_tokens=_BLOCK_TOKENS, seats=1, in_flight=_ALL)
+    parser.set_defaults(ttft=math.inf, tpot=math.inf)
+    parser.add_argument(
+        "--pieces",
+        type=whole(),
+        default=64,
+        help="requests that the memory holds in one piece each (default: %(default)s)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a table.
+
+    Raises:
+        TraceError: the load can't be read.
+    """
+    setting = arguments.setting_of(options)
+    longest = -(-setting.profile.longest // _BLOCK_TOKENS) * _BLOCK_TOKENS
+    print(f"the longest request has {setting.profile.longest:,} tokens", file=sys.stderr)
+    pages = options.pieces * (longest // _BLOCK_TOKENS)
+    if pages > MAX_BLOCKS:
+        raise TraceError(
+            f"--pieces {options.pieces:,} of {longest:,} tokens are {pages:,} blocks, more than {MAX_BLOCKS:,}: "
+            f"name fewer --pieces"
+        )
+    contiguous = _fit(setting, "one piece each", longest, options.pieces)
+    paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
+    fits = [contiguous, paged]
+    # The memory with which as many requests run at a time: by bisection, to a fiftieth of it.
+    low, high = 0, pages
+    best = paged
+    while high - low > max(1, pages // 50):
+        middle = (low + high) // 2
+        tried = _fit(setting, "pages, for as many at a time", _BLOCK_TOKENS, middle)
+        if tried.at_a_time >= contiguous.at_a_time:
+            high, best = middle, tried
+        else:
+            low = middle
+    fits.append(replace(best, what="pages, for as many at a time"))
+    rows: list[Sequence[str]] = [("memory", "tokens", "of the first", "requests at a time", "times the first")]
+    for fit in fits:
+        rows.append(
+            (
+                fit.what,
+                f"{fit.tokens:,}",
+                f"{fit.tokens / contiguous.tokens:.0%}",
+                f"{fit.at_a_time:.0f}",
+                f"{fit.at_a_time / contiguous.at_a_time:.1f}",
+            )
+        )
+    print(columns(rows))
+
+
+def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
+    from tenantzone_replay.simulation.replay import replay
+
+    if blocks * block_tokens < setting.profile.longest:
+        return Fit(what, blocks * block_tokens, 0.0)
+    seats = min(_SEATS, setting.shape.step_tokens)  # Each running request takes at least one token of a step.
+    shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=seats)
+    # Each request's text is unique: shared prefixes are not measured here.
+    alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))
+    result = replay(alone, Policy("stock", "vLLM"))
+    if not result.at_a_time:
+        raise TraceError(f"all requests fit at a time with {what}: name a load with more of them, or fewer --pieces")
+    print(f"  {what}, {blocks:,} blocks: in {result.took_seconds:.1f} s", file=sys.stderr, flush=True)
+    return Fit(what, blocks * block_tokens, result.at_a_time)
+
+
+def _alone(asked: Asked) -> Asked:
+    return replace(asked, content=(), known_tokens=0)

@@ -1,0 +1,1 @@
+"""What a replay prints: tables, pictures, pages and advice."""

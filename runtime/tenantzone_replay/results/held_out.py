@@ -1,0 +1,140 @@
+"""Tests advice for one load on other loads, compared with equal shares."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_replay.halving import halved
+from tenantzone_replay.results.tables import columns, percent, whole_percent
+from tenantzone_replay.simulation.policies import Policy, equal_zones, scaled
+from tenantzone_replay.simulation.replay import replay
+from tenantzone_replay.simulation.setting import Setting
+from tenantzone_replay.traces.load import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The result for one load that was not part of the search."""
+
+    load: str
+    advised: float
+    """Fraction of in-time requests of the worst tenant with the advised zones and memory."""
+    equal: float
+    """Fraction of in-time requests of the worst tenant with equal shares of the same memory."""
+    advised_blocks: int
+    """Smallest tried number of blocks with which the advised zones have the same fraction, or reach the target."""
+    equal_blocks: int | None
+    """Smallest tried number of blocks for equal shares to do the same; None if no tried size is enough."""
+
+
+def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
+    """Refuse a load with tenants that the advice does not cover.
+
+    Args:
+        load: the load's description.
+        setting: the load and the engine.
+        known: tenants of the load that the advice is for.
+
+    Raises:
+        TraceError: the load has such a tenant.
+    """
+    if missing := sorted(set(setting.profile.demand) - set(known)):
+        raise TraceError(
+            f"--held-out {load}: {', '.join(missing[:5])} asks, who does not in the load that advice is sought for"
+        )
+
+
+def try_on(
+    load: str,
+    setting: Setting,
+    zones: Sequence[ZoneConfig],
+    blocks: int,
+    sizes: Sequence[int],
+    wanted: float,
+    report: Callable[[str], None],
+    tier_blocks: int = 0,
+) -> Trial:
+    """Replay a load with the advised zones and with equal zones, both with the advised tier.
+
+    Args:
+        load: the load's description.
+        setting: the load and the engine; each of the load's tenants has a zone.
+        zones: the advised zones.
+        blocks: the advised number of blocks.
+        sizes: sizes of memory to try with both, in blocks; reservations are parts of them.
+        wanted: the part of its requests that each tenant must have in time.
+        report: called with a message for each step.
+        tier_blocks: the advised blocks of CPU memory below the engine.
+    """
+    tenants = list(setting.profile.demand)
+
+    def worst(zones: Sequence[ZoneConfig], blocks: int, what: str) -> float:
+        at = replace(setting, shape=replace(setting.shape, blocks=blocks))
+        result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones), tier_blocks=tier_blocks))
+        report(f"  {what} with {blocks:,} blocks: worst tenant {result.worst:.1%} in time")
+        return result.worst
+
+    def least(zones_of: Callable[[int], Sequence[ZoneConfig]], what: str, enough: float) -> int | None:
+        def is_enough(size: int) -> bool:
+            return worst(zones_of(size), size, what) >= enough
+
+        too_little = 0
+        for size in sorted({*sizes, blocks}):
+            if is_enough(size):
+                return halved(too_little, size, is_enough)
+            too_little = size
+        return None
+
+    advised = worst(zones, blocks, "advised")
+    # A size is enough if the result is as good as with the advice, or reaches the target.
+    enough = min(advised, wanted)
+    return Trial(
+        load,
+        advised,
+        worst(equal_zones(tenants, blocks), blocks, "equal shares"),
+        least(lambda size: [scaled(zone, size / blocks) for zone in zones], "advised", enough) or blocks,
+        least(lambda size: equal_zones(tenants, size), "equal shares", enough),
+    )
+
+
+def trials_table(trials: Sequence[Trial], wanted: float) -> str:
+    """Returns a table of the advice's benefit for each load, and for one memory size that is enough for all loads.
+
+    Args:
+        trials: one for each load.
+        wanted: the part of its requests that each tenant must have in time.
+    """
+    rows: list[Sequence[str]] = [
+        ("held-out load", "advised, worst in time", "equal shares", "advised need", "equal shares need", "memory saved")
+    ]
+    rows += [_row(str(number), each) for number, each in enumerate(trials, 1)]
+    if len(trials) > 1:
+        rows.append(_row("all of them", _whole(trials)))
+    loads = [f"{number}: {each.load}" for number, each in enumerate(trials, 1)]
+    missed = [str(number) for number, each in enumerate(trials, 1) if each.advised < wanted]
+    if missed:
+        loads += [
+            "",
+            f"The advice misses the target of {percent(wanted)} on load {', '.join(missed)}: the blocks that are needed"
+            " there are for as much as the advice has, not for the target.",
+        ]
+    return "\n".join([columns(rows), "", *loads])
+
+
+def _whole(trials: Sequence[Trial]) -> Trial:
+    """Returns the worst values of all trials, which determine the memory for all loads."""
+    needed = [each.equal_blocks for each in trials]
+    known = [blocks for blocks in needed if blocks is not None]
+    return Trial(
+        "",
+        min(each.advised for each in trials),
+        min(each.equal for each in trials),
+        max(each.advised_blocks for each in trials),
+        max(known) if len(known) == len(needed) else None,
+    )
+
+
+def _row(name: str, trial: Trial) -> tuple[str, ...]:
+    needs = "more than was tried" if trial.equal_blocks is None else f"{trial.equal_blocks:,} blocks"
+    saved = "" if trial.equal_blocks is None else whole_percent(1 - trial.advised_blocks / trial.equal_blocks)
+    return (name, f"{trial.advised:.1%}", f"{trial.equal:.1%}", f"{trial.advised_blocks:,} blocks", needs, saved)

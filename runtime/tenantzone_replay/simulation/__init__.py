@@ -1,0 +1,1 @@
+"""Serves a load in virtual time."""

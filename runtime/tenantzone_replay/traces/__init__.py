@@ -1,0 +1,1 @@
+"""Loads: read from traces, made up, or mixed."""

@@ -1,0 +1,77 @@
+"""Warns about values in a trace that are valid but implausible. Each kind of warning is printed once per trace."""
+
+import sys
+from typing import Final, Literal
+
+from tenantzone_contract.text import printable
+from tenantzone_replay.traces.readers.seen import Seen
+
+_FIRST_UNIX_SECONDS: Final = 1e9
+_FIRST_UNIX_MILLISECONDS: Final = 1e11
+"""Unix times from this value on are probably in milliseconds; smaller ones from the bound above, in seconds."""
+_LOOKED_AT: Final = 100
+"""Number of requests after which the unit is checked. If they came within a second, the unit is probably wrong."""
+
+
+class Doubts:
+    """Prints warnings about one trace.
+
+    Args:
+        seen: remembers which warnings were printed when the trace was read before. None if it is read only once.
+        unit: the unit of the times in the trace's format.
+    """
+
+    def __init__(self, seen: Seen | None, unit: Literal["seconds", "milliseconds"]) -> None:
+        self._warned = set[str]() if seen is None else seen.warned
+        self._unit = unit
+        self._requests = 0
+
+    def look_at_ids(self, place: str, ids: int, tokens: int, answer_tokens: int, part: int) -> None:
+        """Warn if the number of ids does not match the length of the prompt.
+
+        The id of the last part may be missing if the prompt does not fill that part. A prompt without ids causes no
+        warning, because its content is unknown.
+
+        Args:
+            place: the file and the number of the line.
+            ids: the number of ids.
+            tokens: the number of tokens of the prompt.
+            answer_tokens: the number of tokens of the answer, which the ids may cover, too.
+            part: the number of tokens per id.
+        """
+        parts, most = -(-tokens // part), -(-(tokens + answer_tokens) // part)
+        if ids and not tokens // part <= ids <= most:
+            self._warn(
+                "ids",
+                f"{place}: hash_ids has {ids:,} ids for a prompt of {tokens:,} tokens, which has {parts:,} parts of "
+                f"{part:,}; see whether the trace is of another format (format=) or has other parts",
+            )
+
+    def look_at_time(self, place: str, time: float, arrival: float) -> None:
+        """Warn if times seem to be in a unit other than the format's.
+
+        Args:
+            place: the file and the number of the line.
+            time: the time as written on the line.
+            arrival: the time in seconds since the trace's first request, converted from the format's unit.
+        """
+        self._requests += 1
+        if self._unit == "milliseconds" and self._requests == 1:
+            if _FIRST_UNIX_SECONDS <= time < _FIRST_UNIX_MILLISECONDS:
+                self._warn("unit", f"{place}: the time {time:.0f} seems to be Unix time in seconds; {self._expected()}")
+        elif self._unit == "milliseconds" and self._requests == _LOOKED_AT and 0 < arrival < 1:
+            self._warn(
+                "unit",
+                f"{place}: {_LOOKED_AT} requests came within {arrival:.3f} seconds, so times seem to be in seconds; "
+                f"{self._expected()}",
+            )
+        elif self._unit == "seconds" and self._requests == 1 and time >= _FIRST_UNIX_MILLISECONDS:
+            self._warn("unit", f"{place}: the time {time:.0f} seems to be in milliseconds; {self._expected()}")
+
+    def _expected(self) -> str:
+        return f"this format has {self._unit}: correct the times, or name another format (format=)"
+
+    def _warn(self, what: str, text: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            print(f"warning: {printable(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The files of the disk tier: their layout, their encryption, and access to them."""

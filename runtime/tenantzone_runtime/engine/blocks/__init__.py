@@ -1,0 +1,1 @@
+"""vLLM's block pool and caches, with a zone as the owner of each block."""

@@ -1,0 +1,455 @@
+"""vLLM's async scheduler with zones.
+
+``schedule()`` itself stays vLLM's. The code around it makes it zone-aware: requests are bound on arrival, the waiting
+queue returns only admissible requests, free blocks are counted by zone, and a running request is skipped if its zone
+may not take the blocks that it needs. The zone core's arbiter decides which requests are admitted, continue or are
+preempted.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import Any
+
+from vllm.distributed.kv_events import KVEventBatch
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.blocks.demand import Demand
+from tenantzone_runtime.engine.blocks.encoder_cache import ZoneEncoderCacheManager
+from tenantzone_runtime.engine.blocks.guard import Guard
+from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
+from tenantzone_runtime.engine.blocks.latencies import note_arrival
+from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
+from tenantzone_runtime.engine.blocks.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
+from tenantzone_runtime.engine.blocks.whole_images import WholeImages
+from tenantzone_runtime.engine.core.beside_steps import BesideSteps
+from tenantzone_runtime.engine.core.binding import Binder, refusal_of
+from tenantzone_runtime.engine.core.early_requests import EarlyRequests
+from tenantzone_runtime.engine.core.lower_tiers import tiers_of
+from tenantzone_runtime.engine.core.media_requests import MediaRequests
+from tenantzone_runtime.engine.core.step_watch import StepWatch, check_latency
+from tenantzone_runtime.engine.core.substitution import zone_classes
+from tenantzone_runtime.engine.core.zone_engine import ZoneEngine
+from tenantzone_runtime.engine.errors import BindingError
+from tenantzone_runtime.engine.grammars.grammar_compilation import cancel_compilation, compile_in_turns
+from tenantzone_runtime.engine.grammars.grammar_masks import NOT_COMPILED, GrammarMasks
+from tenantzone_runtime.engine.patches.refusals import mark
+from tenantzone_runtime.engine.patches.scrubbing import check_scrub, model_needs_zeroing
+from tenantzone_runtime.engine.queues.adapter_lines import AdapterLines
+from tenantzone_runtime.engine.queues.load_queue import LoadQueue
+from tenantzone_runtime.engine.queues.request_queue import ZoneRequestQueue
+from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
+from tenantzone_runtime.zones.schedule.arbiter import Arbiter
+
+logger = logging.getLogger(__name__)
+
+COUNT_SECONDS = 0.5
+"""Interval in seconds at which generated tokens of running requests are charged. Ended requests are charged at once."""
+
+_RUNNING = RequestStatus.RUNNING
+_LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
+
+
+class ZoneAwareScheduler(AsyncScheduler):
+    """An async scheduler with blocks, queues and preemption by zone.
+
+    Every public method that vLLM calls takes ``zone_lock`` and releases it on return, so that the housekeeping thread
+    can change zones between two calls. No other thread contends for the lock.
+
+    Args:
+        seal_key: the key shared with the frontend.
+        scrub_blocks: whether the workers were prepared to zero blocks.
+        args, kwargs: arguments of vLLM's scheduler.
+    """
+
+    kv_cache_manager: ZoneKVCacheManager
+    waiting: ZoneRequestQueue
+    encoder_cache_manager: ZoneEncoderCacheManager
+
+    def __init__(self, *args: Any, seal_key: bytes = b"", scrub_blocks: bool = False, **kwargs: Any) -> None:
+        check_version()
+        with zone_classes():
+            super().__init__(*args, **kwargs)
+        check_supported(self.vllm_config, self.kv_cache_config)
+        self.zone_lock = RLock()
+        manager = self.kv_cache_manager
+        manager.lookahead, manager.sampled = self.num_lookahead_tokens, int(self.num_sampled_tokens_per_step)
+        self.block_pool: ZoneBlockPool = manager.block_pool
+        self.tenancy = self.block_pool.tenancy
+        self._zones = self.tenancy.ledger.zones
+        self.tiers = tiers_of(self.connector, self.vllm_config)
+        self.tiers.know_blocks(self.block_pool)
+        self.waiting = ZoneRequestQueue(self.policy, self.tiers.is_looking_up)
+        self.block_pool.front = self.waiting.front
+        self.encoder_cache_manager.tenancy = self.tenancy
+        self.tenancy.ledger.departures.append(self.encoder_cache_manager.forget)
+        self._demand = Demand(self)
+        manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
+        self._images = WholeImages(self)
+        self._loads = loads = LoadQueue(
+            self._has_landed, lambda request: engine.can_land(request), manager.admitted, self.waiting.load_has_ended
+        )
+        self.kv_holding_waiting = self.waiting.loads = loads
+        self._media = MediaRequests()
+        self._engine = engine = ZoneEngine(
+            self,
+            self.waiting,
+            self.block_pool,
+            manager,
+            self._demand,
+            loads,
+            self._media,
+            self.tiers.is_looking_up,
+            self._fail_unsatisfiable,
+        )
+        self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
+        self.waiting.arbiter = self._arbiter
+        self.encoder_cache_manager.room = self._arbiter.encoder
+        self.waiting.adapters = AdapterLines(self.policy, engine.adapter, self._arbiter.may_have_slot)
+        self.waiting.is_passed_over = self.deferred_waiting.add
+        compile_in_turns(self.structured_output_manager, seal_key)
+        self._masks = GrammarMasks(self.structured_output_manager)
+        self._binder = Binder(seal_key, self.tenancy, self._demand)
+        self._guard = Guard(manager, self._arbiter, self.end_with_error)
+        self._watch = StepWatch(self, self._arbiter)
+        self._early = EarlyRequests(self, loads, self._media)
+        self._beside_steps = BesideSteps(self, self._early, self._watch)
+        self._pooling = self.vllm_config.model_config.runner_type == "pooling"
+        self._refused: dict[str, Request] = {}
+        """Refused requests by id. They are in no queue, so they are never scheduled. The next output ends them."""
+        self._scrub_blocks = scrub_blocks
+        self._steps_in_flight = 0
+        self._counted = time.monotonic()
+
+    # Configs and timeouts, from the housekeeping thread
+
+    def apply_config(self, config: RuntimeConfig) -> dict[str, int]:
+        """Enforce a new config from now on. Requests in flight continue.
+
+        Returns:
+            Number of reserved blocks, by zone, that exceed the capacity of this engine.
+
+        Raises:
+            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
+        """
+        check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
+        check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
+        return self._beside_steps.apply_config(config)
+
+    def evict_cache(self) -> int:
+        """Evict all cached blocks of all zones. Returns the number of evicted blocks."""
+        return self._beside_steps.evict_cache()
+
+    def let_time_pass(self) -> None:
+        """Apply timeouts to zones and loans; called several times a second, whether or not steps run."""
+        self._beside_steps.let_time_pass()
+
+    def publish_events(self) -> None:
+        """Publish the KV events of work done outside the steps, because an idle engine runs no step to publish them.
+
+        Does nothing while a step is in flight: the step publishes the events at its end, and until then they may
+        report blocks as stored that are not computed yet.
+        """
+        if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
+            self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
+
+    # Requests arrive
+
+    def add_request(self, request: Request) -> None:
+        with self.zone_lock:
+            if request.request_id not in self.requests:
+                self._bind(request)
+            super().add_request(request)
+
+    def _bind(self, request: Request) -> None:
+        """Bind a request to its zone, or refuse it."""
+        now = time.monotonic()
+        note_arrival(request, now)
+        had_zones = bool(self._zones)
+        try:
+            zone = self._binder.bind(request, now)
+            self._masks.check(request, zone)
+        except BindingError as error:
+            self.refuse(request, error)
+            return
+        finally:
+            if not had_zones:
+                self._early.adopt()
+        request.zone = zone
+        self.tiers.bind(request, zone)
+        if zone is not None:
+            self.tenancy.request_arrived(zone, now)
+            enter_queue(request, zone, now)
+            self._media.arrived(request, zone)
+
+    def refuse(self, request: Request, error: BindingError) -> None:
+        """Count a request as refused, and have the next output report the reason to its client."""
+        logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
+        self.tenancy.refused(error.tenant, error.reason)
+        self._refused[request.request_id] = request
+        request.refusal = error
+        cancel_compilation(request)
+
+    def is_refused(self, request: Request) -> bool:
+        """Returns whether a request was refused and the next output will end it."""
+        return request.request_id in self._refused
+
+    def _enqueue_waiting_request(self, request: Request) -> None:
+        if not self.is_refused(request):
+            super()._enqueue_waiting_request(request)
+
+    def get_num_unfinished_requests(self) -> int:
+        # The next output has to end refused requests, so an otherwise idle engine must not sleep.
+        unfinished: int = super().get_num_unfinished_requests()
+        return unfinished if self.pause_state == PauseState.PAUSED_ALL else unfinished + len(self._refused)
+
+    # Steps
+
+    def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
+        with self.zone_lock:
+            self.tenancy.ledger.now = now = time.monotonic()
+            self._steps_in_flight += 1
+            for request in self.waiting.put_back_arrived():
+                self._refuse_grammar(request)
+                self.end_with_error(request)
+            if not self._zones:
+                return super().schedule(throttle_prefills)
+            if now - self._counted >= COUNT_SECONDS:
+                self._count_generated(now)
+            self._guard.check_a_table(self.running)
+            self._early.send_back_loads()
+            self._arbiter.begin_step()
+            try:
+                output = super().schedule(throttle_prefills)
+            finally:
+                refused = self.kv_cache_manager.take_refused()
+                if refused is not None:
+                    self._arbiter.turned_down(refused)
+                self._guard.fail_condemned()
+                self._arbiter.end_step()
+            self._processed.scheduled(output)
+            self._watch.scheduled(output, now)
+            return output
+
+    def _try_schedule_encoder_inputs(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        # Media beyond the request's share of the step are not encoded yet, because other requests need the encoder.
+        if self._zones:
+            num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
+        if num_new_tokens and self._arbiter.shares_tokens:
+            num_new_tokens = self._part_of_step(self._arbiter.share_of, request, num_computed_tokens, num_new_tokens)
+        return super()._try_schedule_encoder_inputs(request, num_computed_tokens, num_new_tokens, *args, **kwargs)
+
+    def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        # This is vLLM's last call before it takes blocks for a running request; 0 makes it skip the request. If the
+        # blocks were unavailable, vLLM would preempt the newest request, or schedule none of the requests behind.
+        if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
+            # Most running requests generate, and vLLM's check here only concerns prompts.
+            tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
+            return self._if_it_has_blocks(request, tokens)
+        if self._arbiter.shares_tokens:
+            num_new_tokens = self._part_of_step(self._arbiter.tokens_for, request, num_computed_tokens, num_new_tokens)
+        tokens = int(super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens))
+        if not self._zones:
+            return tokens
+        if not tokens and self.need_mamba_block_aligned_split:
+            # The chunk must end at a token after which a state is cached. vLLM's rule for draft modules forbids that so
+            # close to the prompt's end, so vLLM would skip the request forever. This way, only drafts are worse.
+            tokens = num_new_tokens
+        return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
+
+    def _if_it_has_blocks(self, request: Request, tokens: int) -> int:
+        """Returns the tokens that a running request may compute; 0 if it may not take the blocks that it lacks."""
+        if not tokens or self.kv_cache_manager.has_slots_for(request, tokens):
+            return tokens
+        self.kv_cache_manager.let_go_of_skipped(request)
+        return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0
+
+    def _part_of_step(
+        self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
+    ) -> int:
+        if request.status is not _RUNNING and (known := request.num_tokens - num_computed_tokens) < num_new_tokens:
+            # If only the last token of a request is left to compute, vLLM also schedules drafts. They must not be cut.
+            return num_new_tokens if share(request, known) == known else 0
+        if not self.need_mamba_block_aligned_split and not self._images.has_some(request):
+            return share(request, num_new_tokens)
+
+        def fitting(tokens: int) -> int:
+            # vLLM has already aligned the end of the chunk to a cached state. A shorter chunk must be aligned as well.
+            if self.need_mamba_block_aligned_split:
+                found = num_computed_tokens - request.num_computed_tokens
+                return int(self._mamba_block_aligned_split(request, tokens, found))
+            fits = self._images.up_to_first(request, num_computed_tokens, tokens)
+            if not fits and tokens and request.status is not _RUNNING:
+                # The cached prefix ends at this item. With 0 tokens, vLLM would not consider the requests behind.
+                return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
+            return fits
+
+        return share(request, num_new_tokens, fitting)
+
+    @property
+    def _processed(self) -> ProcessedTokens:
+        processed: ProcessedTokens = self.kv_cache_manager.processed
+        return processed
+
+    def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+        self._processed.stay_ends(request)
+        super()._preempt_request(request, timestamp, drop_stale_output)
+        self.tiers.preempted(request)
+
+    def _request_blocks_can_be_freed(self, request: Request) -> bool:
+        # vLLM calls this before it preempts a running request in favor of a request that was just refused blocks.
+        # The arbiter decides on preemption before a step, never during it.
+        return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
+
+    def _handle_blocked_waiting_request(self, request: Request) -> bool:
+        # This is vLLM's first call with the request that it has peeked at, which it now skips or gives blocks.
+        if self._arbiter.is_next(request):
+            self._arbiter.admit_next()
+        # vLLM only counts the adapters of requests in this step. Requests that it skipped or that are still loading
+        # need their adapters too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
+        if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
+            return False
+        return bool(super()._handle_blocked_waiting_request(request))
+
+    def _may_have_slot(self, request: Request) -> bool:
+        # While a request's tier hits are loaded into its blocks, it keeps its adapter's slot as well.
+        return request in self._engine.loading or self._arbiter.may_have_slot(request)
+
+    def _has_landed(self, request: Request) -> bool:
+        """Returns whether a request's load from a tier has ended."""
+        return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
+
+    def _count_generated(self, now: float) -> None:
+        """Charge zones for the tokens that their running requests have generated. Called periodically, to save time."""
+        self._counted = now
+        for request in self.running:
+            zone = zone_of(request)
+            if zone is not None:
+                count_generated(request, zone)
+                self._processed.count(request)
+
+    def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
+        output: GrammarOutput | None = super().get_grammar_bitmask(scheduler_output)
+        for request, error in self._masks.take_ended():
+            with self.zone_lock:
+                if error is not None:
+                    self.refuse(request, error)
+                self.end_with_error(request)
+        return output
+
+    def _refuse_what_does_not_compile(self) -> None:
+        """Refuse requests that vLLM ends because their grammars do not compile, so that clients get the reason."""
+        for name in self.grammar_compile_error_reqs:
+            request = self.requests.get(name)
+            if request is not None and name not in self._refused:
+                self._refuse_grammar(request)
+
+    def _refuse_grammar(self, request: Request) -> None:
+        zone = zone_of(request)
+        if zone is not None:
+            self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        with self.zone_lock:
+            self._refuse_what_does_not_compile()
+            end_with_next_output(self, self._refused)
+            self._processed.step_ends(scheduler_output)
+            refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
+            outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            if refusals or self._pooling:
+                mark(outputs.values(), refusals, pooling=self._pooling)
+            self._steps_in_flight -= 1
+            first_tokens = self.kv_cache_manager.latencies.after_output()
+            self._watch.completed(scheduler_output, first_tokens, time.monotonic())
+            return outputs
+
+    def make_spec_decoding_stats(
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: dict[str, int] | None,
+        request_id: str,
+    ) -> Any:
+        # vLLM calls this for each request whose drafts were verified in the step, whether or not it collects
+        # statistics.
+        self._processed.drafts_verified(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
+        return super().make_spec_decoding_stats(
+            spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
+        )
+
+    def _get_new_block_ids_to_zero(self) -> list[int] | None:
+        new: list[int] | None = super()._get_new_block_ids_to_zero()
+        scrubbed = self.tenancy.ledger.take_blocks_to_scrub()
+        if not model_needs_zeroing(self.kv_cache_config):
+            return scrubbed or None
+        return [*(new or ()), *scrubbed] or None
+
+    # Requests end
+
+    def end_with_error(self, request: Request) -> None:
+        """Finish a request with an error in the next ``update_from_output``. A waiting request is never scheduled."""
+        self.waiting.remove_requests([request])
+        self.kv_holding_waiting.remove_requests([request])
+        self.deferred_waiting.discard(request)
+        self._refused[request.request_id] = request
+
+    def _fail_unsatisfiable(self, request: Request, error: str) -> None:
+        """End a waiting request with an error, because it can never get the blocks that it needs."""
+        zone = zone_of(request)
+        self.refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
+        self.end_with_error(request)
+
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
+        with self.zone_lock:
+            finished: list[Request] = super().finish_requests(request_ids, finished_status)
+            return finished
+
+    def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
+        # vLLM calls this for every request, however it ended.
+        self._refused.pop(request.request_id, None)
+        self._processed.stay_ends(request)
+        cancel_compilation(request)
+        return super()._free_request(request, delay_free_blocks)
+
+    def _free_blocks(self, request: Request) -> None:
+        super()._free_blocks(request)
+        zone = zone_of(request)
+        if zone is not None:
+            now = time.monotonic()
+            count_generated(request, zone)
+            leave_queue(request, zone, now, is_served=False)
+            self._media.ended(request, zone)
+            zone.counters.request_ended(outcome_of(request))
+            self.tenancy.request_finished(zone, now)
+
+    # Pauses and resets
+
+    def set_pause_state(self, pause_state: PauseState) -> None:
+        with self.zone_lock:
+            super().set_pause_state(pause_state)
+            # It may take long until the next step sets the time.
+            self.tenancy.ledger.now = time.monotonic()
+            self._arbiter.pause()
+            self.waiting.note_preparations()
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        with self.zone_lock:
+            running = list(self.running)
+            is_reset = bool(super().reset_prefix_cache(reset_running_requests, reset_connector))
+            for request in running if self._zones else ():
+                if request.status == RequestStatus.PREEMPTED:
+                    self._arbiter.note_preemption(request, "reset", None)
+            return is_reset

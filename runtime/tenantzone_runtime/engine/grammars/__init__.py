@@ -1,0 +1,1 @@
+"""Compiles and runs the grammars of structured answers, with fairness among tenants."""

@@ -1,0 +1,1 @@
+"""Schedulers without a model, for the replay and for benchmarks."""

@@ -1,0 +1,1 @@
+"""Changes of vLLM outside the classes that its flags let us name."""

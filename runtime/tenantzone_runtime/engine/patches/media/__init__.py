@@ -1,0 +1,1 @@
+"""Bounds and names the images, sounds and videos of requests."""

@@ -1,0 +1,1 @@
+"""Bounds the CPU time of vLLM's tool and reasoning parsers."""

@@ -1,0 +1,364 @@
+"""Bounds the CPU time that vLLM's tool and reasoning parsers take on the API server's event loop, by request.
+
+A parser that exceeds its turn on the event loop continues in another process. A request whose parsers have spent their
+budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so it sends no text
+that the parser would have hidden.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from importlib import import_module
+from itertools import chain
+from typing import Any, Final
+
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from tenantzone_runtime.engine.patches.parsers.interruption import (
+    TimeSpentError,
+    is_running,
+    prepare_interruption,
+    run_for,
+)
+from tenantzone_runtime.engine.patches.parsers.parser_processes import (
+    ParserProcesses,
+    ProcessEndedError,
+    UnmovableError,
+)
+from tenantzone_runtime.engine.patches.parsers.parser_reading import PARAMETERS, Reading
+from tenantzone_runtime.engine.patches.parsers.suspension import CAN_SUSPEND, can_wait, make_suspendable, wait_for
+from tenantzone_runtime.engine.versions import generation_error
+from tenantzone_runtime.frontend.body.parsing_budget import EXCESS_SECONDS, ParsingBudget
+from tenantzone_runtime.frontend.request_context import RequestContext, current_context
+from tenantzone_runtime.frontend.responses.answers import Refusal
+from tenantzone_runtime.frontend.responses.engine_refusal import refuse_answer
+from tenantzone_runtime.frontend.transport.opening import before_serving
+
+_log = logging.getLogger(__name__)
+
+_METHODS: Final = (
+    *PARAMETERS,
+    # Methods of the parser of gpt-oss's answers.
+    "process_chunk",
+    "flush",
+)
+"""Parser methods that vLLM's API server calls with an answer, or with a prompt's tokens."""
+_CALLERS: Final = (
+    (
+        "vllm.entrypoints.openai.chat_completion.serving",
+        "OpenAIServingChat",
+        (
+            "chat_completion_full_generator",
+            "chat_completion_stream_generator",
+            # In vLLM 0.33, `/v1/messages` calls this method directly, without `chat_completion_stream_generator`.
+            "chat_completion_stream_generator_raw",
+        ),
+    ),
+    (
+        "vllm.entrypoints.openai.chat_completion.batch_serving",
+        "OpenAIServingChatBatch",
+        ("chat_completion_full_generator_batch",),
+    ),
+    (
+        "vllm.entrypoints.openai.responses.serving",
+        "OpenAIServingResponses",
+        ("responses_full_generator", "responses_stream_generator"),
+    ),
+)
+"""vLLM's modules, classes and methods that call parsers with an answer. `/v1/messages` uses the first."""
+_PARSER_CLASSES: Final = (
+    ("openai_serving_chat", "parser_cls"),
+    ("openai_serving_chat_batch", "parser_cls"),
+    ("openai_serving_responses", "parser"),
+    ("anthropic_serving_messages", "parser_cls"),
+)
+"""Attributes of vLLM's application state with serving objects, and their attributes with the parser class."""
+_SPENT_STATUS: Final = 422
+"""HTTP status that clients do not retry automatically, because a retry would take as much CPU time."""
+_SPENT: Final = (
+    "The server could not parse the tool calls and the reasoning in this answer within its CPU time limit; "
+    "ask for a shorter answer, or send the request without tools"
+)
+_READING: Final = "tenantzone_reading"
+"""Name of the attribute with a parser's `Reading`, the record of its input."""
+
+_Method = Callable[..., Any]
+
+
+def bound_parsers() -> None:
+    """Make each parser of this API server run within the CPU time budget of the request whose answer it parses."""
+    # Imported here, because only the API server needs it.
+    from vllm.parser.abstract_parser import Parser
+
+    if hasattr(Parser, "is_bounded"):
+        return
+    prepare_interruption()
+    Parser.is_bounded = True
+    Parser.__new__ = _new
+    processes = ParserProcesses()
+    _bound_methods(Parser, processes)
+    pending = [Parser]
+    while pending:
+        for subclass in pending.pop().__subclasses__():
+            _bound_methods(subclass, processes)
+            pending.append(subclass)
+    # vLLM imports some parsers, and creates the classes that it uses, on demand.
+    Parser.__init_subclass__ = classmethod(partial(_bound_methods, processes=processes))
+    if not CAN_SUSPEND:
+        _log.warning(
+            "the Python package greenlet is missing, so a request ends if one parser call takes more than %d ms, with "
+            "status %d. Install greenlet in vLLM's environment",
+            1000 * EXCESS_SECONDS,
+            _SPENT_STATUS,
+        )
+        return
+    for module, owner, names in _CALLERS:
+        for name in names:
+            _make_suspendable(module, owner, name)
+    before_serving(partial(_open_processes, processes))
+
+
+def _open_processes(processes: ParserProcesses, application: Any) -> None:
+    """Make the API server fork its template process while no request waits for its event loop.
+
+    Args:
+        processes: the API server's parser processes.
+        application: vLLM's application. If no parser is found in its known attributes, the API server forks the
+            template when the first request needs a process.
+    """
+    state = getattr(application, "state", None)
+    objects: list[Any] = []
+    for name, attribute in _PARSER_CLASSES:
+        serving = getattr(state, name, None)
+        class_ = getattr(serving, attribute, None)
+        if class_ is not None:
+            renderer = getattr(serving, "renderer", None)
+            found = (class_, getattr(renderer, "tokenizer", None), getattr(serving, "model_config", None))
+            objects += [each for each in found if each is not None]
+    if not objects:
+        return
+    try:
+        processes.open(objects)
+    except OSError as error:
+        _log.warning(
+            "can't fork a template for parser processes, so slow parsers may stay on the event loop: %r", error
+        )
+
+
+def _make_suspendable(module: str, owner: str, name: str) -> None:
+    try:
+        class_ = getattr(import_module(module), owner)
+    except (ImportError, AttributeError):
+        # In another version of vLLM, the class may be elsewhere. Its parsers then stay on the event loop.
+        _log.warning(
+            "vLLM has no %s in %s: parsers that it calls can't continue in other processes, and end requests with long "
+            "answers earlier",
+            owner,
+            module,
+        )
+        return
+    make_suspendable(class_, name, _may_parse)
+
+
+def _may_parse(serving: Any) -> bool:
+    """Returns whether a vLLM serving object may have a parser. True if it lacks the known attributes."""
+    return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
+
+
+def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
+    """Make a parser, and record its constructor arguments."""
+    parser: Any = object.__new__(class_)
+    if current_context() is not None:
+        setattr(parser, _READING, Reading(class_, args, kwargs))
+    return parser
+
+
+class ParsedOutputs:
+    """Merges the outputs of one request such that its parsers stay within their CPU time.
+
+    Args:
+        params: the request's parameters.
+    """
+
+    def __init__(self, params: SamplingParams) -> None:
+        self._is_stream = params.output_kind is RequestOutputKind.DELTA
+        self._kept: RequestOutput | None = None
+
+    def add(self, output: RequestOutput) -> RequestOutput | None:
+        """Returns the output that the parsers should parse next, and counts its tokens.
+
+        Args:
+            output: the engine's next output.
+
+        Returns:
+            The output, merged with outputs kept back before, or None if it is kept back until the next output.
+        """
+        context = current_context()
+        if context is None:
+            return output
+        if self._kept is not None:
+            # Merged in the way in which vLLM merges outputs of a stream that the client has not read yet.
+            self._kept.add(output, aggregate=True)
+            output, self._kept = self._kept, None
+        tokens = _tokens_of(output)
+        if self._is_stream and not output.finished and not context.parsing.has_time_for(tokens):
+            self._kept = output
+            return None
+        context.parsing.begin_turn(tokens)
+        return output
+
+
+def _tokens_of(output: RequestOutput) -> int:
+    return sum(len(completion.token_ids) for completion in output.outputs)
+
+
+def _bound_methods(parser: type, processes: ParserProcesses) -> None:
+    for name in _METHODS:
+        method = vars(parser).get(name)
+        if method is not None and not hasattr(method, "is_bounded"):
+            setattr(parser, name, _bounded(method, name, processes))
+
+
+def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
+    """Returns a parser's method, wrapped to stay within the budget of the current request."""
+
+    @wraps(method)
+    def call(parser: Any, *args: Any, **kwargs: Any) -> Any:
+        context = current_context()
+        # Parsers call other parsers and themselves. The outermost call bounds all nested calls.
+        if context is None or is_running():
+            return method(parser, *args, **kwargs)
+        call_here = partial(method, parser, *args, **kwargs)
+        reading: Reading | None = getattr(parser, _READING, None)
+        try:
+            if reading is None or not reading.can_move(name) or not (can_wait() or reading.is_elsewhere):
+                return _here(context.parsing, call_here, *_sizes(chain(args, kwargs.values())))
+            arguments = dict(zip(PARAMETERS[name], args, strict=False)) | kwargs
+            return _here_or_elsewhere(context, processes, reading, name, arguments, call_here)
+        except (TimeSpentError, ProcessEndedError):
+            raise _ended(context.parsing, parser) from None
+
+    vars(call)["is_bounded"] = True
+    return call
+
+
+def _here_or_elsewhere(
+    context: RequestContext,
+    processes: ParserProcesses,
+    reading: Reading,
+    name: str,
+    arguments: dict[str, Any],
+    call_here: Callable[[], Any],
+) -> Any:
+    """Call a parser's method on the event loop or, if that takes too long, in another process.
+
+    Args:
+        context: the request's context.
+        processes: starts the process.
+        reading: the parser's state.
+        name: the name of the method.
+        arguments: the arguments of the call, by name.
+        call_here: calls the method.
+
+    Raises:
+        TimeSpentError: the request's budget is spent.
+        ProcessEndedError: the process ended during the call.
+    """
+    budget = context.parsing
+    if budget.is_turn_over:
+        wait_for(asyncio.sleep(0))
+        budget.have_others_served()
+    # Whether the parser on the event loop lacks input that was parsed elsewhere, or was interrupted.
+    is_behind = reading.is_elsewhere
+    if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(context.tenant)):
+        begin = time.thread_time()
+        try:
+            result = _here(budget, call_here)
+        except TimeSpentError:
+            if budget.left <= 0:
+                raise
+            is_behind = True
+        else:
+            reading.note(name, arguments, time.thread_time() - begin)
+            return result
+    try:
+        return wait_for(_elsewhere(context, processes, reading, name, arguments))
+    except UnmovableError as error:
+        _log.warning(
+            "a parser stays on the event loop, because it can't be sent to another process: %r",
+            error.__cause__ or error,
+        )
+        reading.stay()
+        if is_behind:
+            raise TimeSpentError from None
+    return _here(budget, call_here)
+
+
+async def _elsewhere(
+    context: RequestContext, processes: ParserProcesses, reading: Reading, name: str, arguments: dict[str, Any]
+) -> Any:
+    budget = context.parsing
+    if reading.process is None:
+        reading.process = await processes.of(context, reading.shared)
+    call = reading.call(name, arguments, budget.left, budget.total)
+    if budget.is_turn_over:
+        await asyncio.sleep(0)
+        budget.have_others_served()
+    try:
+        message = _here(budget, partial(reading.process.message, call))
+    except TimeSpentError:
+        if budget.left <= 0:
+            raise
+        raise UnmovableError("sending the request takes too long") from None
+    except Exception as error:
+        raise UnmovableError from error
+    answer = await reading.process.call(call, message)
+    budget.spend_elsewhere(answer.seconds)
+    budget.have_others_served()
+    if answer.kind == "spent":
+        raise TimeSpentError
+    if answer.kind == "raised":
+        raise answer.value
+    return answer.value
+
+
+def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, ids: int = 0) -> Any:
+    """Call a parser's method on the event loop.
+
+    Raises:
+        TimeSpentError: the call was interrupted.
+    """
+    begin = time.thread_time()
+    try:
+        return run_for(budget.limit(characters, ids), call)
+    finally:
+        budget.spend(time.thread_time() - begin, characters, ids)
+
+
+def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
+    """Returns the number of characters and the number of token ids among a parser's arguments."""
+    characters = ids = 0
+    for argument in arguments:
+        if isinstance(argument, str):
+            characters += len(argument)
+        elif isinstance(argument, list | tuple):
+            ids += len(argument)
+    return characters, ids
+
+
+def _ended(budget: ParsingBudget, parser: Any) -> Exception:
+    """Make the frontend end the current request, and return the exception that ends it in vLLM."""
+    parts = (parser.reasoning_parser_cls, parser.tool_parser_cls)
+    names = " and ".join(part.__name__ for part in parts if part is not None) or type(parser).__name__
+    _log.warning(
+        "a request has ended with status %d: the parser %s took too long with an answer of %d tokens",
+        _SPENT_STATUS,
+        names,
+        budget.tokens,
+    )
+    refuse_answer(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
+    # vLLM does not log this exception. The frontend drops vLLM's response to the client.
+    return generation_error()(_SPENT)

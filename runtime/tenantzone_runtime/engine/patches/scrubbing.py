@@ -1,0 +1,55 @@
+"""Scrubbing: zeroing blocks that move to another zone, with vLLM's mechanism.
+
+For models that need it, vLLM's scheduler lists new blocks and the workers zero them before a step uses them. On a GPU,
+the workers are prepared for zeroing when they start, and only for such models. They can't be prepared later, when a
+zone asks for scrubbing, so an engine must be started with scrubbing enabled.
+"""
+
+from typing import Any
+
+from vllm.platforms import current_platform
+from vllm.v1.kv_cache_interface import AttentionSpec, FullAttentionSpec, KVCacheConfig
+
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
+
+_needs_zeroing: Any = KVCacheConfig.needs_kv_cache_zeroing
+
+
+def model_needs_zeroing(caches: KVCacheConfig) -> bool:
+    """Returns whether the model needs each new block zeroed, regardless of zones."""
+    return bool(_needs_zeroing.fget(caches))
+
+
+def prepare_workers() -> None:
+    """Make vLLM's workers prepare to zero blocks for any model. Must be called in each process before they start."""
+    if not current_platform.is_cpu():
+        KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
+
+
+def check_scrub(config: RuntimeConfig, caches: KVCacheConfig, *, prepared: bool) -> None:
+    """Check that no zone asks for scrubbing that this engine can't do.
+
+    Args:
+        config: the config of the zones.
+        caches: the model's KV cache config.
+        prepared: whether the workers were prepared to zero blocks.
+
+    Raises:
+        ConfigError: a zone is to be scrubbed, but the engine was not started with scrubbing, or vLLM's workers can't
+            zero the memory of some of the model's layers.
+    """
+    asking = [zone.name for zone in config.zones if zone.scrub == "OnTransfer"]
+    if not asking:
+        return
+    if not prepared and not current_platform.is_cpu():
+        raise ConfigError(
+            f"zone {asking[0]}: scrub OnTransfer needs an engine that was started with --scrub-blocks "
+            "(TENANTZONE_SCRUB_BLOCKS=1); restart it so, or set scrub to Never"
+        )
+    zeroed = FullAttentionSpec if current_platform.is_cpu() else AttentionSpec
+    for group in caches.kv_cache_groups:
+        if not isinstance(group.kv_cache_spec, zeroed):
+            raise ConfigError(
+                f"zone {asking[0]}: scrub OnTransfer can't be done for this model: vLLM's workers zero no memory of "
+                f"layers of the kind {type(group.kv_cache_spec).__name__} here; set scrub to Never"
+            )

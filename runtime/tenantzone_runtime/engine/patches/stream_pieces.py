@@ -1,0 +1,144 @@
+"""Divides large pieces of streams, so that vLLM's API server never formats many log probabilities without a pause.
+
+Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, or if the
+client reads more slowly than the engine generates, because vLLM then joins waiting pieces. vLLM formats the log
+probabilities of a piece on its event loop, and all other requests wait meanwhile.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from tenantzone_runtime.engine.patches.logprob_bounds import logprobs_of_token
+from tenantzone_runtime.frontend.request_context import current_context
+
+MAX_LOGPROBS_OF_PIECE: Final = 1024
+"""Maximum number of log probabilities in a piece with more than one token."""
+_AT_THE_END: Final = ("finish_reason", "stop_reason", "routed_experts", "spec_decode_metrics", "weight_versions")
+"""Attributes of a completion that only its last piece has. Older versions of vLLM lack some of them."""
+_CONTEXT: Final = 6
+"""Number of preceding tokens that can affect a token's text, for example a leading space or a partial character."""
+
+
+class StreamPieces:
+    """Divides the outputs of one request.
+
+    Args:
+        params: the request's parameters.
+        vocabulary: the number of tokens in the model's vocabulary.
+        tokenizer: the engine's tokenizer, or None if the engine produces no text.
+    """
+
+    def __init__(self, params: SamplingParams, vocabulary: int, tokenizer: Any) -> None:
+        self._most = tokens_of_piece(params, vocabulary)
+        stops = params.stop if isinstance(params.stop, list) and not params.include_stop_str_in_output else []
+        self._withheld = max(map(len, stops), default=1) - 1
+        """Number of characters at the end of an answer that vLLM withholds, because they may begin a stop string."""
+        self._params = params
+        self._tokenizer = tokenizer if params.detokenize else None
+        self._before: dict[int, _Before] = {}
+        """State before the next output of each of the request's answers, by index."""
+
+    async def of(self, output: RequestOutput) -> AsyncIterator[RequestOutput]:
+        """Divide one output, and yield to the event loop after each piece but the last.
+
+        Args:
+            output: the engine's output.
+        """
+        most = self._most
+        if most is None:
+            yield output
+            return
+        if sum(len(each.token_ids) for each in output.outputs) <= most:
+            self._note(output)
+            yield output
+            return
+        parts = [part for each in output.outputs for part in self._parts_of(each, most, output.prompt_token_ids)]
+        self._note(output)
+        for number, part in enumerate(parts, start=1):
+            is_last = number == len(parts)
+            piece = copy(output)
+            piece.outputs = [part]
+            piece.finished = output.finished and is_last
+            yield piece
+            if not is_last:
+                await asyncio.sleep(0)
+
+    def _note(self, output: RequestOutput) -> None:
+        for completion in output.outputs:
+            before = self._before.setdefault(completion.index, _Before())
+            before.has_text = before.has_text or bool(completion.text)
+            # Until some text was output, all text is withheld, and its length is needed later.
+            kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
+            before.ids = [*before.ids, *completion.token_ids][-kept:]
+
+    def _parts_of(
+        self, completion: CompletionOutput, most: int, prompt: Sequence[int] | None
+    ) -> Iterator[CompletionOutput]:
+        """Divide a completion into several, which together have its text, tokens and log probabilities in order."""
+        before = self._before.get(completion.index, _Before())
+        ids = completion.token_ids
+        count, text = len(ids), completion.text
+        withheld = self._withheld if before.has_text else len(self._text(before.ids))
+        context = [*(prompt or ())[-_CONTEXT:], *before.ids][-_CONTEXT:]
+        unfinished: dict[str, Any] = {name: None for name in _AT_THE_END if hasattr(completion, name)}
+        for begin in range(0, max(1, count), most):
+            end = begin + most
+            is_last = end >= count
+            # The text of a piece's tokens must be in the same piece, because parsers look for it there only.
+            withheld += len(self._text([*context, *ids[begin:end]])) - len(self._text(context))
+            length = len(text) if is_last else max(0, min(withheld, len(text)))
+            withheld -= length
+            context = [*context, *ids[begin:end]][-_CONTEXT:]
+            yield replace(
+                completion,
+                text=text[:length],
+                token_ids=ids[begin:end],
+                logprobs=None if completion.logprobs is None else completion.logprobs[begin:end],
+                **_mask_of(completion, begin, end),
+                **({} if is_last else unfinished),
+            )
+            text = text[length:]
+
+    def _text(self, ids: Sequence[int]) -> str:
+        if self._tokenizer is None or not ids:
+            return ""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=self._params.skip_special_tokens))
+
+
+@dataclass(slots=True)
+class _Before:
+    """The state of one answer after earlier outputs."""
+
+    has_text: bool = False
+    """Whether any text of the answer was output."""
+    ids: list[int] = field(default_factory=list)
+    """Last tokens of the answer. Until text was output, also the tokens whose text is withheld."""
+
+
+def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
+    """Returns the maximum number of tokens of a piece of a request's stream.
+
+    Args:
+        params: the request's parameters, which set the number of log probabilities.
+        vocabulary: the number of tokens in the model's vocabulary.
+
+    Returns:
+        The maximum, or None if pieces are not limited because the request is not streamed, has no log probabilities, or
+        did not come through the frontend.
+    """
+    each = logprobs_of_token(params, vocabulary)
+    if current_context() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:
+        return None
+    return max(1, MAX_LOGPROBS_OF_PIECE // each)
+
+
+def _mask_of(completion: CompletionOutput, begin: int, end: int) -> dict[str, Any]:
+    """Returns the completion's attribute with the tokens that sampling could have chosen, if it has one."""
+    mask = getattr(completion, "sampling_mask", None)
+    return {} if mask is None else {"sampling_mask": replace(mask, token_ids=mask.token_ids[begin:end])}

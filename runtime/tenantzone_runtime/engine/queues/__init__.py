@@ -1,0 +1,1 @@
+"""vLLM's waiting requests, in one queue per zone."""

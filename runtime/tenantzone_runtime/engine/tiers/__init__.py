@@ -1,0 +1,1 @@
+"""The tiers below GPU memory, behind vLLM's offloading connector."""

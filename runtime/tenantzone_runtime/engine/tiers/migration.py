@@ -1,0 +1,190 @@
+"""Moves a zone's cached chunks: down to shared storages, and on another engine up into its CPU memory.
+
+A migration copies some chunks in each of the engine's steps, at the requested rate. An idle engine is woken for it. If
+a migration fails, only cache hits are lost.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tenantzone_contract.cache.migration import PATIENCE_SECONDS, MigrationError, MigrationOrder, State
+from tenantzone_contract.zone_config.config import RuntimeConfig
+from tenantzone_runtime.engine.tiers.moved_prompt import Jobs
+from tenantzone_runtime.engine.tiers.moving import Moving, Steps, Task
+from tenantzone_runtime.shared.prompts import Prompts, RecentPrompts
+from tenantzone_runtime.shared.rate_limit import RateLimit
+from tenantzone_runtime.zones.model.zone import Zone
+
+logger = logging.getLogger(__name__)
+
+TENANTS_AT_ONCE: Final = 100
+"""Number of tenants per upkeep whose recorded prompts are trimmed to the cached amount, round-robin among tenants."""
+ENDING: Final = "this engine shuts down"
+_GROUPS: Final = (
+    "this engine's model has several groups of KV caches, so no migration is needed: chunks are copied to storages "
+    "when a request ends, and loaded when a request needs them"
+)
+"""Reason why zones of such engines are not moved."""
+
+
+class Migration:
+    """One engine's part of migrations, for one zone at a time. Called with the scheduler's lock held.
+
+    Args:
+        scheduler: the scheduler's side of the offloading connector, with zones.
+    """
+
+    def __init__(self, scheduler: Any) -> None:
+        self.recent = RecentPrompts()
+        self.tasks: dict[str, Task] = {}
+        """Last task of each zone, by tenant."""
+        self.wake: Callable[[], object] = bool
+        """Makes the engine run a step if it sleeps."""
+        self.may_go_on: Callable[[], bool] = lambda: True
+        """Returns False while the engine is shutting down or paused, which must not wait for a migration."""
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Returns whether the engine is shutting down, so that it runs steps only for existing requests."""
+        self.patience = PATIENCE_SECONDS
+        self._scheduler = scheduler
+        self._moving = Moving(scheduler)
+        self._task: Task | None = None
+        self._steps: Steps | None = None
+        self._purges: Mapping[str, str] = {}
+        self._to_trim: list[str] = []
+        """Tenants to trim next, in reverse order."""
+
+    @property
+    def wants_step(self) -> bool:
+        """Whether the migration needs a step. May be read at any time."""
+        task = self._task
+        return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Size of a chunk in CPU memory, in bytes."""
+        return int(self._scheduler.manager.primary_tier.tier.chunk_bytes)
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Number of tokens of a chunk."""
+        return int(self._scheduler.config.kv_group_configs[0].tokens_per_chunk)
+
+    # Orders
+
+    def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
+        """Begin a migration. An earlier migration of the same zone ends, and its moved chunks are not moved again.
+
+        Args:
+            order: any order except "stop".
+            prompts: the zone's prompts, most recently used first.
+
+        Raises:
+            MigrationError: the migration is impossible now.
+        """
+        assert order.order != "stop"
+        shared = self._scheduler.manager.shared_tier
+        if shared is None:
+            raise MigrationError("this engine has no shared storages: start it with --manager-url")
+        if shared.moves_whole_hits:
+            raise MigrationError(_GROUPS)
+        if self.is_ending():
+            raise MigrationError(ENDING)
+        if order.tenant not in shared.shared.zones:
+            raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
+        if self._task is not None and self._task.tenant != order.tenant:
+            raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")
+        self.stop(order.tenant, "a new migration of this zone was requested")
+        now = time.monotonic()
+        rate_limit = RateLimit(order.bytes_per_second, self.chunk_bytes, now)
+        self._task = self.tasks[order.tenant] = task = Task(order.tenant, order.order, prompts, rate_limit, now, now)
+        self._steps = self._moving.steps(task)
+        self.wake()
+
+    def report(self, tenant: str) -> dict[str, Any]:
+        """Returns the report of a zone's last task, and records that the caller wants it to continue."""
+        task, now = self.tasks.get(tenant), time.monotonic()
+        if task is None:
+            return {}
+        task.asked = now
+        return task.report(now)
+
+    def stop(self, tenant: str, why: str) -> None:
+        """Stop a zone's migration if it is running. Moved chunks stay in their new tier."""
+        if self._task is not None and self._task.tenant == tenant:
+            self._end("Stopped", why)
+
+    def stop_all(self, why: str) -> None:
+        """Stop the running migration, if any, of any zone."""
+        if self._task is not None:
+            self._end("Stopped", why)
+
+    def _end(self, state: State, problem: str = "") -> None:
+        task, steps = self._task, self._steps
+        self._task = self._steps = None
+        if task is not None:
+            now = time.monotonic()
+            task.end(state, problem, now)
+            result = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
+            logger.info("the zone of tenant %s: %s", task.tenant, result, extra={"tenant": task.tenant})
+        if steps is not None:
+            steps.close()
+
+    # Recorded prompts
+
+    def remember(self, zone: Zone, hashes: Sequence[bytes]) -> None:
+        """Record that a request has ended whose blocks, with these hashes, may be stored in tiers."""
+        self.recent.note(zone.spec.tenant, hashes)
+        self._trim(zone.spec.tenant)
+
+    def _trim(self, tenant: str) -> None:
+        """Limit the recorded blocks of a zone to the number of its cached blocks."""
+        scheduler = self._scheduler
+        chunks = scheduler.manager.primary_tier.tier.ledger.zones.get(tenant)
+        in_memory = 0 if chunks is None else chunks.held * scheduler.config.blocks_per_chunk
+        self.recent.trim(tenant, scheduler.held_blocks(tenant) + in_memory)
+
+    def apply(self, config: RuntimeConfig) -> None:
+        """Forget the prompts of zones that were removed or purged or must not cache, and stop their migrations."""
+        purges = {
+            zone.tenant: zone.purge for zone in config.zones if not zone.retention.no_store and zone.offload != "Never"
+        }
+        for tenant in {*self.recent.tenants, *self.tasks}:
+            if purges.get(tenant) != self._purges.get(tenant, ""):
+                self.stop(tenant, "the zone was removed or purged, or it no longer caches or offloads")
+                self.recent.forget(tenant)
+                self.tasks.pop(tenant, None)
+        self._purges = purges
+
+    def upkeep(self) -> Iterator[None]:
+        """Do periodic work; called several times a second."""
+        self._to_trim = self._to_trim or self.recent.tenants
+        for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
+            self._trim(self._to_trim.pop())
+            yield
+        if self.is_ending():
+            self.stop_all(ENDING)
+        task = self._task
+        if task is not None and time.monotonic() - task.asked > self.patience:
+            self.stop(task.tenant, f"no client has asked about it for {self.patience:g} s")
+        if self.wants_step:
+            self.wake()
+
+    # Steps
+
+    def turn(self) -> Jobs:
+        """Continue the migration in a step. Returns the jobs that copy chunks out of blocks after the step."""
+        if self._steps is None or not self.wants_step:
+            return {}
+        try:
+            return next(self._steps)
+        except StopIteration:
+            self._end("Done")
+        except MigrationError as error:
+            self._end("Failed", str(error))
+        except Exception as error:
+            # A failing migration must not fail a step of the engine.
+            logger.exception("a migration failed")
+            self._end("Failed", repr(error))
+        return {}

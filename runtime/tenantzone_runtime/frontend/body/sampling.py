@@ -1,0 +1,161 @@
+"""Bounds the engine's work per token of a request, because the work for one tenant delays the steps of all tenants.
+
+vLLM processes these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
+model runner has room for a fixed number of tokens in a list, and ends the engine if a request names more.
+"""
+
+from collections.abc import Mapping
+from math import isnan
+from typing import Any, Final
+
+from tenantzone_runtime.frontend.responses.answers import Refusal
+
+LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
+"""Maximum number of members of each field. A request has room for 128 stop tokens, including the model's own."""
+MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
+"""The most characters of each field, plus one for each text in it. vLLM searches an answer for stop strings after each
+token, on its event loop; it tokenizes bad words there, and checks for them in each step."""
+MAX_LOGPROBS: Final = 2**17
+"""Maximum number of log probabilities of an answer that is sent in one piece, because vLLM creates an object for each
+on its event loop."""
+MAX_PROMPT_LOGPROBS: Final = 2**15
+"""Maximum number of log probabilities of all prompts of a body. It is lower, because vLLM creates them all at once."""
+_UNSAID_TOKENS: Final = 4096
+"""The assumed tokens of an answer without a given length: the frontend does not know how long it may get."""
+_ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_LOGPROBS: Final = ("logprobs", "top_logprobs")
+_LOGPROB_TOKENS: Final = "logprob_token_ids"
+_STREAMED: Final = frozenset({"/v1/completions", "/v1/chat/completions", "/v1/messages"})
+"""Routes whose streams have each token in one piece only. `/v1/responses` ends a stream with the whole answer in one
+piece, and no other route streams, whatever the field ``stream`` says."""
+_BEAM_SEARCH: Final = "use_beam_search"
+"""With it a chat's stream has the whole answer in one piece."""
+_PROMPT_LOGPROBS: Final = "prompt_logprobs"
+_ECHO: Final = "echo"
+_REPETITION: Final = "repetition_detection"
+_MOST_COMPARED: Final = 2**14
+"""Maximum number of tokens that vLLM may compare after each generated token."""
+
+
+def check_sampling(body: Mapping[str, Any]) -> None:
+    """Check that a request's work per token is within bounds.
+
+    Args:
+        body: parsed.
+
+    Raises:
+        Refusal: a field asks for more; the message names it.
+    """
+    for field, longest in LONGEST.items():
+        value = body.get(field)
+        if isinstance(value, dict | list) and len(value) > longest:
+            raise _refused(field, f"has more than {longest} members")
+    for field, most in MAX_CHARACTERS.items():
+        value = body.get(field)
+        texts = value if isinstance(value, list) else [value]
+        if sum(len(text) + 1 for text in texts if isinstance(text, str)) > most:
+            raise _refused(field, f"has more than {most} characters, counting one more for each text in it")
+    repetition = body.get(_REPETITION)
+    if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
+        raise _refused(
+            _REPETITION, f"looks too far back: max_pattern_size ** 2 * min_count may be {_MOST_COMPARED} at most"
+        )
+
+
+def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
+    """Check that an answer in one piece, or a stream's piece, does not have too many log probabilities.
+
+    Args:
+        body: parsed.
+        answers: the number of the body's answers.
+        path: of its route.
+
+    Raises:
+        Refusal: it has too many.
+    """
+    wanted_by = {name: _logprobs(body.get(name)) for name in _LOGPROBS}
+    wanted_by[_LOGPROB_TOKENS] = _members(body.get(_LOGPROB_TOKENS))
+    field, wanted = max(wanted_by.items(), key=lambda it: it[1])
+    if wanted < 1:
+        return
+    said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
+    # Pieces of a stream are kept small where they are made.
+    tokens = 1 if is_in_pieces(body, path) else max(said, default=_UNSAID_TOKENS)
+    if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
+        raise _refused(
+            field,
+            f"makes an answer of more than {MAX_LOGPROBS} log probabilities, counting {answers} answers of "
+            f"{tokens:g} tokens; stream it, say a smaller max_tokens",
+        )
+
+
+def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
+    """Whether a body's answer is streamed, and each piece has at most a few tokens.
+
+    The engine divides larger pieces, such as those of a stream with an interval.
+    """
+    return body.get("stream") is True and path in _STREAMED and body.get(_BEAM_SEARCH) in (None, False)
+
+
+def tokens_with_logprobs(answers: int, each: int) -> int:
+    """Returns the most tokens that an answer in one piece may have, however long it is requested to be.
+
+    Args:
+        answers: the number of the body's answers.
+        each: log probabilities of each token, including its own.
+    """
+    return max(1, MAX_LOGPROBS // (answers * each))
+
+
+def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
+    """Returns the field that requests log probabilities of the prompts; empty if none does."""
+    return _ECHO if body.get(_PROMPT_LOGPROBS) is None else _PROMPT_LOGPROBS
+
+
+def check_prompt_logprobs(count: int, field: str) -> None:
+    """Check that an answer does not have too many log probabilities of its prompts, streamed or not.
+
+    Args:
+        count: for all tokenized prompts of the body, each times the number of its answers.
+        field: that requests them.
+
+    Raises:
+        Refusal: it has too many.
+    """
+    if count > MAX_PROMPT_LOGPROBS:
+        raise _refused(
+            field,
+            f"makes an answer of more than {MAX_PROMPT_LOGPROBS} log probabilities of prompts: for each token of each "
+            "prompt it has one more than are asked for; send fewer or shorter prompts",
+        )
+
+
+def _compared(repetition: Mapping[str, Any]) -> float:
+    """Returns the most tokens that vLLM compares if it tries each length of a pattern to its last token."""
+    size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
+    return size * size * max(count, 2.0) if size > 0 else 0.0
+
+
+def _logprobs(value: object) -> float:
+    number = _number(value)
+    # -1 stands for the whole vocabulary.
+    return float("inf") if number < 0 else number
+
+
+def _members(value: object) -> float:
+    return len(value) if isinstance(value, list) else 0.0
+
+
+def _number(value: object) -> float:
+    """Returns a number as vLLM may read it, including texts; an unreadable value counts as too large."""
+    if value is None:
+        return 0.0
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return float("inf")
+    return float("inf") if isnan(number) else number
+
+
+def _refused(field: str, problem: str) -> Refusal:
+    return Refusal(400, "complex_body", f"'{field}' {problem}; ask for less", param=field)

@@ -1,0 +1,149 @@
+"""Walks parsed JSON level by level, without recursion, and reads the JSON texts in it within bounds.
+
+Clients choose how deep their bodies nest. A recursive function fails at about a thousand levels, and a recursive
+generator passes each value through all levels above it, so that a text of 60 kB takes half a second. Every walk over
+client data in this package is therefore a loop.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any, Final, Literal
+
+from tenantzone_runtime.frontend.responses.answers import Refusal
+
+MAX_DEPTH: Final = 128
+"""Maximum nesting of objects and lists in a request body, and in each JSON text in it."""
+
+_CONTAINERS: Final = frozenset({dict, list})
+_CHARACTERS_OF_CONTAINER: Final = 16
+"""Minimum average number of characters per object or list in the input of a `Reader`; schemas and tools have more."""
+
+Container = dict[str, Any] | list[Any]
+
+
+class TooDeep(Exception):
+    """A JSON text nests deeper than `MAX_DEPTH` levels."""
+
+
+class TooMuch(Exception):
+    """Values, with the JSON texts in them, exceed the limits of a `Reader`. The exception's text names the limit."""
+
+
+def refuse_depth(reason: Literal["complex_body", "complex_grammar"], what: str, param: str | None = None) -> Refusal:
+    """Returns the refusal of a value that nests too deep.
+
+    Args:
+        reason: for the metric.
+        what: the value, as the subject of a sentence.
+        param: the field that contains it; None if it is unknown.
+    """
+    advice = "send flatter data; in a schema, move inner schemas to '$defs' and refer to them"
+    return Refusal(400, reason, f"{what} nests deeper than {MAX_DEPTH} levels; {advice}", param=param)
+
+
+def levels(value: object) -> Iterator[list[Container]]:
+    """Yields the objects and lists in a parsed value, itself included, level by level from the outside."""
+    level: list[Any] = [value] if type(value) in _CONTAINERS else []
+    while level:
+        yield level
+        level = [member for each in level for member in members(each) if type(member) in _CONTAINERS]
+
+
+def members(container: Container) -> Collection[Any]:
+    """Returns the values in an object or a list."""
+    return container.values() if isinstance(container, dict) else container
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yields the texts in the objects and lists of a parsed value, and the names in its objects."""
+    for level in levels(value):
+        for each in level:
+            if isinstance(each, dict):
+                yield from each
+            yield from (member for member in members(each) if type(member) is str)
+
+
+def nests_deeper(value: object, depth: int) -> bool:
+    """Whether a parsed value has more than ``depth`` levels of objects and lists."""
+    return next(islice(levels(value), depth, None), None) is not None
+
+
+def read_text(text: str) -> Container | None:
+    """Returns the object or list that a text contains as JSON; None if it contains neither.
+
+    Raises:
+        TooDeep: the text nests deeper than `MAX_DEPTH` levels.
+    """
+    if not _may_be_container(text):
+        return None
+    try:
+        parsed: Container = json.loads(text)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise TooDeep from None
+    # Each level opens with a bracket, so most texts need no walk.
+    if text.count("{") + text.count("[") > MAX_DEPTH and nests_deeper(parsed, MAX_DEPTH):
+        raise TooDeep
+    return parsed
+
+
+class Reader:
+    """Reads some values of one request body and the JSON texts in them, up to a total size.
+
+    A text may contain further texts, and each of them is parsed again. The bound keeps the work linear in the size of
+    the body.
+
+    Args:
+        limit: maximum number of characters of all values, as JSON, and of all texts in them.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._characters = 0
+        self._containers = 0
+
+    def texts_in(self, value: object, size: int) -> Iterator[str]:
+        """Yields the texts and names with a brace or a square bracket, in a parsed value and in the JSON texts in it.
+
+        Args:
+            value: parsed.
+            size: its characters as JSON.
+
+        Raises:
+            TooDeep: a text nests too deep.
+            TooMuch: together with earlier values it exceeds the limit.
+        """
+        self._count_characters(size)
+        left: list[Container] = [[value]]
+        while left:
+            for level in levels(left.pop()):
+                self._count_containers(len(level))
+                for text in _texts_with_brackets(level):
+                    yield text
+                    if _may_be_container(text):
+                        self._count_characters(len(text))
+                        left.append(read_text(text) or [])
+                yield from (name for each in level if isinstance(each, dict) for name in each if "{" in name)
+
+    def _count_characters(self, more: int) -> None:
+        self._characters += more
+        if self._characters > self._limit:
+            raise TooMuch(f"more than {self._limit} characters")
+
+    def _count_containers(self, more: int) -> None:
+        self._containers += more
+        most = self._limit // _CHARACTERS_OF_CONTAINER
+        if self._containers > most:
+            raise TooMuch(f"more than {most} objects and lists")
+
+
+def _texts_with_brackets(level: list[Container]) -> list[str]:
+    return [
+        member for each in level for member in members(each) if type(member) is str and ("{" in member or "[" in member)
+    ]
+
+
+def _may_be_container(text: str) -> bool:
+    return text.lstrip().startswith(("{", "["))

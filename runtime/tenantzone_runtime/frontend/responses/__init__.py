@@ -1,0 +1,1 @@
+"""Refusals and errors, in the format of the API that the client called."""

@@ -1,0 +1,140 @@
+"""Error masking: hides the server's internals from tenants when the server itself fails.
+
+If a request makes vLLM fail, the client would get a 500 with the text of Python's exception, which names classes,
+attributes and paths. vLLM answers some exceptions itself, and others pass through the frontend to the code around it.
+Here, the details go to the log, and the tenant learns only that the request failed.
+"""
+
+import json
+import logging
+import traceback
+
+from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Refusal, Scope, Send, error_body
+from tenantzone_runtime.frontend.responses.refusals import count_refusal
+from tenantzone_runtime.seal import without_seals
+
+FAILED = "The server failed at this request; what happened is in its log"
+
+_log = logging.getLogger(__name__)
+_LONGEST_LOGGED = 2000
+_EVENT = b"data: "
+_SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
+"""Each event of a failure has one of the signs; the last is the form of the routes like Anthropic's."""
+_READ_BODIES = (
+    ("fastapi.", "request_body_to_args"),
+    ("vllm.entrypoints.", "to_chat_completion_request"),
+    ("vllm.entrypoints.", "construct_input_messages"),
+    ("vllm.", "_parse_chat_message_content"),
+    # The function's name since 0.33.
+    ("vllm.", "parse_chat_message_content"),
+)
+"""Functions, by the beginning of their module's name, that only parse a body into its route's input: FastAPI's for the
+body's model, and vLLM's for conversations in another form than chat completions, and for each message of a
+conversation."""
+
+
+def masked(app: App) -> App:
+    """Returns the application with its 500 answers, and stream events of such failures, replaced by the frontend's."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _MaskedAnswer(scope, send)
+        try:
+            await app(scope, receive, answer.send)
+        except Exception as error:
+            # The code around the frontend would send the details to the client.
+            if answer.has_begun:
+                raise
+            if _is_of_the_body(error):
+                await _refuse_body(scope, send)
+            else:
+                await answer.fail(error)
+
+    return call
+
+
+def _is_of_the_body(error: Exception) -> bool:
+    """Whether an error was raised while the request's body was parsed, before anything was done with its contents."""
+    return any(
+        frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(module)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        for module, name in _READ_BODIES
+    )
+
+
+async def _refuse_body(scope: Scope, send: Send) -> None:
+    refusal = Refusal(
+        400, "malformed_body", "A field of the request's body has a value of a kind that it can't have; check them"
+    )
+    count_refusal(refusal.reason)
+    await refusal.send(scope, send)
+
+
+class _MaskedAnswer:
+    """The answer to one request.
+
+    Args:
+        scope: of the request.
+        send: takes the answer's messages.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._path = str(scope["path"])
+        self._send = send
+        self._failure: bytes | None = None
+        """The collected body of an answer that is to be replaced."""
+        self.has_begun = False
+        """Whether anything was sent to the client."""
+
+    async def send(self, message: Message) -> None:
+        """Pass on a message of the application's, or its replacement."""
+        if message["type"] == "http.response.start" and message["status"] == 500:
+            self._failure = b""
+        elif self._failure is None:
+            self.has_begun = True
+            await self._send(self._without_failures(message))
+        else:
+            self._failure += message.get("body", b"")[:_LONGEST_LOGGED]
+            if not message.get("more_body", False):
+                self._note(self._failure)
+                await self._tell()
+
+    async def fail(self, error: Exception) -> None:
+        """Answer that the application failed before it answered."""
+        _log.error("vLLM failed at a request to %s", self._path, exc_info=error)
+        await self._tell()
+
+    async def _tell(self) -> None:
+        self.has_begun = True
+        body = error_body(self._scope, 500, FAILED)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self._send({"type": "http.response.start", "status": 500, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def _without_failures(self, message: Message) -> Message:
+        body = message.get("body", b"")
+        if not any(sign in body for sign in _SIGNS):
+            return message
+        return {**message, "body": b"\n".join(map(self._without_failure, body.split(b"\n")))}
+
+    def _without_failure(self, line: bytes) -> bytes:
+        """Returns a line of a stream; one that describes a server failure is replaced by one without details."""
+        if not line.startswith(_EVENT):
+            return line
+        try:
+            event = json.loads(line.removeprefix(_EVENT))
+        except (ValueError, RecursionError):
+            return line
+        error = event.get("error") if isinstance(event, dict) else None
+        if not isinstance(error, dict) or not (error.get("code") == 500 or error.get("type") == "internal_error"):
+            return line
+        self._note(line)
+        shown = {**error, "message": FAILED}
+        if error.get("type") == "internal_error":
+            # vLLM's word, replaced by that of Anthropic's API.
+            shown["type"] = "api_error"
+        return _EVENT + json.dumps({**event, "error": shown}).encode()
+
+    def _note(self, reported: bytes) -> None:
+        text = without_seals(reported[:_LONGEST_LOGGED].decode(errors="replace"))
+        _log.error("vLLM failed at a request to %s: %r", self._path, text)

@@ -1,0 +1,1 @@
+"""The connections of clients."""

@@ -1,0 +1,1 @@
+"""Makes the engine's report and its map of blocks."""

@@ -1,0 +1,31 @@
+"""The queries to the manager for models with several KV cache groups, whose chunks are only useful together.
+
+For the manager, each chunk is a block with its own key. Chunks that are needed from a prompt's beginning form a chain,
+on which the chunks of windows depend. The windows of former ends are not used any more, and are evicted before the
+common chain.
+"""
+
+from collections.abc import Sequence
+
+from tenantzone_runtime.disk.relinking import block_of, suffix_of
+from tenantzone_runtime.shared.manager.asking import Locate, Located
+from tenantzone_runtime.shared.manager.client import ManagerClient
+from tenantzone_runtime.zones.tiers.hit_shape import HitShape
+
+
+def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
+    """Returns a query for the longest beginning of a prompt for which each group has the chunks that it needs."""
+    groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
+
+    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
+        blocks = [block_of(key) for key in keys]
+        answer = client.get_hit(instance, blocks, groups, seconds)
+        length = answer.matched_blocks
+        needed = [
+            block + suffix
+            for suffix, window in groups
+            for block in blocks[max(0, length - window) if window else 0 : length]
+        ]
+        return needed, answer
+
+    return locate

@@ -1,0 +1,1 @@
+"""Reads and writes chunks in the storages that engines share."""

@@ -1,0 +1,130 @@
+"""Objects on S3 servers, using the AWS client, on threads that may block.
+
+Endpoint, region and credentials are found as by any AWS client: in environment variables, files, or the pod's identity.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from threading import Lock
+from typing import Any, Final
+
+from tenantzone_runtime.shared.storage.places import ObjectPlace
+
+_SECONDS: Final = 2.0
+"""Timeout in seconds for connecting and for each part of an answer, because no load waits longer."""
+_MISSING: Final = ("404", "NoSuchKey", "NotFound")
+
+
+class S3Storages:
+    """S3 buckets. If the server denies a request, the next request loads the credentials again.
+
+    Args:
+        connect: creates a thread-safe botocore client.
+
+    Raises:
+        OSError: a client can't be created now.
+    """
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._lock = Lock()
+        self._client = connect()
+
+    def write(self, place: ObjectPlace, content: bytearray) -> None:
+        """Write an object. Later reads return the whole object.
+
+        Raises:
+            OSError: the object could not be written.
+        """
+        with self._asked() as client:
+            client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
+
+    def read(self, place: ObjectPlace, content: bytearray) -> bool:
+        """Read an object. Returns False if its length differs from the length of ``content``.
+
+        Raises:
+            OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
+        """
+        with self._asked() as client:
+            answer = client.get_object(Bucket=place.bucket, Key=place.name)
+            with closing(answer["Body"]) as body:
+                if answer.get("ContentLength") != len(content):
+                    return False
+                filled = 0
+                # Never read more than fits, because the buffer is reused for the next object.
+                while part := body.read(min(2**20, len(content) - filled)):
+                    content[filled : filled + len(part)] = part
+                    filled += len(part)
+                return filled == len(content)
+
+    @contextmanager
+    def _asked(self) -> Iterator[Any]:
+        """Yields the client for one request.
+
+        Raises:
+            OSError: the request failed.
+        """
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            client = self._client
+        try:
+            with _storage_errors():
+                yield client
+        except OSError as error:
+            if _is_shut_out(error.__cause__):
+                with self._lock:
+                    # Keep the client if another thread has created a newer one.
+                    self._client = None if self._client is client else self._client
+            raise
+
+
+def open_s3() -> S3Storages:
+    """Returns a client of S3 servers.
+
+    Raises:
+        OSError: the client is not installed, or finds no region or credentials.
+    """
+    try:
+        from botocore.config import Config
+        from botocore.session import get_session
+    except ImportError:
+        raise OSError("storages of type S3 need botocore: pip install 'tenantzone[s3]'") from None
+    config = Config(
+        connect_timeout=_SECONDS, read_timeout=_SECONDS, max_pool_connections=16, retries={"total_max_attempts": 2}
+    )
+
+    def connect() -> Any:
+        with _storage_errors():
+            return get_session().create_client("s3", config=config)
+
+    return S3Storages(connect)
+
+
+def _is_shut_out(error: BaseException | None) -> bool:
+    """Returns whether a server denied a request, or there were no credentials for it."""
+    from botocore.exceptions import ClientError, NoCredentialsError
+
+    if isinstance(error, ClientError):
+        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
+    return isinstance(error, NoCredentialsError)
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    """Convert the client's errors to errors of the operating system, as for files.
+
+    Raises:
+        OSError: the client's error.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in _MISSING:
+            raise FileNotFoundError(str(error)) from error
+        raise OSError(str(error)) from error
+    except (BotoCoreError, HTTPError) as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Moves chunks between an engine's memory and shared storages."""

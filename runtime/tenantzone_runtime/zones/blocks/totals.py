@@ -1,0 +1,354 @@
+"""The totals of all zones: sums and sorted orders that make queries about a single zone cheap.
+
+With them, the cost of computing how many blocks a zone may take does not depend on the number of zones, and the next
+victim is found without considering all zones.
+"""
+
+from collections.abc import Collection
+from math import inf
+from typing import Literal
+
+from tenantzone_runtime.zones.blocks.victims import Rank, SumsByPriority, VictimOrder, by_age
+from tenantzone_runtime.zones.model import quota
+from tenantzone_runtime.zones.model.parts import ALL
+from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
+
+Source = Literal["spare", "surplus"]
+"""The source of blocks for a request. spare: blocks promised to no zone. surplus: spare blocks, and blocks that other
+zones cache above their reservations."""
+
+
+class Totals:
+    """Sums over zones, and zones in the order in which they give up blocks.
+
+    Args:
+        capacity: number of blocks of the engine.
+        lends_cache: whether quiet zones also lend blocks cached within their reservations, down to their floors.
+    """
+
+    def __init__(self, capacity: int, *, lends_cache: bool = True) -> None:
+        self.capacity = capacity
+        self._lends_cache = lends_cache
+        self.seats = 0
+        """Number of requests that the engine can run at once; set by the arbiter before there is a config."""
+        self.seats_reserved = 0
+        """Number of seats that zones reserve explicitly, and not by their blocks."""
+        self._active_weight = 0
+        """Sum of the weights of all zones that are not quiet."""
+        self.promised = 0
+        """Sum of all reservations, in blocks."""
+        self.surplus = 0
+        """Number of blocks that zones hold above their reservations."""
+        self.evictable = 0
+        """Number of cached blocks that quiet zones give up (S2)."""
+        self._locked = 0
+        self._reclaimable = 0
+        self._kept = 0
+        """Number of reserved blocks that zones never lend: the sum of the floors of zones if all were quiet."""
+        self._withheld = SumsByPriority()
+        self._never_lent = SumsByPriority()
+        """Number of reserved blocks that zones lend, but not to zones of a lower priority."""
+        self._to_reconsider: dict[Zone, None] = {}
+        self._quiet = VictimOrder()
+        self._quiet_for_all = VictimOrder()
+        self._surplus_of_active = VictimOrder(by_age)
+        self._surplus_of_quiet = VictimOrder(by_age)
+        self.changes = 0
+        """Number of changes so far."""
+        self.spec_changes = 0
+        """Number of changes of zones' specs so far."""
+        self.with_targets: dict[Zone, None] = {}
+        """Zones with latency targets."""
+        self._changed: dict[Zone, None] = {}
+
+    @property
+    def changed(self) -> int:
+        """Number of zones that were added, removed or changed since `take_changed` last returned them."""
+        return len(self._changed)
+
+    def take_changed(self, at_most: int = ALL) -> list[Zone]:
+        """Returns and clears the zones that were added, removed or changed since the last call."""
+        if at_most < len(self._changed):
+            return [self._changed.popitem()[0] for _ in range(at_most)]
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def _note_change(self, zone: Zone) -> None:
+        self._changed[zone] = None
+        self.changes += 1
+
+    def enter(self, zone: Zone) -> None:
+        """Count a new zone."""
+        self.promised += zone.spec.quota.reserved
+        self.seats_reserved += zone.spec.seats.reserved or 0
+        self._kept += quota.floor(zone.spec.quota, quiet=True)
+        self._never_lent.add(zone.spec.priority, _lent_to_none_below(zone))
+        if zone.spec.latency:
+            self.with_targets[zone] = None
+        self.reckon(zone)
+
+    def leave(self, zone: Zone) -> None:
+        """Stop counting a zone."""
+        self.promised -= zone.spec.quota.reserved
+        self.seats_reserved -= zone.spec.seats.reserved or 0
+        self._kept -= quota.floor(zone.spec.quota, quiet=True)
+        self._never_lent.add(zone.spec.priority, -_lent_to_none_below(zone))
+        self._withheld.add(zone.spec.priority, -zone.withheld)
+        self._locked -= zone.locked
+        self.evictable -= zone.evictable
+        self._reclaimable -= zone.reclaimable
+        self.surplus -= zone.surplus
+        self._active_weight -= zone.active_weight
+        zone.active_weight = 0
+        zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
+        for order in (self._quiet, self._quiet_for_all, self._surplus_of_active, self._surplus_of_quiet):
+            order.remove(zone)
+        self.with_targets.pop(zone, None)
+        self._to_reconsider.pop(zone, None)
+        self._note_change(zone)
+
+    def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
+        """Replace the zone's spec; its blocks stay."""
+        self.leave(zone)
+        zone.follow(spec)
+        self.enter(zone)
+        self.spec_changes += 1
+        # The zone's next request may be entitled to the new reservation, even if the zone has not backed off.
+        self.reconsider(zone)
+
+    def reckon(self, zone: Zone) -> None:
+        """Update the zone's part of the totals, after its blocks or its quietness have changed."""
+        cached, quiet = zone.cached.size, zone.quiet
+        locked, surplus, evictable, reclaimable = quota.parts(
+            zone.spec.quota, zone.in_use, cached, quiet, self._lends_cache
+        )
+        self._locked += locked - zone.locked
+        self.evictable += evictable - zone.evictable
+        self._reclaimable += reclaimable - zone.reclaimable
+        self.surplus += surplus - zone.surplus
+        zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
+        if zone.backoff_ticket and zone.has_better_prospects:
+            self.reconsider(zone)
+        self._note_change(zone)
+        if quiet or zone.withheld or zone.evictable_by_all:
+            self._reckon_offer(zone)
+        if quiet == (zone.active_weight > 0):
+            weight = 0 if quiet else zone.spec.weight
+            self._active_weight += weight - zone.active_weight
+            zone.active_weight = weight
+        # Check first, because most changes do not affect a zone's places in the orders.
+        if (evictable > 0) != (zone in self._quiet.members):
+            self._quiet.toggle(zone)
+        caches_surplus = surplus > 0 and cached > 0
+        own, other = self._surplus_of_active, self._surplus_of_quiet
+        if quiet:
+            own, other = other, own
+        if caches_surplus or zone in own.members:
+            own.put(zone, caches_surplus)
+        if zone in other.members:
+            other.remove(zone)
+
+    def reconsider(self, zone: Zone) -> None:
+        """Note that something has changed for the zone, so that a denied request may be admissible now."""
+        self._to_reconsider[zone] = None
+
+    @property
+    def to_reconsider(self) -> Collection[Zone]:
+        """The zones that `take_to_reconsider` would return."""
+        return self._to_reconsider.keys()
+
+    def take_to_reconsider(self) -> list[Zone]:
+        """Returns and clears the zones for which something has changed, so that denied requests may be admissible."""
+        taken, self._to_reconsider = self._to_reconsider, {}
+        return list(taken)
+
+    def was_active(self, zone: Zone) -> None:
+        """Move the zone behind the other zones of its priority, because it was active now."""
+        self.reckon(zone)
+        for order in (self._quiet, self._quiet_for_all):
+            order.move(zone)
+
+    def _reckon_offer(self, zone: Zone) -> None:
+        """Update the numbers of blocks that the zone offers to all borrowers and to some of them."""
+        withheld = 0
+        zone.evictable_by_all = zone.evictable
+        if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
+            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached), self._lends_cache)
+            zone.evictable_by_all = min(zone.evictable, zone.surplus)
+        self._withheld.add(zone.spec.priority, withheld - zone.withheld)
+        zone.withheld = withheld
+        if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all.members):
+            self._quiet_for_all.toggle(zone)
+
+    def total(self, source: Source, priority: int, free: int) -> int:
+        """Returns the blocks available to zones of a priority, without the requesting zone's own contribution.
+
+        Args:
+            source: source of the blocks.
+            priority: priority of the zones.
+            free: number of blocks that are free now.
+        """
+        of_others = self.evictable if source == "spare" else self._reclaimable
+        return free + of_others - self._locked - self._withheld.above(priority)
+
+    def reachable(self, zone: Zone, peak: int = 0) -> int:
+        """Returns the most blocks that the zone can ever use at once, if all other zones are quiet.
+
+        Args:
+            zone: the zone.
+            peak: number of blocks that the waiting request uses when it is longest.
+        """
+        promise = zone.spec.quota
+        kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
+        return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
+
+    def spare(self, zone: Zone, free: int) -> int:
+        """Returns the blocks promised to no zone, for this zone and with ``free`` free blocks; may be negative."""
+        return quota.spare(
+            zone.cached.size,
+            free=free,
+            evictable_elsewhere=self.evictable - zone.evictable,
+            locked_elsewhere=self._locked - zone.locked,
+            withheld_elsewhere=self._withheld.above(zone.spec.priority),
+        )
+
+    def takeable(
+        self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
+    ) -> int:
+        """Returns the most blocks that the zone may start to use at once.
+
+        Args:
+            zone: the zone.
+            free: number of blocks that are free now, or are counted as free.
+            growing: whether the request is running. A running request may also take blocks that other zones cache above
+                their reservations, and continues until the grace period of a loan is over.
+            peak: number of blocks that the request uses when it is longest.
+            claimed: number of blocks kept for requests of other zones within their reservations. They do not reduce the
+                zone's spare blocks.
+            let_go: number of blocks that the zone still uses but that ``free`` includes.
+        """
+        spare, in_use = self.spare(zone, free), zone.in_use - let_go
+        if growing:
+            spare += self.surplus_cached_elsewhere(zone)
+        takeable = quota.takeable(
+            zone.spec.quota,
+            in_use,
+            zone.cached.size,
+            peak=peak,
+            free=free,
+            reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,
+            spare=spare,
+        )
+        # A zone with overdue blocks gets no blocks above its reservation.
+        if zone.overdue and not growing:
+            return min(takeable, max(0, zone.spec.quota.reserved - in_use))
+        return takeable
+
+    def may_reclaim_surplus(self, zone: Zone, count: int, peak: int) -> bool:
+        """Whether a denied request of the zone may get blocks that active zones cache above their reservations.
+
+        It may if the zone uses no blocks, or stays within its share of the unreserved blocks.
+        """
+        promise = zone.spec.quota
+        if zone.overdue or zone.in_use + count > max(promise.limit, peak):
+            return False
+        return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
+
+    def surplus_to_reclaim(self, zone: Zone, count: int, free: int, peak: int) -> int:
+        """Returns how many blocks must be evicted from other zones so that a denied request of the zone gets ``count``.
+
+        It is 0 if the request may not have these blocks, or would still not get enough.
+        """
+        if not self.may_reclaim_surplus(zone, count, peak):
+            return 0
+        short = count - self.spare(zone, free)
+        return short if short <= self.surplus_cached_elsewhere(zone) else 0
+
+    def share(self, zone: Zone) -> int:
+        """Returns the zone's share of the unreserved blocks, by weight among the zones that are not quiet."""
+        return (self.capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
+
+    @property
+    def share_of_one(self) -> float:
+        """The share of the unreserved blocks for a weight of 1, not rounded."""
+        return (self.capacity - self.promised) / self._active_weight if self._active_weight else inf
+
+    def surplus_cached_elsewhere(self, zone: Zone) -> int:
+        """Returns the blocks that other active zones keep cached above their reservations."""
+        return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
+
+    def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
+        """Returns the next quiet zone to evict from (S2), with the most blocks that it gives up; None if there is none.
+
+        Args:
+            borrower_priority: priority of the zone that borrows the blocks; None if the blocks are not borrowed.
+        """
+        if borrower_priority is None:
+            zone = self._quiet.first()
+            return None if zone is None else (zone, zone.evictable)
+        zone = self._quiet.first_up_to(borrower_priority)
+        if zone is not None:
+            return zone, zone.evictable
+        zone = self._quiet_for_all.first_above(borrower_priority)
+        return None if zone is None else (zone, zone.evictable_by_all)
+
+    def surplus_victim(self, beneficiary: Zone | None, *, quiet: bool = False) -> tuple[Zone, int] | None:
+        """Returns the next zone that caches blocks above its reservation, with their number; None if there is none.
+
+        Args:
+            beneficiary: a zone to skip, if any.
+            quiet: whether to consider quiet zones; if false, active zones.
+        """
+        order = self._surplus_of_quiet if quiet else self._surplus_of_active
+        zone = order.first(excluding=beneficiary)
+        return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
+
+    def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
+        """Returns the zone whose cached surplus is evicted next (S0), and the number of blocks to evict before another.
+
+        Returns None if there is no such zone.
+
+        Args:
+            beneficiary: the zone that needs blocks. Its own surplus is included.
+            of_active: whether the surplus of other active zones is included, too.
+        """
+        active = self._surplus_of_active
+        ranks = active.first_two() if of_active else []
+        if not of_active and beneficiary in active.members:
+            ranks.append((active.members[beneficiary], beneficiary))
+        if self._surplus_of_quiet.members:
+            ranks += self._surplus_of_quiet.first_two()
+            ranks.sort(key=_by_rank)
+        if not ranks:
+            return None
+        (priority, _, number), zone = ranks[0]
+        count = min(zone.surplus, len(zone.cached))
+        if len(ranks) > 1 and count > 1:
+            (next_priority, moment, next_number), _ = ranks[1]
+            if next_priority == priority:
+                count = zone.cached.first_until(moment, count, with_it=number < next_number)
+        return zone, count
+
+    def check(self, zones: list[Zone]) -> None:
+        """Check that the sums are right.
+
+        Raises:
+            AssertionError: a sum is wrong.
+        """
+        assert self._active_weight == sum(zone.spec.weight for zone in zones if not zone.quiet)
+        assert self.promised == sum(zone.spec.quota.reserved for zone in zones)
+        assert self.surplus == sum(zone.surplus for zone in zones)
+        assert self._locked == sum(zone.locked for zone in zones)
+        assert self.evictable == sum(zone.evictable for zone in zones)
+        assert self._reclaimable == sum(zone.reclaimable for zone in zones)
+        assert self._withheld.total == sum(zone.withheld for zone in zones)
+        assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
+        assert self._kept == sum(quota.floor(zone.spec.quota, quiet=True) for zone in zones)
+
+
+def _by_rank(ranked: tuple[Rank, Zone]) -> Rank:
+    return ranked[0]
+
+
+def _lent_to_none_below(zone: Zone) -> int:
+    return zone.spec.quota.lendable if zone.spec.lending.borrowers == "SameOrHigherPriority" else 0

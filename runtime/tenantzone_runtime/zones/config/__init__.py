@@ -1,0 +1,1 @@
+"""Turns a config into zones, and applies changes to zones that have blocks and requests."""

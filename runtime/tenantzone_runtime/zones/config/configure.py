@@ -1,0 +1,211 @@
+"""Applies a runtime config: converts percentages to blocks, and adds, changes and removes zones.
+
+No running request is killed. A zone that was removed keeps its requests until they finish; its cached blocks are
+evicted at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.fitting import Grant, SeatGrant, grants, seat_grants
+from tenantzone_contract.zone_config.share import floor_blocks, percentage
+from tenantzone_contract.zone_config.user_header import taken_by_identity
+from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_runtime.zones.audit.events import Change, Lifecycle
+from tenantzone_runtime.zones.blocks import purging
+from tenantzone_runtime.zones.blocks.eviction import trim_to_limit
+from tenantzone_runtime.zones.blocks.ledger import Ledger
+from tenantzone_runtime.zones.blocks.usage import zone_usage
+from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
+from tenantzone_runtime.zones.model.latency_targets import LatencyTargets
+from tenantzone_runtime.zones.model.parts import ALL
+from tenantzone_runtime.zones.model.queue import QueueBounds
+from tenantzone_runtime.zones.model.quota import Quota
+from tenantzone_runtime.zones.model.zone import (
+    IdleTimes,
+    LoanTerms,
+    ReleaseSteps,
+    Retention,
+    SeatQuota,
+    Zone,
+    ZoneSpec,
+    new_zone,
+)
+
+
+def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpec]:
+    """Returns the specs of a config's zones on an engine with ``capacity`` blocks that runs ``seats`` requests at once.
+
+    Percentages are rounded down for reservations and up for limits. A zone whose reservation does not fit into the
+    engine reserves nothing and awaits the reservation.
+
+    Raises:
+        ConfigError: a zone has an eviction policy that this engine does not know, or names its users by a header that
+            the pool uses to identify tenants.
+    """
+    for number, zone in enumerate(config.zones):
+        if zone.eviction_policy not in EVICTION_POLICIES:
+            known = ", ".join(EVICTION_POLICIES)
+            raise ConfigError(f"zones[{number}].evictionPolicy: this engine knows {known}, not {zone.eviction_policy}")
+        header = zone.fairness.header
+        if header is not None and (field := taken_by_identity(header, config.pool.identity)):
+            raise ConfigError(f"zones[{number}].fairness.header ('{header}') is the header of the pool's {field}")
+    granted = zip(config.zones, grants(config.zones, capacity), seat_grants(config.zones, seats), strict=True)
+    return [_spec(*of_zone) for of_zone in granted]
+
+
+def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
+    lending = LoanTerms(
+        borrowers=zone.lending.borrowers,
+        max_loan_seconds=zone.lending.max_loan_seconds,
+        grace_seconds=zone.lending.grace_seconds,
+    )
+    lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
+    if lending.are_too_short:
+        # Otherwise a borrower would be admitted, computed for a step and preempted, again and again.
+        lendable = 0
+    return ZoneSpec(
+        tenant=zone.tenant,
+        name=zone.name,
+        generation=zone.generation,
+        priority=zone.priority,
+        quota=Quota(reserved=grant.reserved, limit=grant.limit, lendable=lendable),
+        idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds, release=release_steps(zone.idle)),
+        weight=zone.weight,
+        lending=lending,
+        eviction_policy=zone.eviction_policy,
+        scrub=zone.scrub == "OnTransfer",
+        queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
+        max_tokens=zone.request_limits.max_tokens,
+        tells_users_apart=zone.fairness.header is not None,
+        latency=LatencyTargets(zone.latency.token_time_seconds, zone.latency.first_token_seconds),
+        retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
+        offload=zone.offload,
+        seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
+        purge=zone.purge,
+        awaited=grant.lacking,
+    )
+
+
+def release_steps(idle: Idle) -> ReleaseSteps | None:
+    """Returns the steps in which a quiet zone's cached blocks are evicted; None if all are evicted at once."""
+    release = idle.release
+    return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
+
+
+def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
+    """Add a new zone, empty and idle, to the ledger."""
+    zone = new_zone(spec, ledger.now, ledger.links)
+    ledger.add(zone)
+    purging.has_nothing_to_forget(zone)
+    _note(ledger, zone, "registered" if spec.auto_registered else "declared")
+    return zone
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference between the current zones and the wanted ones."""
+
+    leaving: list[tuple[Zone, ZoneSpec]]
+    """Zones to remove, with their current specs."""
+    changed: list[ZoneSpec]
+    """Specs of new or changed zones. Zones with increased reservations come last."""
+
+
+def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: bool) -> Difference:
+    """Returns the changes that make the zones match the specs.
+
+    Args:
+        zones: all current zones.
+        specs: specs of all wanted zones.
+        passing_over_same: whether to skip zones that have their spec already. This requires that the last config was
+            applied completely.
+    """
+    known = {zone.spec.tenant: zone for zone in zones}
+    staying = {spec.tenant for spec in specs}
+
+    def changes(spec: ZoneSpec) -> bool:
+        zone = known.get(spec.tenant)
+        return not passing_over_same or zone is None or zone.leaving or zone.spec != spec
+
+    def grows(spec: ZoneSpec) -> bool:
+        zone = known.get(spec.tenant)
+        if zone is None or spec.quota.reserved > zone.spec.quota.reserved:
+            return True
+        return (spec.seats.reserved or 0) > (zone.spec.seats.reserved or 0)
+
+    leaving = [(zone, zone.spec) for zone in zones if zone.spec.tenant not in staying]
+    return Difference(leaving, sorted(filter(changes, specs), key=grows))
+
+
+def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
+    """Make the changes, first the removals, so that no block is promised twice.
+
+    Args:
+        ledger: ledger with the zones.
+        changes: the changes. The reservations after them fit into the engine.
+        at_once: maximum number of a zone's blocks that are evicted in one iteration.
+
+    Yields:
+        A zone and the ids of its blocks that were evicted, because the zone leaves or may keep fewer blocks. Changes
+        are made only as far as the caller iterates.
+    """
+    for zone, spec in changes.leaving:
+        # If a request of its tenant has arrived between iterations, the zone is now one for an unknown tenant.
+        if ledger.is_present(zone) and zone.spec is spec:
+            yield zone, _dismiss(ledger, zone, at_once)
+            while zone.leaving and zone.cached:
+                yield zone, ledger.evict(zone, min(len(zone.cached), at_once), "removed")
+            while not zone.leaving and (evicted := trim_to_limit(ledger, zone, at_once)):
+                yield zone, evicted
+    for spec in changes.changed:
+        known = ledger.zones.get(spec.tenant)
+        if known is not None:
+            yield known, change_spec(ledger, known, spec, at_once)
+            while evicted := trim_to_limit(ledger, known, at_once):
+                yield known, evicted
+            yield from purging.purge(ledger, known, at_once)
+        elif not spec.auto_registered:
+            yield add_zone(ledger, spec), []
+
+
+def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
+    """Replace a zone's spec; returns the blocks that were evicted because the zone may not keep them.
+
+    At most ``at_once`` blocks are evicted.
+    """
+    if zone.spec != spec or zone.leaving:
+        ledger.change_spec(zone, spec)
+        ledger.overflow.place(zone)
+        zone.leaving = False
+        _note(ledger, zone, "changed")
+    return trim_to_limit(ledger, zone, at_once)
+
+
+def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
+    """Make a zone leave: its reservations end, but its running requests keep its limit; returns evicted blocks."""
+    if not zone.leaving:
+        zone.leaving = True
+        _note(ledger, zone, "leaving")
+        promised_nothing = Quota(0, zone.spec.quota.limit, 0)
+        seats = SeatQuota(limit=zone.spec.seats.limit)
+        ledger.change_spec(zone, replace(zone.spec, quota=promised_nothing, seats=seats, awaited=0))
+    blocks = ledger.evict(zone, min(len(zone.cached), at_once), "removed")
+    discard_if_gone(ledger, zone)
+    return blocks
+
+
+def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
+    """Discard a zone that is leaving if it has no request and no block any more; does nothing otherwise."""
+    if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
+        # Report its final usage.
+        if ledger.update_reported(zone):
+            ledger.trail.note(zone_usage(zone, zone.usage_reported))
+        ledger.discard(zone)
+        if zone.name_in_journal is not None:
+            ledger.trail.left(zone.spec.tenant, "forgotten" if zone.spec.auto_registered else "removed")
+
+
+def _note(ledger: Ledger, zone: Zone, change: Change) -> None:
+    ledger.trail.note(Lifecycle(zone.spec.tenant, change))

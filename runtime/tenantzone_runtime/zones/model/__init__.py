@@ -1,0 +1,1 @@
+"""A zone: its spec, its quota, its queues and its counters."""

@@ -1,0 +1,386 @@
+"""Adapter slots: which LoRA adapters run at once, which zones wait for a slot, and which adapters give up a slot.
+
+An engine runs requests for a limited number of different adapters at a time (``--max-loras``). A zone is *entitled* if
+it has seats of its own. While an entitled zone waits for a slot, no further request begins for an adapter that only
+zones without seats of their own use, and after the waiting zone's ``lending.grace`` the requests of one such adapter
+are preempted. Between equal zones, slots rotate: after the grace period, the adapter that has had its slot for the
+longest time gives it up. A zone that uses several slots gives one up for a zone that uses fewer, or for another adapter
+of its own.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain
+from operator import attrgetter
+from typing import Final, Generic
+from weakref import WeakKeyDictionary
+
+from tenantzone_runtime.zones.audit.events import PreemptionReason
+from tenantzone_runtime.zones.blocks.ledger import Ledger
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.model.zone import Zone
+
+TURN_STEPS: Final = 16
+"""Minimum number of steps for which an adapter keeps its slot. A shorter turn would cost more than it computes."""
+_SEARCHED: Final = 16
+"""Maximum number of waiting requests of a zone that are searched for adapters without a slot."""
+_CHECKED: Final = 16
+"""Maximum number of waiters of each group whose blocks are checked before each step."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """An adapter's turn: the time for which it has its slot."""
+
+    since: float
+    """Time at which the adapter got the slot, in seconds of the monotonic clock."""
+    step: int
+    """Number of the step in which the adapter got the slot."""
+    regained_in: int
+    """Number of the last step in which a request reached its progress of the adapter's last turn; initially `step`."""
+
+
+@dataclass(slots=True)
+class _Waiter(Generic[W]):
+    """A zone that waits for the slot of one adapter."""
+
+    work: W
+    """The zone's first waiting request that needs the adapter."""
+    adapter: int
+    since: float
+    """Time at which the zone began to wait, in seconds of the monotonic clock."""
+    is_reachable: bool = False
+    """Whether all requests before ``work`` in the zone's queue wait for something other than blocks and seats."""
+    is_ready: bool = False
+    """Whether ``work`` could have begun with a slot when it was last checked."""
+    checked: int = 0
+    """Number of the step in which ``is_ready`` was last checked."""
+    helped: float = float("-inf")
+    """Time at which a slot was last kept for the waiter. No other adapter gives up its slot for it for a while then."""
+    granted_in: int = 0
+    """Number of the step since which a slot is kept for the waiter."""
+    is_entitled: bool = False
+    """Whether the waiter's zone is entitled."""
+    slots_before_it: int = 0
+    """Number of slots that the zone uses or has waited for longer. The fewer they are, the sooner it gets a slot."""
+
+    @property
+    def zone(self) -> Zone:
+        return self.work.zone
+
+
+class AdapterSlots(Generic[W]):
+    """The adapter slots of one engine.
+
+    Args:
+        engine: the engine.
+        ledger: provides the current time.
+        is_entitled: returns whether a zone has seats of its own.
+        has_seat: returns whether a seat is free for a zone's next request, or can be made free.
+        could_begin: returns whether a waiting request could begin now if its adapter had a slot.
+        preempt: preempts a running request, for a reason and for the benefit of a zone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[W],
+        ledger: Ledger,
+        is_entitled: Callable[[Zone], bool],
+        has_seat: Callable[[Zone], bool],
+        could_begin: Callable[[W], bool],
+        preempt: Callable[[W, PreemptionReason, Zone | None], None],
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._is_entitled = is_entitled
+        self._has_seat = has_seat
+        self._could_begin = could_begin
+        self._preempt = preempt
+        self._step = 0
+        self._users: dict[int, set[Zone]] = {}
+        """Adapters that have a slot, each with the zones that have running or loading requests with the adapter."""
+        self._turns: dict[int, _Turn] = {}
+        """Current turns of the adapters that have a slot."""
+        self._line: dict[tuple[Zone, int], _Waiter[W]] = {}
+        self.waiting: set[Zone] = set()
+        """The zones that wait for a slot."""
+        self._closed: set[int] = set()
+        """Adapters with a slot for which no further request begins in this step."""
+        self._granted: dict[int, Zone] = {}
+        """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
+        self._refused_before: frozenset[tuple[str, int]] = frozenset()
+        self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
+        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
+
+    # Queries
+
+    def may_have(self, work: W) -> bool:
+        """Whether a waiting request needs no adapter slot, or may have one in this step."""
+        adapter = self._engine.adapter(work)
+        if adapter is None:
+            return True
+        if adapter in self._users:
+            return adapter not in self._closed
+        free = self._engine.adapter_slots - len(self._users)
+        return free > 0 and (adapter in self._granted or free > len(self._granted))
+
+    def blocks_at_most(self, work: W) -> int:
+        """Returns the most blocks that a waiting request can need; 0 if it waits for something else, such as a slot."""
+        return self._engine.blocks_at_most(work) if self.may_have(work) else 0
+
+    @property
+    def granted(self) -> Iterable[Zone]:
+        """The zones for which free slots are kept in this step."""
+        return self._granted.values()
+
+    # Steps
+
+    def begin_step(self, zones: Iterable[Zone]) -> bool:
+        """Decide which adapters this step may use, and preempt the requests of adapters that give up their slots.
+
+        To be called only if the engine uses adapters.
+
+        Args:
+            zones: zones with waiting requests.
+
+        Returns:
+            Whether an adapter that could be used in the previous step may not be used in this one.
+        """
+        self._step += 1
+        self._count_users()
+        granted_before, self._granted = self._granted, {}
+        slots = self._engine.adapter_slots
+        if self._engine.is_open and (self._line or len(self._users) >= slots):
+            self._line_up(zones)
+            self._closed = set()
+            self._decide(slots, granted_before)
+        else:
+            self._line = {}
+            self._closed = set()
+        self.waiting = {waiter.zone for waiter in self._line.values() if not self._is_open(waiter.adapter)}
+        refused = frozenset(
+            chain(
+                (("used", adapter) for adapter in self._users),
+                (("closed", adapter) for adapter in self._closed),
+                (("granted", adapter) for adapter in self._granted),
+            )
+        )
+        before, self._refused_before = self._refused_before, refused
+        return not refused <= before
+
+    def has_begun(self, work: W) -> None:
+        """Note that a waiting request has left its queue, most likely because it was admitted."""
+        adapter = self._engine.adapter(work)
+        if adapter is None:
+            return
+        self._granted.pop(adapter, None)
+        self._users.setdefault(adapter, set()).add(work.zone)
+        self._turns.setdefault(adapter, self._new_turn())
+        if not any(zone is work.zone and other != adapter for zone, other in self._line):
+            self.waiting.discard(work.zone)
+
+    def _count_users(self) -> None:
+        self._users = {}
+        for work in chain(self._engine.running, self._engine.loading):
+            adapter = self._engine.adapter(work)
+            if adapter is not None:
+                self._users.setdefault(adapter, set()).add(work.zone)
+        self._turns = {adapter: self._turns.get(adapter) or self._new_turn() for adapter in self._users}
+        if self._to_regain:
+            self._see_who_has_regained()
+
+    def _new_turn(self) -> _Turn:
+        return _Turn(self._ledger.now, self._step, self._step)
+
+    def _see_who_has_regained(self) -> None:
+        """Note which requests have recomputed the tokens that they lost since their last turn.
+
+        The steps of a turn count only from then on. Otherwise a request whose blocks are not kept cached might compute
+        the same tokens in each turn, and never end.
+        """
+        engine = self._engine
+        for work in engine.running:
+            adapter = engine.adapter(work)
+            if adapter is not None and engine.tokens_computed(work) >= self._to_regain.get(work, sys.maxsize):
+                del self._to_regain[work]
+                self._turns[adapter].regained_in = self._step
+
+    # The line
+
+    def _line_up(self, zones: Iterable[Zone]) -> None:
+        """Find the zones that wait for slots. A zone keeps its position in the line while it continues to wait."""
+        before, self._line = self._line, {}
+        safe = {adapter for adapter, users in self._users.items() if any(map(self._is_entitled, users))}
+        for zone in zones:
+            for waiter in self._waiters(zone, safe):
+                known = before.get((zone, waiter.adapter))
+                if known is not None:
+                    known.work, known.is_reachable = waiter.work, waiter.is_reachable
+                self._line[zone, waiter.adapter] = waiter if known is None else known
+        slots_used = Counter(chain.from_iterable(self._users.values()))
+        for waiter in sorted(self._line.values(), key=lambda each: each.since):
+            waiter.is_entitled, waiter.slots_before_it = self._is_entitled(waiter.zone), slots_used[waiter.zone]
+            slots_used[waiter.zone] += 1
+
+    def _waiters(self, zone: Zone, safe: Container[int]) -> Iterator[_Waiter[W]]:
+        """Returns a waiter for each adapter that the zone's next requests need and that has no slot, or may lose it.
+
+        Args:
+            zone: a zone with waiting requests.
+            safe: adapters that an entitled zone uses, which are never closed.
+        """
+        engine, is_entitled, is_reachable = self._engine, self._is_entitled(zone), True
+        seen: set[int] = set()
+        for work in engine.fronts(zone, _SEARCHED):
+            adapter = engine.adapter(work)
+            is_open = adapter is None or self._is_open(adapter)
+            if not engine.blocks_at_most(work):
+                continue
+            if adapter is not None and adapter not in seen and not (is_open and (adapter in safe or not is_entitled)):
+                seen.add(adapter)
+                yield _Waiter(work, adapter, self._ledger.now, is_reachable)
+            is_reachable = is_reachable and not is_open
+
+    def _is_open(self, adapter: int) -> bool:
+        """Whether an adapter has a slot, and further requests may begin with this adapter."""
+        return adapter in self._users and adapter not in self._closed
+
+    def _ready(self, granted_before: Container[int]) -> list[_Waiter[W]]:
+        """Returns the waiters that could begin with a slot, in the order in which they get one.
+
+        A slot that was kept for an adapter in the last step is kept for it again. A slot that has been kept for longer
+        goes to entitled zones first, because a zone whose request was just preempted begins no request in that step.
+        """
+        line = self._line.values()
+        # Check some waiters of each group, so that a large group does not keep the others from being checked.
+        entitled = [waiter for waiter in line if waiter.is_entitled]
+        ready_before = [waiter for waiter in line if waiter.is_ready]
+        for group in (entitled, ready_before, line):
+            for waiter in nsmallest(_CHECKED, group, key=attrgetter("checked")):
+                if waiter.checked < self._step:
+                    waiter.checked = self._step
+                    waiter.is_ready = waiter.is_reachable and self._could_begin(waiter.work)
+        ready = (waiter for waiter in self._line.values() if waiter.is_ready)
+        return sorted(
+            ready,
+            key=lambda each: (
+                each.adapter not in granted_before or each.granted_in < self._step - 1,
+                not each.is_entitled,
+                each.adapter not in granted_before,
+                each.slots_before_it,
+                each.since,
+            ),
+        )
+
+    # Decisions
+
+    def _decide(self, slots: int, granted_before: Container[int]) -> None:
+        """Close adapters, make some of them give up their slots, and keep free slots for the first waiters."""
+        waiters = self._ready(granted_before)
+        self._make_free(waiters, slots)
+        for waiter in waiters:
+            is_one_free = len(self._users) + len(self._granted) < slots
+            if waiter.adapter not in self._users and is_one_free and self._has_seat(waiter.zone):
+                # If another zone waits for the same adapter, this slot is for both.
+                self._granted.setdefault(waiter.adapter, waiter.zone)
+                waiter.helped = self._ledger.now
+                if waiter.adapter not in granted_before:
+                    waiter.granted_in = self._step
+
+    def _make_free(self, waiters: Iterable[_Waiter[W]], slots: int) -> None:
+        """Make adapters whose time is up give up their slots for waiters for which no slot is free."""
+        joined: set[int] = set()
+        provided: set[int] = set()
+        for waiter in waiters:
+            if waiter.adapter in self._users:
+                if waiter.adapter not in self._closed and waiter.is_entitled:
+                    # This entitled waiter is about to use the adapter, so no later waiter may close the adapter.
+                    joined.add(waiter.adapter)
+            elif waiter.adapter in provided:
+                continue
+            elif len(self._users) + len(provided) < slots:
+                if self._has_seat(waiter.zone):
+                    provided.add(waiter.adapter)
+            elif self._one_gives_up(waiter, joined):
+                # The preempted request's seat is free now, too.
+                provided.add(waiter.adapter)
+
+    def _one_gives_up(self, waiter: _Waiter[W], joined: set[int]) -> bool:
+        """Make an adapter whose time is up give up its slot for a waiter; returns whether an adapter did."""
+        if waiter.is_entitled:
+            unentitled = [
+                adapter
+                for adapter, users in self._users.items()
+                if adapter not in joined and not any(map(self._is_entitled, users))
+            ]
+            self._closed.update(unentitled)
+            if unentitled:
+                due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
+                # The youngest adapter of the lowest priority gives up its slot first, as for seats.
+                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
+                return any(self._gives_up(adapter, waiter.zone) for adapter in due)
+        due = [
+            adapter
+            for adapter, users in self._users.items()
+            if adapter not in joined
+            and self._may_rotate(users, waiter.zone, adapter)
+            and self._is_due(adapter, waiter)
+            and self._has_had_its_turn(adapter, waiter)
+        ]
+        slots_used = Counter(chain.from_iterable(self._users.values()))
+        due.sort(
+            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns[adapter].step)
+        )
+        return any(self._gives_up(adapter, waiter.zone, rotates=True) for adapter in due)
+
+    def _may_rotate(self, users: set[Zone], zone: Zone, adapter: int) -> bool:
+        """Whether an adapter that ``users`` use can give up its slot, by rotation, for another adapter of ``zone``."""
+        others = [used for other, used in self._users.items() if other != adapter]
+        left_to_zone = sum(zone in used for used in others)
+        is_entitled = self._is_entitled(zone)
+        for user in users - {zone}:
+            left_to_user = sum(user in used for used in others)
+            if left_to_user < left_to_zone or (self._is_entitled(user) and not is_entitled and not left_to_user):
+                return False
+        return True
+
+    def _is_due(self, adapter: int, waiter: _Waiter[W]) -> bool:
+        """Whether the waiting zone's grace period is over, and the adapter has had its slot for enough steps."""
+        waited_seconds = self._ledger.now - max(waiter.since, waiter.helped)
+        is_worth_it = self._step - self._turns[adapter].step >= TURN_STEPS
+        return is_worth_it and waited_seconds >= waiter.zone.spec.lending.grace_seconds
+
+    def _has_had_its_turn(self, adapter: int, waiter: _Waiter[W]) -> bool:
+        """Whether an adapter has had its slot for the waiter's grace period, and got further than in its last turn."""
+        turn = self._turns[adapter]
+        if self._ledger.now - turn.since < waiter.zone.spec.lending.grace_seconds:
+            return False
+        is_worth_it = self._step - turn.regained_in >= TURN_STEPS
+        return is_worth_it and not any(work in self._to_regain for work in self._running_with(adapter))
+
+    def _gives_up(self, adapter: int, beneficiary: Zone, *, rotates: bool = False) -> bool:
+        """Preempt all requests of an adapter; returns whether its slot is free now.
+
+        While a request with the adapter is being loaded from a tier, nothing is preempted, but no request begins with
+        the adapter.
+        """
+        if any(self._engine.adapter(work) == adapter for work in self._engine.loading):
+            self._closed.add(adapter)
+            return False
+        for work in self._running_with(adapter):
+            if rotates:
+                self._to_regain[work] = self._engine.tokens_computed(work)
+            self._preempt(work, "adapter", beneficiary)
+        del self._users[adapter], self._turns[adapter]
+        self._closed.discard(adapter)
+        return True
+
+    def _running_with(self, adapter: int) -> list[W]:
+        return [work for work in self._engine.running if self._engine.adapter(work) == adapter]
+
+    def _priority(self, adapter: int) -> int:
+        """Returns the highest priority of the zones that use an adapter."""
+        return max(zone.spec.priority for zone in self._users[adapter])

@@ -1,0 +1,1 @@
+"""Zones in the tiers below GPU memory, and which chunks of a prompt a tier can serve."""

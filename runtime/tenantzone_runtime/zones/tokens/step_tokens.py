@@ -1,0 +1,356 @@
+"""The token budget of a step: how many tokens each zone may compute in it.
+
+Decodes come first: the tokens of generating requests are subtracted from the step's budget. The rest is for prompts of
+running requests and of the next ones to be admitted. If these prompts do not all fit, and belong to several zones or
+compete with another zone's decodes, the rest is divided among their zones by weight (``deficits``). So a long prompt
+takes no more than its zone's share while another zone has work. Drafts are cut so that prompts get at least a chunk of
+the step. Tokens that a zone does not use become available to all zones before the step ends. Latency targets reduce the
+budget further (``latency_budget``).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Generic, NamedTuple
+
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.model.zone import Zone
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tokens.deficits import CHUNK, DeficitRoundRobin
+from tenantzone_runtime.zones.tokens.latency_budget import LatencyBudget
+from tenantzone_runtime.zones.tokens.pacing import Pacing, Prompts
+from tenantzone_runtime.zones.tokens.step_prompts import LOOKED_AT, StepPrompts
+from tenantzone_runtime.zones.tokens.tokens_left import TokensLeft
+
+_CHUNKS: Final = 4
+"""Number of prompts that a small step can continue, if it has any tokens for prompts."""
+
+
+class _Granted(NamedTuple):
+    """Number of tokens that a request was granted for its prompt, by where they came from."""
+
+    own: int
+    """Tokens from the share of the request's zone."""
+    found: int
+    """Tokens that other zones left unused."""
+    spare: int
+    """Tokens for which no zone had work."""
+    charged: float
+    """Number of ``found`` and ``spare`` tokens for which the request's zone was charged."""
+
+
+_NONE_OF_PROMPT: Final = _Granted(0, 0, 0, 0.0)
+
+
+class StepTokens(Generic[W]):
+    """Divides the tokens of each step of one engine among zones.
+
+    Args:
+        tenancy: tenancy with all zones.
+        engine: the engine whose steps are divided.
+        prompts: finds the prompts that a step may compute.
+        latency_budget: bounds steps for zones with latency targets.
+    """
+
+    def __init__(
+        self, tenancy: Tenancy, engine: Engine[W], prompts: StepPrompts[W], latency_budget: LatencyBudget[W]
+    ) -> None:
+        self._tenancy = tenancy
+        self._targets = tenancy.ledger.totals.with_targets
+        self._engine = engine
+        self._prompts = prompts
+        self._deficits = DeficitRoundRobin()
+        self._latency_budget = latency_budget
+        self.bound: float | None = None
+        """Seconds to which zones without targets should keep the last planned step; None if no zone bounded it."""
+        self.is_shared = False
+        """Whether the tokens of this step are divided among zones. If not, each request takes as many as are left."""
+        self.left = TokensLeft()
+        """The prompt tokens that are left in this step."""
+        self._each = engine.tokens_each
+        """Maximum number of tokens computed in this step for each generating request."""
+        self._computed: Counter[Zone] = Counter()
+        """Number of prompt tokens computed in this step, by zone."""
+        self._pacing: Pacing[W] | None = None
+        self._is_generating_bounded = False
+        """Whether generating requests may get fewer tokens in this step than the engine would compute."""
+        self.in_all = 0
+        """Number of tokens computed in this step, for all zones together."""
+        self._are_given = False
+        """Whether any zone was given tokens for prompts before this step."""
+        self._were_in_vain = False
+        """Whether the last step had tokens for prompts but computed nothing, because the prompts could not continue.
+
+        Other requests may hold the blocks that these prompts wait for, so the next step is not divided among zones."""
+        self._made_wait: list[Zone] = []
+        """Zones whose next request got no tokens in the last step."""
+        self._last: W | None = None
+        """The request that was granted tokens last."""
+        self._last_granted = _NONE_OF_PROMPT
+        """Tokens that the last request was granted for its prompt."""
+        self._last_generated = 0
+        """Number of tokens that the last request was granted for generation."""
+
+    def begin_step(self) -> None:
+        """Divide the tokens of the coming step."""
+        engine = self._engine
+        self._end()
+        self.bound = None
+        made_wait, self._made_wait = self._made_wait, []
+        for zone in made_wait:
+            if zone.wait_reason == "tokens":
+                self._tenancy.may_go_on(zone)
+        if engine.step_tokens is None or not engine.goes_on or self._were_in_vain:
+            return
+        bounds = self._latency_budget.bounds() if self._targets else {}
+        computing = engine.in_prompts()
+        generating = len(engine.running) - len(computing)
+        in_prompts = self._prompts.that_fit(computing)
+        waiting = self._prompts.waiting(bounds)
+        budget = max(0, engine.step_tokens - generating * engine.tokens_each)
+        least = min(CHUNK, engine.step_tokens // _CHUNKS)
+        may_cut_drafts = engine.tokens_each > 1 and budget < least
+        if not bounds and not self._prompts.compete(in_prompts, waiting, may_cut_drafts=may_cut_drafts):
+            return
+        # If drafts are cut, each request keeps a whole number of them, so prompts may get slightly more than ``least``.
+        prompts = self._prompts.by_zone(in_prompts, waiting, least + generating if may_cut_drafts else budget)
+        if may_cut_drafts:
+            needed = min(least, sum(each.tokens for each in prompts.values()))
+            budget = self._cut_drafts(engine.step_tokens, generating, needed)
+        self.left.chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        pacing = self._latency_budget.plan(bounds, prompts, budget, self.left.chunk) if bounds else None
+        if pacing is not None and not self._prompts.is_one_zone_alone(bounds):
+            self._pacing = pacing
+            self.bound = pacing.bound
+            others = {zone: each for zone, each in prompts.items() if zone not in bounds}
+            self._share(pacing.of_others, others, in_prompts)
+            self.left.of_zone |= pacing.prompt_tokens
+            if pacing.overdue is not None:
+                self.left.of_zone[pacing.overdue] = max(pacing.of_overdue, self.left.of_zone.get(pacing.overdue, 0))
+        elif self._are_drafts_cut or sum(each.tokens for each in prompts.values()) > budget:
+            self._share(budget, prompts, in_prompts)
+        self._is_generating_bounded = self._pacing is not None or self._are_drafts_cut
+        self._are_given = any(self.left.of_zone.values())
+        for work, _ in waiting.values() if self.is_shared else ():
+            if not self._is_enough(work, self.left):
+                self._note_wait(work)
+
+    @property
+    def denied(self) -> Collection[Zone]:
+        """Zones whose next request can't begin with the tokens that the zone has in this step."""
+        return self._made_wait
+
+    def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
+        """Returns how many of the tokens that the engine would compute for a request it may compute now.
+
+        Args:
+            work: a running request, or the one that is next to be admitted.
+            wanted: tokens that the engine would compute.
+            fitting: given a maximum, returns how many tokens of the prompt the engine can compute; None if it can
+                compute any number.
+
+        Returns:
+            The number of tokens; 0 for a running request that this step skips. A waiting request always gets some,
+            since `may_begin` was true before.
+        """
+        if not self.is_shared:
+            return wanted
+        if self._generates(work):
+            return self.tokens_to_generate(work, wanted)
+        granted = self._share_of_prompt(work, wanted, fitting)
+        self._take(work, granted)
+        if granted < wanted:
+            self._let_go_of_rest(work)
+        self.in_all += granted
+        return granted
+
+    def tokens_to_generate(self, work: W, wanted: int) -> int:
+        """Returns the result of `tokens_for` for a running request that generates.
+
+        Args:
+            work: the request.
+            wanted: tokens that the engine would compute.
+        """
+        if not self.is_shared:
+            return wanted
+        # A fast path, because this is called for each running request in each step, and most get all that they want.
+        granted = wanted
+        if self._is_generating_bounded:
+            granted = self._share_of_generating(work, wanted)
+            if self._are_drafts_cut and granted > self._each:
+                self.left.spare -= 1
+        self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
+        self.in_all += granted
+        return granted
+
+    def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
+        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them."""
+        if not self.is_shared:
+            return wanted
+        if self._generates(work):
+            return self._share_of_generating(work, wanted)
+        return self._share_of_prompt(work, wanted, fitting)
+
+    def _share_of_generating(self, work: W, wanted: int) -> int:
+        granted = min(wanted, self._each + (1 if self.left.spare else 0)) if self._are_drafts_cut else wanted
+        if self._pacing is not None and work in self._pacing.sit_out:
+            granted = 0
+        work.zone.counters.withheld_tokens += wanted - granted
+        return granted
+
+    def _share_of_prompt(self, work: W, wanted: int, fitting: Callable[[int], int] | None) -> int:
+        zone = work.zone
+        granted = min(wanted, self.left.of_zone.get(zone, 0) + self.left.free)
+        if not self._engine.is_running(work):
+            granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
+        if fitting is not None and granted < wanted:
+            granted = fitting(granted)
+        zone.counters.withheld_tokens += wanted - granted
+        return granted
+
+    def may_begin(self, work: W, left: TokensLeft) -> bool:
+        """Whether enough tokens are left to begin a waiting request; ``left`` is `left` or a copy of it."""
+        return not self.is_shared or self._is_enough(work, left)
+
+    def turn_away(self, work: W) -> None:
+        """Note that a waiting request was denied admission for lack of tokens."""
+        self._note_wait(work)
+        self.left.turned_away.append(work.zone)
+
+    def is_used_up(self, left: TokensLeft) -> bool:
+        """Whether to stop considering zones, because no tokens are left and enough zones were turned away already.
+
+        The next step is divided among the zones that wait for tokens, and considers at most ``LOOKED_AT`` of them. If
+        this step considered fewer, zones whose blocks have become available would be delayed.
+        """
+        return self.is_shared and not left.free and len(left.turned_away) >= LOOKED_AT
+
+    def was_turned_down(self, work: W) -> None:
+        """Undo the last grant of tokens, if this request got it, because the engine did not compute the request."""
+        last, self._last = self._last, None
+        if last is work:
+            (own, found, spare, charged), generated = self._last_granted, self._last_generated
+            self.left.of_zone[work.zone] = self.left.of_zone.get(work.zone, 0) + own
+            self.left.unclaimed += found
+            self.left.spare += spare + generated
+            self._deficits.owe(work.zone, charged)
+            self._computed[work.zone] -= own + found + spare
+            self.in_all -= own + found + spare + generated
+
+    def let_go(self) -> list[Zone]:
+        """Let prompts begin with less than a chunk. Otherwise no request would use these tokens.
+
+        Returns:
+            Zones that were turned away for lack of tokens, to be considered again.
+        """
+        turned_away, lost = self._let_go(self.left)
+        for zone, count in lost.items():
+            self._deficits.owe(zone, count)
+        return turned_away
+
+    def zones_after_let_go(self, left: TokensLeft) -> list[Zone]:
+        """Returns the zones that `let_go` would return, and updates a copy of `left` as `let_go` would update it."""
+        return self._let_go(left)[0]
+
+    def _let_go(self, left: TokensLeft) -> tuple[list[Zone], dict[Zone, int]]:
+        unused = 0 if self.in_all else self._engine.step_tokens or 0
+        # Other zones must not use tokens that a zone got for its own latency target.
+        return left.let_go(unused, self._pacing.prompt_tokens if self._pacing is not None else ())
+
+    def end_step(self) -> None:
+        """End the step; a zone is owed the tokens that it was given and did not use."""
+        for zone, count in self.left.of_zone.items():
+            self._deficits.owe(zone, count)
+        if self.left.unclaimed:
+            self._deficits.lose(self.left.unclaimed)
+        computed = {zone for zone, count in self._computed.items() if count > 0}
+        self._latency_budget.end_step(self._pacing, computed)
+        self._were_in_vain = self._are_given and not self.in_all
+        self._end()
+
+    def forget(self, zone: Zone) -> None:
+        """Forget a removed zone."""
+        self._deficits.forget(zone)
+        self._latency_budget.forget(zone)
+
+    @property
+    def _are_drafts_cut(self) -> bool:
+        """Whether generating requests may compute fewer drafts in this step than the engine has made."""
+        return self._each < self._engine.tokens_each
+
+    def _cut_drafts(self, step_tokens: int, generating: int, needed: int) -> int:
+        """Cut the drafts of this step, if they would leave prompts fewer tokens than needed.
+
+        Args:
+            step_tokens: token budget of the step.
+            generating: number of generating requests.
+            needed: number of tokens to leave to prompts.
+
+        Returns:
+            The number of tokens for prompts in the step.
+        """
+        if step_tokens - generating * self._each < needed:
+            self._each = max(1, (step_tokens - needed) // generating)
+        return max(0, step_tokens - generating * self._each)
+
+    def _end(self) -> None:
+        self.is_shared = False
+        self._each = self._engine.tokens_each
+        self.left = TokensLeft(chunk=self.left.chunk)
+        self.in_all = 0
+        self._are_given = False
+        self._computed.clear()
+        self._pacing = None
+        self._last = None
+
+    def _is_enough(self, work: W, left: TokensLeft) -> bool:
+        """Whether enough tokens are left to begin a waiting request."""
+        needed = min(max(left.chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
+        return left.of_zone.get(work.zone, 0) + left.free >= needed
+
+    def _note_wait(self, work: W) -> None:
+        """Note that the zone of a waiting request waits for tokens."""
+        self._tenancy.must_wait_for_tokens(work.zone)
+        self._made_wait.append(work.zone)
+
+    def _is_own(self, zone: Zone) -> bool:
+        """Whether the zone got its tokens for its own latency target, so that other zones must not use them."""
+        return self._pacing is not None and zone in self._pacing.prompt_tokens
+
+    def _generates(self, work: W) -> bool:
+        return self._engine.is_running(work) and not self._engine.is_in_prompt(work)
+
+    def _take(self, work: W, count: int) -> None:
+        zone = work.zone
+        own = min(count, self.left.of_zone.get(zone, 0))
+        if own:
+            self.left.of_zone[zone] -= own
+        found = min(count - own, self.left.unclaimed)
+        spare = min(count - own - found, self.left.spare)
+        self.left.unclaimed -= found
+        self.left.spare -= spare
+        charged = self._deficits.charge(zone, found + spare) if found + spare else 0.0
+        self._computed[zone] += count
+        self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare, charged), 0
+
+    def _let_go_of_rest(self, work: W) -> None:
+        """Release the rest of a zone's tokens if they are too few to complete a chunk of its prompts.
+
+        Otherwise the rests of several zones may add up to a whole chunk that stays unused.
+        """
+        zone = work.zone
+        rest = self.left.of_zone.get(zone, 0)
+        if 0 < rest < self._engine.chunk_tokens(work) and not self._is_own(zone):
+            self._deficits.owe(zone, rest)
+            self.left.unclaimed += self.left.of_zone.pop(zone)
+
+    def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
+        self.is_shared = True
+        go_on = {work.zone for work in in_prompts}
+        to_go_on = min(self.left.chunk, budget)
+        least = {
+            zone: max(to_go_on if zone in go_on else self.left.chunk, each.chunk) for zone, each in prompts.items()
+        }
+        demands = {zone: each.tokens for zone, each in prompts.items()}
+        self.left.of_zone = self._deficits.share(budget, demands, least)
+        self.left.spare = max(0, budget - sum(demands.values()))
+        self.left.unclaimed = budget - self.left.spare - sum(self.left.of_zone.values())
