@@ -184,7 +184,7 @@ class Engine(WithoutTiers):
     def _admit(self, budget: int) -> None:
         """Admit waiting requests while the step's token budget and seats last."""
         request = None
-        while budget > 0 and (request := self._arbiter.next_front()) is not None:
+        while budget > 0 and (request := self._arbiter.admit_next()) is not None:
             self.waiting.remove_front(request.zone)
             self._front_has_changed(request.zone)
             self.pool.admit(request)

@@ -83,7 +83,7 @@ class Engine(WithoutTiers):
             missing = self.blocks_to_continue(request)
             if missing and self.is_running(request) and self.arbiter.may_continue(request, missing):
                 self._take(request, missing)
-        while (admitted := self.arbiter.next_front()) is not None:
+        while (admitted := self.arbiter.admit_next()) is not None:
             self._wait_no_more(admitted)
             self._take(admitted, admitted.count)
             admitted.zone.account.charge(INPUT * admitted.count)

@@ -21,11 +21,10 @@ from vllm.v1.request import Request
 
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import make_config
-from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
+from tenantzone_runtime.engine.blocks.block_pool import PoolView, ZoneBlockPool
 from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.blocks.requests import zone_of
 from tenantzone_runtime.engine.core.binding import Binder
-from tenantzone_runtime.zones.model.zone import Zone
 
 TENANT = "everybody"
 CONFIG = make_config(
@@ -43,7 +42,7 @@ def pytest_configure() -> None:
     ZoneBlockPool.__init__ = _declaring(ZoneBlockPool.__init__)
     ZoneBlockPool.at_work = False
     """Whether one of our managers is at work on the pool."""
-    ZoneBlockPool.acting = property(_acting, _act)
+    ZoneBlockPool.view = property(_view, _set_view)
     ZoneBlockPool.free_block_queue = property(_free_queue, _set_free_queue)
     Binder._find = lambda binder, request, now: binder._tenancy.zone_for(TENANT, now)
     for name, method in inspect.getmembers(ZoneKVCacheManager, inspect.isfunction):
@@ -62,15 +61,19 @@ def _declaring(construct: Callable[..., None]) -> Callable[..., None]:
     return constructed
 
 
-def _acting(pool: ZoneBlockPool) -> Zone | None:
-    said: Zone | None = vars(pool)["acting"]
-    if said is None and not pool.at_work and "zones" in vars(pool):
-        return pool.zones.get(TENANT)
+def _view(pool: ZoneBlockPool) -> PoolView:
+    said: PoolView = vars(pool)["view"]
+    if said.zone is None and not pool.at_work and TENANT in getattr(pool, "zones", ()):
+        return _Default(pool, pool.zones[TENANT])
     return said
 
 
-def _act(pool: ZoneBlockPool, zone: Zone | None) -> None:
-    vars(pool)["acting"] = zone
+def _set_view(pool: ZoneBlockPool, view: PoolView) -> None:
+    vars(pool)["view"] = PoolView(pool, None) if isinstance(view, _Default) else view
+
+
+class _Default(PoolView):
+    """The view of the zone's blocks, where a test of vLLM's uses the pool itself."""
 
 
 class _FreeAndCached:

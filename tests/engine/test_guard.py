@@ -54,11 +54,11 @@ def assert_only_it_was_failed(driver, request, foreign):
 def test_a_foreign_block_in_the_prefix_index(driver, foreign):
     request = driver.send("burst", prompt(6, seed=1))
     pool = driver.scheduler.block_pool
-    with pool.acting_for(driver.zone("burst")):
+    with pool.for_zone(driver.zone("burst")):
         pool.cached_block_hash_to_block.insert(make_block_hash_with_group_id(request.block_hashes[0], 0), foreign)
     driver.run()
     assert request.num_computed_tokens == 0
-    with pool.acting_for(driver.zone("burst")):
+    with pool.for_zone(driver.zone("burst")):
         pool.cached_block_hash_to_block.pop(make_block_hash_with_group_id(request.block_hashes[0], 0), foreign.block_id)
     assert_only_it_was_failed(driver, request, foreign)
 
@@ -86,13 +86,12 @@ def test_a_foreign_block_for_a_request_that_grows(driver, foreign):
 
 def test_a_foreign_block_next_to_what_a_load_took_for_later_loses_nothing(driver, foreign):
     pool, zone = driver.scheduler.block_pool, driver.zone("burst")
-    with pool.acting_for(zone):
-        taken = pool.get_new_blocks(1)
-        pool.spare = list(taken)
+    with pool.for_zone(zone) as view:
+        taken = view.spare = pool.get_new_blocks(1)
         pool.free_block_queue.prepend_n([foreign])
         with pytest.raises(ForeignBlockError):
             pool.get_new_blocks(2)
-    assert pool.spare == taken
+    assert view.spare is taken
 
 
 def test_a_foreign_block_in_a_block_table(driver, foreign):
@@ -165,7 +164,7 @@ def test_a_foreign_block_in_the_prefix_index_of_any_group(config, kinds, group):
     hybrid.scheduler.tenancy.ledger.trail.collect()
     request = hybrid.send("burst", prompt(6, seed=1))
     found = hybrid.scheduler.kv_cache_manager.look_up(request)[0].blocks[group][-1]
-    with pool.acting_for(burst):
+    with pool.for_zone(burst):
         pool.cached_block_hash_to_block.pop(found.block_hash, found.block_id)
         pool.cached_block_hash_to_block.insert(found.block_hash, foreign)
     hybrid.run()

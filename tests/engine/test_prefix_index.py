@@ -22,7 +22,7 @@ def zone(tenant):
 def prefix_index(driver, tenant):
     """A weak reference that shows whether the index is still kept."""
     pool = driver.scheduler.block_pool
-    with pool.acting_for(driver.zone(tenant)):
+    with pool.for_zone(driver.zone(tenant)):
         return weakref.ref(pool.cached_block_hash_to_block)
 
 
@@ -78,13 +78,13 @@ def test_what_zones_write_before_they_have_an_index_is_found_by_them_alone(drive
     one, other = pool.blocks[1], pool.blocks[2]
     key = make_block_hash_with_group_id(b"hash", 0)
     for tenant, block in (("acme", one), ("burst", other)):
-        with pool.acting_for(driver.zone(tenant)):
+        with pool.for_zone(driver.zone(tenant)):
             assert pool.cached_block_hash_to_block.get_one_block(key) is None
             pool.cached_block_hash_to_block.insert(key, block)
     for tenant, block in (("acme", one), ("burst", other)):
-        with pool.acting_for(driver.zone(tenant)):
+        with pool.for_zone(driver.zone(tenant)):
             assert pool.cached_block_hash_to_block.get_one_block(key) is block
-    with pool.acting_for(None):
+    with pool.for_zone(None):
         assert pool.cached_block_hash_to_block.get_one_block(key) is None
 
 

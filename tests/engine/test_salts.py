@@ -29,7 +29,7 @@ def hashes(driver, tenant, **arguments):
     """The hashes of the prompt's blocks, under which the engine caches them."""
     made = driver.ask(tenant, PROMPT, **arguments).block_hashes
     assert len(made) == BLOCKS
-    with driver.scheduler.block_pool.acting_for(driver.zone(tenant)):
+    with driver.scheduler.block_pool.for_zone(driver.zone(tenant)):
         assert all(driver.scheduler.block_pool.get_cached_block(each, [0]) for each in made)
     return made
 

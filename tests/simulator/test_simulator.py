@@ -13,6 +13,7 @@ from tenantzone_runtime.zones.blocks.totals import Totals
 from tenantzone_runtime.zones.model import quota
 from tenantzone_runtime.zones.model.fair_queue import FairQueue
 from tenantzone_runtime.zones.schedule import preemption
+from tenantzone_runtime.zones.schedule.admission import Candidates
 from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 from tenantzone_runtime.zones.schedule.backoff import BackoffSet
 
@@ -112,27 +113,21 @@ def test_a_limit_that_is_passed_is_noticed(monkeypatch):
 
 
 def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
-    real = FairQueue.next
-
-    def unfair(self, admissible, call):
-        for _, _, account in sorted(self._heap, key=lambda entry: -entry[0]):
-            if account.ticket > 0 and admissible(account):
-                return account
-        return real(self, admissible, call)
-
-    monkeypatch.setattr(FairQueue, "next", unfair)
+    real = FairQueue.in_order
+    monkeypatch.setattr(FairQueue, "in_order", lambda self: reversed(list(real(self))))
+    monkeypatch.setattr(Candidates, "__iter__", lambda self: (zone for _, zone in self._waiting))
     with pytest.raises(Violation, match="fairness"):
         run(dataclasses.replace(PLAN, speed=3.0, model=Model(capacity=2_048, max_running=4)))
 
 
 def test_a_zone_that_nothing_wakes_is_noticed(monkeypatch):
-    monkeypatch.setattr(BackoffSet, "first", lambda self, free, place, is_running: None)
+    monkeypatch.setattr(BackoffSet, "due", lambda self, free, place, is_running: iter(()))
     with pytest.raises(Violation, match=r"backed off: zone tenant-\d+ could be admitted"):
         run(PLAN)
 
 
 def test_an_engine_that_admits_no_request_is_noticed(monkeypatch):
-    monkeypatch.setattr(Arbiter, "next_front", lambda self: None)
+    monkeypatch.setattr(Arbiter, "admit_next", lambda self: None)
     monkeypatch.setattr(Inspection, "after_schedule", lambda self, engine: None)
     with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
         run(PLAN)

@@ -76,6 +76,8 @@ def by_tenant(payments: Any) -> dict[str, list[int]]:
 class History:
     """One engine, its requests, and the reference for both. Each method checks its own effect."""
 
+    new_arbiter = WatchedArbiter
+
     def __init__(self):
         super().__init__()
         self.config = None
@@ -96,7 +98,7 @@ class History:
         self.engine = HistoryEngine(
             self, self.seats, self.headroom, self.by_priority, self.step_tokens, self.chunk_tokens, self.depth
         )
-        self.arbiter = WatchedArbiter(self, self.tenancy, self.engine)
+        self.arbiter = self.new_arbiter(self, self.tenancy, self.engine)
         self.tokens = StepTokensWatched(self, is_learned=self.is_learned)
         self.requests: list[Request] = []
         self.lent = LentInAll()

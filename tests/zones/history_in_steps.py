@@ -69,8 +69,13 @@ class HistoryInSteps(History):
             request.zone.account.charge(2.0)
 
     def _admit(self, turns_down):
-        while self.tokens.left != 0 and (request := self.arbiter.next_front()) is not None:
+        while self.tokens.left != 0:
+            rivals = self._places_of_those_that_could_begin()
+            request = self.arbiter.admit_next()
+            if request is None:
+                break
             self.look_who_lends()
+            self._check_turn(request, rivals)
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
             assert not self._is_at_seat_limit(request.claim), f"next, and beyond its seats: {request}"
@@ -99,6 +104,28 @@ class HistoryInSteps(History):
         self.look_who_lends()
         if self.engine.free_seats and self.tokens.left != 0:
             self.check_no_zone_is_passed_over()
+
+    def _places_of_those_that_could_begin(self):
+        """The least service that counts for each zone whose next request could be admitted now, by a scan of all."""
+        reached = self.arbiter._admission._fair._reached
+        seats, tokens = self.arbiter._seats, self.arbiter._tokens
+        return {
+            front.zone: max(front.zone.account.service, reached)
+            for front in self._fronts()
+            if (front.zone.account.ticket > 0 or front.zone.backoff_ticket)
+            and not self._is_at_seat_limit(front.claim)
+            and self._held_back(front.claim) is None
+            and seats.may_sit(front.zone)
+            and tokens.may_begin(front, tokens.left)
+            and self.is_admissible(front, with_relief=True)
+        }
+
+    def _check_turn(self, request, rivals):
+        """Of all zones whose next request could begin, the one with the least service is next."""
+        for zone, service in rivals.items():
+            if zone is not request.zone:
+                self._saw("several zones could begin")
+                assert service >= request.zone.account.service, f"{zone.spec.tenant} was next"
 
     def _takeable(self, request, *, growing=False):
         """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.

@@ -193,7 +193,7 @@ class SmallEngine(WithoutTiers):
         for work in self.running:
             budget = self._compute(work, budget)
         admitted, passed_over = [], []
-        while budget != 0 and (work := self.arbiter.next_front()) is not None:
+        while budget != 0 and (work := self.arbiter.admit_next()) is not None:
             if budget is not None and work.tokens and not self._fitting(work, budget):
                 break
             is_passed_over = work.waits_for_else or not self.arbiter.may_have_slot(work)

@@ -53,10 +53,10 @@ def test_the_next_front_stays_the_same_until_it_is_taken(core, engine):
     engine.wait(core.zone("one"), 10)
     engine.wait(core.zone("other"), 10)
     engine.arbiter.begin_step()
-    first = engine.arbiter.next_front()
-    assert engine.arbiter.next_front() is first
+    first = engine.arbiter.admit_next()
+    assert engine.arbiter.admit_next() is first
     engine.leave(first)
-    assert engine.arbiter.next_front() is not first
+    assert engine.arbiter.admit_next() is not first
 
 
 def test_a_request_that_is_turned_down_is_not_next_again_before_the_next_step(core, engine):
@@ -83,7 +83,7 @@ def test_others_caches_are_evicted_if_that_is_enough_with_what_is_kept_for_sibli
     engine.predicted = [engine.run(acme, 5, asks=20)]
     work = engine.wait(acme, 11)
     engine.arbiter.begin_step()
-    assert engine.arbiter.next_front() is (work if evicted else None)
+    assert engine.arbiter.admit_next() is (work if evicted else None)
     assert sum(event.blocks for event in core.events("evicted")) == evicted
 
 

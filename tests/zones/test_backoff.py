@@ -137,7 +137,7 @@ def test_who_is_entitled_and_denied_in_a_step_is_looked_at_before_the_next(core,
     engine.wait(acme, 40)
     engine.arbiter.begin_step()
     engine.run(busy, 100)
-    assert engine.arbiter.next_front() is None
+    assert engine.arbiter.admit_next() is None
     engine.arbiter.end_step()
     assert looks(engine) == ({"acme"}, ["acme"])
 

@@ -39,6 +39,7 @@ REMOVED_BY = {
     "zones/schedule/adapter_slots.py _line": "the next step",
     "zones/schedule/adapter_slots.py _users": "the next step",
     "zones/schedule/adapter_slots.py waiting": "the next step",
+    "zones/schedule/admission_plan.py without_seat": "the plan is made",
     "zones/schedule/admission.py _unseen": "the last waiting request leaves its queue",
     "zones/schedule/admission.py _zones": "the last waiting request leaves its queue",
     "zones/schedule/arbiter.py _kept_for": "end of the step",
@@ -75,19 +76,19 @@ REMOVED_BY = {
     "zones/schedule/seats.py _limited": "the last waiting request leaves its queue",
     "zones/schedule/seats.py _others": "the last waiting request leaves its queue",
     "zones/schedule/seats.py _owners": "the last waiting request leaves its queue",
-    "zones/schedule/seats.py _turned_away": "the next step",
+    "zones/schedule/seats.py turned_away": "the next step",
     "zones/model/wait_accounting.py _queued": "the last waiting request leaves its queue",
     "zones/model/wait_accounting.py _since": "the last waiting request leaves its queue",
     "zones/tokens/step_tokens.py _computed": "end of the step",
-    "zones/tokens/step_tokens.py _left": "end of the step",
     "zones/tokens/step_tokens.py _made_wait": "the next step",
-    "zones/tokens/step_tokens.py _turned_away": "end of the step",
     "zones/tenancy.py _overdue": "upkeep after discard",
     "zones/tiers/tier.py counts": "departure",
     "zones/tiers/tier_admission.py _effects": "departure",
     "zones/tiers/tier_admission.py _seen": "departure",
     "zones/tiers/tier.py loading": "the transfer ends",
     "zones/tiers/tier.py storing": "the transfer ends",
+    "zones/tokens/tokens_left.py of_zone": "end of the step",
+    "zones/tokens/tokens_left.py turned_away": "end of the step",
     "zones/blocks/totals.py _changed": "upkeep after discard",
     "zones/blocks/totals.py _to_reconsider": "discard",
     "zones/blocks/totals.py with_targets": "discard",
@@ -155,7 +156,7 @@ def test_the_last_request_that_was_turned_down_keeps_no_zone():
     core.apply(declare(TENANT))
     work = engine.wait(core.ledger.zones[TENANT], 10)
     engine.arbiter.begin_step()
-    assert engine.arbiter.next_front() is work
+    assert engine.arbiter.admit_next() is work
     engine.arbiter.turned_down(work)
     engine.arbiter.end_step()
     engine.leave(work)

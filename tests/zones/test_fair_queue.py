@@ -226,19 +226,24 @@ def test_who_left_while_it_was_held_is_not_released_into_the_queue(queue):
     assert queue.next(everybody) is None
 
 
-def test_the_call_to_held_accounts_gets_the_first_in_line_and_calls_them_into_their_places(queue):
+def test_a_called_account_returns_to_its_place(queue):
     first, called, last = waiting(queue, Account(service=1.0), Account(service=2.0), Account(service=3.0))
     queue.hold(called)
-    reported = []
+    assert list(queue.in_order()) == [first, last]
+    queue.call(called)
+    assert list(queue.in_order()) == [first, called, last]
 
-    def call(place):
-        reported.append(place)
-        is_due = called.ticket < 0 and (place is None or queue.place(called) < place)
-        return called if is_due else None
 
+def test_the_order_is_that_in_which_accounts_are_served_and_reading_it_changes_nothing(queue):
+    accounts = waiting(queue, *(Account(service=float(service)) for service in (5, 3, 8, 1, 3, 9, 2)))
+    for account, cost in zip(accounts, (0, 4, 0, 6, 0, 1, 3), strict=True):
+        account.charge(cost)
+    queue.leave(accounts[2])
+    expected = list(queue.in_order())
+    assert list(queue.in_order()) == expected
     served = []
-    while (account := queue.next(everybody, call)) is not None:
+    while (account := queue.next(everybody)) is not None:
         served.append(account)
         queue.leave(account)
-    assert served == [first, called, last]
-    assert [place and place[0] for place in reported] == [1.0, 3.0, 3.0, None]
+    assert served == expected
+    assert [account.service for account in served] == [3.0, 5.0, 5.0, 7.0, 7.0, 10.0]

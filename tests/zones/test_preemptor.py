@@ -369,7 +369,7 @@ def test_no_request_yields_to_one_that_was_denied_and_waits_for_something_else_s
     acme, burst = core.zone("acme", reserved=50), core.zone("burst")
     work = engine.wait(acme, 40)
     engine.arbiter.begin_step()
-    assert engine.arbiter.next_front() is work
+    assert engine.arbiter.admit_next() is work
     engine.arbiter.turned_down(work)
     engine.arbiter.end_step()
     engine.run(burst, 80)

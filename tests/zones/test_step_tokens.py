@@ -308,7 +308,7 @@ def test_what_a_request_can_not_use_that_finds_no_blocks_is_there_for_who_waits(
     assert arbiter.tokens_for(running, 1000) == 500
     assert not arbiter.may_continue(running, 1)
     for work in waiting:
-        assert arbiter.next_front() is work
+        assert arbiter.admit_next() is work
         assert arbiter.tokens_for(work, 500) == 500
         engine.leave(work)
         engine.running.append(work)
@@ -494,7 +494,7 @@ def turning_down(engine, works, turned_down):
             engine.arbiter.turned_down(work)
         elif engine.is_in_prompt(work):
             granted[work] = tokens
-    engine.arbiter.next_front()
+    engine.arbiter.admit_next()
     engine.arbiter.end_step()
     return granted
 

@@ -26,7 +26,7 @@ def place(account):
 
 
 def first(backoff, free, *, is_running=True):
-    return backoff.first(free, place, is_running=is_running)
+    return next(backoff.due(free, place, is_running=is_running), None)
 
 
 def entries(backoff):

@@ -7,8 +7,7 @@ another zone's blocks. With no zone declared, every method behaves like the stoc
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
 from vllm.v1.core.kv_cache_utils import BlockHash, BlockHashWithGroupId, KVCacheBlock
@@ -26,12 +25,44 @@ from tenantzone_runtime.zones.model.zone import Purge, Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 
-class ZoneBlockPool(BlockPool):
-    """A block pool that acts for one zone at a time.
+class PoolView:
+    """A view of a block pool for one zone, and what the pool must know of the zone's request to allocate its blocks.
 
-    The KV cache manager sets ``acting`` for every operation on a request. While the pool acts for a zone,
-    ``get_num_free_blocks`` returns the number of blocks that this zone may take, so vLLM's checks become quota checks.
+    Args:
+        pool: the pool.
+        zone: the zone; None for the blocks that no zone owns.
     """
+
+    __slots__ = ("_before", "_pool", "growing", "peak", "spare", "zone")
+
+    def __init__(self, pool: "ZoneBlockPool", zone: Zone | None) -> None:
+        self._pool = pool
+        self.zone = zone
+        self.growing = False
+        """Whether the request is already running."""
+        self.peak = 0
+        """Maximum number of blocks that the request can ever use."""
+        self.spare: Sequence[KVCacheBlock] = ()
+        """Blocks that the request already holds outside its tables. They are allocated to it before other blocks."""
+
+    def __enter__(self) -> Self:
+        self._before, self._pool.view = self._pool.view, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.view = self._before
+
+
+class ZoneBlockPool(BlockPool):
+    """A block pool that is used through a view: for a request of one zone, or for none.
+
+    vLLM's cache manager passes no request when it asks the pool for blocks, so our manager enters the view
+    ``for_zone(zone)`` around every operation on a request. In a zone's view, ``get_num_free_blocks`` returns the number
+    of blocks that this zone may take, so vLLM's checks become quota checks.
+    """
+
+    view: PoolView
+    """The view that was entered last, and not left yet; a view for no zone outside operations on a zone's requests."""
 
     front: Callable[[Zone], Request]
     """Returns the next waiting request of a zone that has waiting requests."""
@@ -43,14 +74,7 @@ class ZoneBlockPool(BlockPool):
         self._purges: dict[Zone, Purge] = {}
         """The purges in progress, by zone."""
         self._no_prefixes = NoPrefixes(self._begin_index)
-        self.acting: Zone | None = None
-        """Zone that the pool acts for, or None outside operations on a zone's requests."""
-        self.growing = False
-        """Whether the request that blocks are allocated for is already running."""
-        self.peak = 0
-        """Maximum number of blocks that the request that blocks are allocated for can ever use."""
-        self.spare: list[KVCacheBlock] = []
-        """Blocks that the request already holds outside its tables. They are allocated to it before other blocks."""
+        self.view = PoolView(self, None)
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
@@ -65,31 +89,30 @@ class ZoneBlockPool(BlockPool):
 
     @property
     def cached_block_hash_to_block(self) -> BlockHashToBlockMap:
-        """Prefix index of the acting zone, under the name by which stock code reads and sets it."""
-        if self.acting is None:
-            return self._unowned_index
-        return self._index.get(self.acting, self._no_prefixes)
+        """Prefix index of the view's zone, under the name by which stock code reads and sets it."""
+        zone = self.view.zone
+        return self._unowned_index if zone is None else self._index.get(zone, self._no_prefixes)
 
     @cached_block_hash_to_block.setter
     def cached_block_hash_to_block(self, index: BlockHashToBlockMap) -> None:
-        if self.acting is None:
+        zone = self.view.zone
+        if zone is None:
             self._unowned_index = index
         else:
-            self._index[self.acting] = index
+            self._index[zone] = index
 
     def _begin_index(self) -> BlockHashToBlockMap:
-        assert self.acting is not None, "requests outside of zones use a separate index"
-        index = self._index[self.acting] = BlockHashToBlockMap()
+        zone = self.view.zone
+        assert zone is not None, "requests outside of zones use a separate index"
+        index = self._index[zone] = BlockHashToBlockMap()
         return index
 
-    @contextmanager
-    def acting_for(self, zone: Zone | None) -> Iterator[None]:
-        """Act for a zone within the ``with`` block, to look up or forget prefixes."""
-        before, self.acting = self.acting, zone
-        try:
-            yield
-        finally:
-            self.acting = before
+    def for_zone(self, zone: Zone | None) -> PoolView:
+        """Returns a view of the pool for a zone, or for the blocks that no zone owns. Enter it by a ``with`` statement.
+
+        To allocate blocks for a request, set the view's other attributes first.
+        """
+        return PoolView(self, zone)
 
     def available_to(self, zone: Zone, *, growing: bool = False, peak: int = 0) -> int:
         """Returns the number of blocks that a zone may take now, including its own cached blocks.
@@ -102,9 +125,10 @@ class ZoneBlockPool(BlockPool):
         return self.ledger.totals.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
-        """Returns how many blocks the acting zone may take, or without an acting zone, how many no request uses."""
-        if self.acting is not None:
-            return self.available_to(self.acting, growing=self.growing, peak=self.peak) + len(self.spare)
+        """Returns how many blocks the view's zone may take, or in a view for no zone, how many no request uses."""
+        view = self.view
+        if view.zone is not None:
+            return self.available_to(view.zone, growing=view.growing, peak=view.peak) + len(view.spare)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
@@ -124,23 +148,22 @@ class ZoneBlockPool(BlockPool):
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take blocks for the acting zone. If too few are free, evict in the order that the zone core decides."""
-        zone = self.acting
-        if zone is None:
+        """Take blocks for the view's zone. If too few are free, evict in the order that the zone core decides."""
+        view = self.view
+        if view.zone is None:
             return super().get_new_blocks(num_blocks)
-        if not self.spare:
-            return self._take_free(num_blocks, zone)
-        spare = self.spare[:num_blocks]
-        taken = self._take_free(num_blocks - len(spare), zone)
-        self.spare = self.spare[len(spare) :]
+        if not view.spare:
+            return self._take_free(num_blocks, view.zone)
+        spare = view.spare[:num_blocks]
+        taken = self._take_free(num_blocks - len(spare), view.zone)
+        view.spare = view.spare[len(spare) :]
         return [*spare, *taken]
 
     def _take_free(self, num_blocks: int, zone: Zone) -> list[KVCacheBlock]:
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method takes free blocks, and blocks cached before the first zone, which are in the unowned index.
-        self.acting = None
-        blocks = super().get_new_blocks(num_blocks)
-        self.acting = zone
+        with self.for_zone(None):
+            blocks = super().get_new_blocks(num_blocks)
         self._hand_over(blocks, zone)
         return blocks
 
@@ -170,15 +193,16 @@ class ZoneBlockPool(BlockPool):
     ) -> None:
         """Add a request's full blocks to the prefix index of its zone, unless they must not be cached."""
         if self._keeps(request, num_cached_blocks * block_size):
-            before, self.acting = self.acting, zone_of(request)
-            super().cache_full_blocks(request, blocks, num_cached_blocks, num_full_blocks, block_size, *args, **kwargs)
-            self.acting = before
+            with self.for_zone(zone_of(request)):
+                super().cache_full_blocks(
+                    request, blocks, num_cached_blocks, num_full_blocks, block_size, *args, **kwargs
+                )
 
     def cache_partial_block(
         self, request: Request, block: KVCacheBlock, num_tokens: int, *args: Any, **kwargs: Any
     ) -> BlockHashWithGroupId | None:
         """Index a partly filled block by its content. If it must not be cached, remove its earlier hashes as well."""
-        with self.acting_for(zone_of(request)):
+        with self.for_zone(zone_of(request)):
             if self._keeps(request, num_tokens - self.hash_block_size):
                 cached: BlockHashWithGroupId | None = super().cache_partial_block(
                     request, block, num_tokens, *args, **kwargs
@@ -206,9 +230,9 @@ class ZoneBlockPool(BlockPool):
         """Reuse cached blocks for a request that hits them.
 
         Raises:
-            ForeignBlockError: a block does not belong to the acting zone. In that case, nothing has changed.
+            ForeignBlockError: a block does not belong to the view's zone. In that case, nothing has changed.
         """
-        zone = self.acting
+        zone = self.view.zone
         if zone is None:
             return super().touch(blocks)
         owner = self.ledger.owner
@@ -238,7 +262,7 @@ class ZoneBlockPool(BlockPool):
         zone, block_ids = self.zones.get(tenant), []
         if zone is None:
             return None
-        with self.acting_for(zone):
+        with self.for_zone(zone):
             for block_hash in hashes:
                 found = self.get_cached_block(block_hash, [0])
                 if found is None or found[0].block_id not in zone.cached:
@@ -306,14 +330,13 @@ class ZoneBlockPool(BlockPool):
             self.return_evicted(owner, block_ids)
 
     def _forget(self, owner: Zone, blocks: list[KVCacheBlock]) -> None:
-        before, self.acting = self.acting, owner
-        for block in blocks:
-            block_hash = block.block_hash
-            self._maybe_evict_cached_block(block)
-            if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
-                # A block in use has the same prefix, so a waiting request with this prefix needs no new block for it.
-                self.ledger.totals.reconsider(owner)
-        self.acting = before
+        with self.for_zone(owner):
+            for block in blocks:
+                block_hash = block.block_hash
+                self._maybe_evict_cached_block(block)
+                if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
+                    # A block in use has the same prefix, so a waiting request with it needs no new block for it.
+                    self.ledger.totals.reconsider(owner)
         self.free_block_queue.prepend_n(blocks)
         self._tidy_index(owner)
 
@@ -350,7 +373,7 @@ class ZoneBlockPool(BlockPool):
                     continue
                 if block.ref_cnt > 0:
                     self._purges[zone].withdrawn += 1
-                    with self.acting_for(zone):
+                    with self.for_zone(zone):
                         self._maybe_evict_cached_block(block)
                 else:
                     left_behind.setdefault(zone, []).append(block.block_id)
@@ -379,7 +402,7 @@ class ZoneBlockPool(BlockPool):
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once):
-            with self.acting_for(zone):
+            with self.for_zone(zone):
                 for block in part:
                     if owner[block.block_id] is zone and block.ref_cnt > 0:
                         self._maybe_evict_cached_block(block)
@@ -398,7 +421,7 @@ class ZoneBlockPool(BlockPool):
                 self.ledger.evict_block(zone, block_id, "reset")
                 self.return_evicted(zone, [block_id])
             else:
-                with self.acting_for(zone):
+                with self.for_zone(zone):
                     self._maybe_evict_cached_block(self.blocks[block_id])
 
     def reset_prefix_cache(self) -> bool:

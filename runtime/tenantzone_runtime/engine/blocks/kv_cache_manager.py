@@ -1,4 +1,4 @@
-"""vLLM's KV cache manager, which sets the zone that the block pool acts for."""
+"""vLLM's KV cache manager, which uses the block pool in the view of the zone of each request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ class ZoneKVCacheManager(KVCacheManager):
         super().__init__(*args, **kwargs)
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._tables = BlockTables(self.coordinator)
-        self._spare: dict[str, list[KVCacheBlock]] = {}
+        self._spare: dict[str, Sequence[KVCacheBlock]] = {}
         """Blocks, by request id, that a request holds outside its tables until its load from a tier has ended."""
         self.latencies = Latencies()
         self.processed = ProcessedTokens()
@@ -75,15 +75,18 @@ class ZoneKVCacheManager(KVCacheManager):
         zone = zone_of(request)
         if zone is not None:
             note_admission(request, zone)
-        with self.block_pool.acting_for(zone):
-            computed: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
-        return computed
+        return self._find(request, *args, **kwargs)
+
+    def _find(self, request: Request, *args: Any, **kwargs: Any) -> tuple[KVCacheBlocks, int, int]:
+        with self.block_pool.for_zone(zone_of(request)):
+            found: tuple[KVCacheBlocks, int, int] = super().get_computed_blocks(request, *args, **kwargs)
+        return found
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
         """Look up the cached prefix of a request that may keep waiting, without emitting KV events."""
         enabled, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
-            return self.get_computed_blocks(request)
+            return self._find(request)
         finally:
             self.enable_kv_cache_events = enabled
 
@@ -91,7 +94,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self, request: Request, *args: Any, **kwargs: Any
     ) -> tuple[KVCacheBlocks, int, int, bool]:
         computed: tuple[KVCacheBlocks, int, int, bool]
-        with self.block_pool.acting_for(zone_of(request)):
+        with self.block_pool.for_zone(zone_of(request)):
             computed = super().get_computed_blocks_for_connector(request, *args, **kwargs)
         return computed
 
@@ -113,8 +116,9 @@ class ZoneKVCacheManager(KVCacheManager):
                 self.let_go_of_skipped(request)
                 return self.empty_kv_cache_blocks
         pool, zone = self.block_pool, zone_of(request)
+        view = pool.for_zone(zone)
         if zone is not None:
-            pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
+            view.growing, view.peak = request.status is _RUNNING, request.peak
             if kwargs.get("delay_cache_blocks"):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
                 # vLLM would reserve blocks for all prompts in progress. The arbiter does that for each zone separately.
@@ -125,31 +129,31 @@ class ZoneKVCacheManager(KVCacheManager):
                         new_computed_blocks, loaded, pool.null_block
                     )
             elif request.status is not _RUNNING:
-                pool.spare = self._spare.pop(request.request_id, [])
+                view.spare = self._spare.pop(request.request_id, ())
                 if request.num_computed_tokens:
                     # The request's load has ended, so the request has its blocks.
                     kwargs["full_sequence_must_fit"] = False
         blocks: KVCacheBlocks | None = None
         try:
-            blocks = _allocate_slots(
-                self,
-                request,
-                num_new_tokens,
-                num_new_computed_tokens,
-                new_computed_blocks,
-                num_lookahead_tokens,
-                *args,
-                **kwargs,
-            )
-            if blocks is not None and zone is not None and self.landing_blocks and kwargs.get("delay_cache_blocks"):
-                self._spare[request.request_id] = pool.get_new_blocks(self.landing_blocks)
+            with view:
+                blocks = _allocate_slots(
+                    self,
+                    request,
+                    num_new_tokens,
+                    num_new_computed_tokens,
+                    new_computed_blocks,
+                    num_lookahead_tokens,
+                    *args,
+                    **kwargs,
+                )
+                if blocks is not None and zone is not None and self.landing_blocks and kwargs.get("delay_cache_blocks"):
+                    self._spare[request.request_id] = pool.get_new_blocks(self.landing_blocks)
         except ForeignBlockError as error:
             self._condemned.append((request, error))
             blocks = None
         finally:
-            pool.acting, pool.growing = None, False
-            if pool.spare:
-                self._keep_spare(request, is_refused=blocks is None)
+            if view.spare:
+                self._keep_spare(request, view.spare, is_refused=blocks is None)
         if blocks is None and zone is not None:
             self.refused = request
         return blocks
@@ -162,8 +166,8 @@ class ZoneKVCacheManager(KVCacheManager):
         """
         return self._tables.landing_blocks
 
-    def _keep_spare(self, request: Request, *, is_refused: bool) -> None:
-        left, self.block_pool.spare = self.block_pool.spare, []
+    def _keep_spare(self, request: Request, left: Sequence[KVCacheBlock], *, is_refused: bool) -> None:
+        """Keep the spare blocks of a request that got no blocks, and free those of one that did not need them."""
         if is_refused:
             self._spare[request.request_id] = left
         else:
@@ -194,9 +198,8 @@ class ZoneKVCacheManager(KVCacheManager):
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         # Also called for every request in every step, although it only has an effect if a block has been filled.
         if not self._tables.indexes_nothing(request, num_computed_tokens):
-            self.block_pool.acting = zone_of(request)
-            super().cache_blocks(request, num_computed_tokens)
-            self.block_pool.acting = None
+            with self.block_pool.for_zone(zone_of(request)):
+                super().cache_blocks(request, num_computed_tokens)
 
     def let_go_of_skipped(self, request: Request) -> None:
         """Free a running request's blocks outside the attention window, as vLLM does before it allocates blocks."""

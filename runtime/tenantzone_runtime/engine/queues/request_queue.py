@@ -199,6 +199,11 @@ class ZoneRequestQueue(RequestQueue):
         return zone is not None and (self._deferred.defer(request, zone) or self.adapters.keep(request, zone))
 
     def peek_request(self) -> Request:
+        """Returns the next request, which can be admitted now. Changes nothing; the scheduler or the pop makes room.
+
+        Raises:
+            IndexError: no request can be admitted now.
+        """
         if self._before_zones:
             return self._before_zones.peek_request()
         request = self.arbiter.next_front() if self._queues else None
@@ -207,10 +212,17 @@ class ZoneRequestQueue(RequestQueue):
         return request
 
     def pop_request(self) -> Request:
-        """Remove and return the next request."""
+        """Remove and return the next request, and make the room that it needs unless the scheduler has done so.
+
+        Raises:
+            IndexError: no request can be admitted now.
+        """
         if self._before_zones:
             return self._before_zones.pop_request()
-        zone = zone_of(self.peek_request())
+        request = self.arbiter.admit_next()
+        if request is None:
+            raise IndexError("no request can be admitted now")
+        zone = zone_of(request)
         assert zone is not None, "requests outside of zones are popped first"
         request = self._queues[zone].pop_request()
         if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
@@ -249,8 +261,8 @@ class ZoneRequestQueue(RequestQueue):
         return next(islice(self, index, None))
 
     def __bool__(self) -> bool:
-        """Whether a request can be admitted now."""
-        return bool(self._before_zones) or (bool(self._queues) and self.arbiter.next_front() is not None)
+        """Whether a request can be admitted now. Changes nothing."""
+        return bool(self._before_zones) or (bool(self._queues) and self.arbiter.has_admissible())
 
     def __len__(self) -> int:
         return len(self._before_zones) + self._waiting + len(self._deferred) + len(self.adapters)

@@ -4,6 +4,7 @@ With them, the cost of computing how many blocks a zone may take does not depend
 victim is found without considering all zones.
 """
 
+from collections.abc import Collection
 from math import inf
 from typing import Literal
 
@@ -150,6 +151,11 @@ class Totals:
     def reconsider(self, zone: Zone) -> None:
         """Note that something has changed for the zone, so that a denied request may be admissible now."""
         self._to_reconsider[zone] = None
+
+    @property
+    def to_reconsider(self) -> Collection[Zone]:
+        """The zones that `take_to_reconsider` would return."""
+        return self._to_reconsider.keys()
 
     def take_to_reconsider(self) -> list[Zone]:
         """Returns and clears the zones for which something has changed, so that denied requests may be admissible."""

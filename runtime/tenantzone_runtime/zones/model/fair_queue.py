@@ -15,7 +15,9 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from sys import maxsize
+from typing import Any, Final, TypeVar
 
 INPUT: Final = 1.0
 """Cost of a computed prompt token. A prompt token found in the cache is free."""
@@ -45,6 +47,10 @@ class Account:
         self.service += cost / self.weight
 
 
+_Entry = tuple[float, int, Account]
+_E = TypeVar("_E", bound=tuple[Any, ...])
+
+
 class FairQueue:
     """The accounts of zones with waiting requests, least service first.
 
@@ -70,9 +76,7 @@ class FairQueue:
         """Remove the account of a zone that has no waiting request any more."""
         account.ticket = 0
 
-    def next(
-        self, admissible: Callable[[Account], bool], call: Callable[[Place | None], Account | None] | None = None
-    ) -> Account | None:
+    def next(self, admissible: Callable[[Account], bool]) -> Account | None:
         """Returns the account to serve: of accounts whose next request can be admitted, the one with the least service.
 
         Accounts whose next request can't be admitted are set aside until :meth:`end_round`, unless ``admissible`` calls
@@ -80,20 +84,29 @@ class FairQueue:
 
         Args:
             admissible: returns whether the next request of an account can be admitted.
-            call: given the first place in the queue, returns a held account to consider before it, or None.
         """
-        while True:
-            first = self._settle()
-            if call is not None and (called := call(first)) is not None:
-                self._line_up(called, self.place(called))
-            elif first is None:
-                return None
+        while self._settle():
             account = self._heap[0][2]
             if admissible(account):
-                self._reached = max(self._reached, account.service)
+                self.serve(account)
                 return account
             if account.ticket > 0:
                 self.set_aside(account)
+        return None
+
+    def serve(self, account: Account) -> None:
+        """Note that the next request of an account in the queue is served."""
+        self._reached = max(self._reached, account.service)
+
+    def in_order(self) -> Iterator[Account]:
+        """Generate the accounts in the queue, least service first. The queue must not change meanwhile.
+
+        The cost of each is logarithmic in the number of accounts before it.
+        """
+        if self._settle():
+            yield self._heap[0][2]
+            for entry in islice(in_order(self._heap, _current), 1, None):
+                yield entry[2]
 
     def first(self) -> Iterator[Account]:
         """Generate the accounts in the queue, roughly in order, by their service when they were last considered.
@@ -126,9 +139,17 @@ class FairQueue:
             account.ticket = -next(self._tickets)
 
     def release(self, account: Account) -> None:
-        """Return a held account to the queue."""
+        """Return a held account to the queue, behind accounts with the same service."""
         if account.ticket < 0:
             self._line_up(account, self._new_place(account))
+
+    def call(self, account: Account) -> None:
+        """Return a held account to its place in the queue."""
+        self._line_up(account, self.place(account))
+
+    def place_of_return(self, account: Account) -> Place:
+        """Returns the place in the queue that :meth:`release` would give an account now."""
+        return max(account.service, self._reached), maxsize
 
     def end_round(self) -> None:
         """Return the accounts that were set aside to the queue."""
@@ -149,8 +170,8 @@ class FairQueue:
             heapq.heapify(self._heap)
             self._max_places = max(_FEW, 2 * len(self._heap))
 
-    def _settle(self) -> Place | None:
-        """Update the top of the heap, and return its place; None if the heap is empty."""
+    def _settle(self) -> bool:
+        """Update the top of the heap; returns whether an account is in the queue."""
         while self._heap:
             service, ticket, account = self._heap[0]
             if ticket != account.ticket:
@@ -158,5 +179,33 @@ class FairQueue:
             elif service != account.service:
                 heapq.heapreplace(self._heap, (account.service, ticket, account))
             else:
-                return service, ticket
-        return None
+                return True
+        return False
+
+
+def in_order(heap: list[_E], current: Callable[[_E], _E | None]) -> Iterator[_E]:
+    """Generate the entries of a heap in the order of what they would be now. The heap must not change meanwhile.
+
+    Args:
+        heap: the heap, in which entries may be stale.
+        current: returns what an entry would be now, which is never less than the entry; None if it is to be skipped.
+    """
+    frontier: list[tuple[_E, int]] = [(heap[0], 0)] if heap else []
+    while frontier:
+        entry, index = heapq.heappop(frontier)
+        if index >= 0:
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heapq.heappush(frontier, (heap[child], child))
+            now = current(entry)
+            if now is None:
+                continue
+            if now != entry:
+                heapq.heappush(frontier, (now, -1))
+                continue
+        yield entry
+
+
+def _current(entry: _Entry) -> _Entry | None:
+    _, ticket, account = entry
+    return (account.service, ticket, account) if ticket == account.ticket else None

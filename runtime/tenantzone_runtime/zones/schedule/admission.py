@@ -4,12 +4,60 @@ The fair queue decides whose turn it is. A zone whose next request was denied it
 again before something changes for it (``backoff``). A zone may also be set aside for the current step.
 """
 
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable, Iterable, Iterator
 
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.model.fair_queue import Account, FairQueue, Place
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.schedule.backoff import BackoffSet
+
+Candidate = tuple[Place, Zone]
+"""A zone to consider, and its place in the order."""
+
+
+class Candidates:
+    """The zones to consider for one admission, in order.
+
+    Args:
+        waiting: zones in the queue.
+        due: backed-off zones for which blocks may be available.
+        may_call: returns whether to consider these now.
+        returning: sorts zones by the places that they would have if they returned to the queue.
+    """
+
+    def __init__(
+        self,
+        waiting: Iterator[Candidate],
+        due: Iterator[Candidate],
+        may_call: Callable[[], bool],
+        returning: Callable[[Iterable[Zone]], Iterator[Candidate]],
+    ) -> None:
+        self._waiting = waiting
+        self._due = due
+        self._may_call = may_call
+        self._returning = returning
+        self._called: Candidate | None = None
+
+    def __iter__(self) -> Iterator[Zone]:
+        first = next(self._waiting, None)
+        while True:
+            may_call = self._may_call()
+            if self._called is None and may_call:
+                self._called = next(self._due, None)
+            called = self._called if may_call else None
+            if called is not None and (first is None or called[0] < first[0]):
+                self._called = None
+                yield called[1]
+            elif first is not None:
+                yield first[1]
+                first = next(self._waiting, None)
+            else:
+                return
+
+    def take_back(self, zones: Iterable[Zone]) -> None:
+        """Consider these zones once more, after all others were considered."""
+        self._waiting = self._returning(dict.fromkeys(zones))
 
 
 class Admission:
@@ -57,32 +105,50 @@ class Admission:
         if zone.account in self._zones:
             self._unseen[zone] = None
 
-    def next(
-        self, is_admissible: Callable[[Zone], bool], may_call: Callable[[], bool], free: int, *, is_running: bool
-    ) -> Zone | None:
-        """Returns the zone whose turn it is, of all zones whose next request can be admitted.
-
-        Zones whose next request can't be admitted are set aside until the end of the step, unless ``is_admissible``
-        makes them back off.
+    def candidates(self, may_call: Callable[[], bool], free: int, *, is_running: bool) -> "Candidates":
+        """Returns the zones to consider for an admission. Neither this nor reading them changes anything.
 
         Args:
-            is_admissible: returns whether a zone's next request can be admitted.
             may_call: returns whether to consider backed-off zones for which blocks may be available.
             free: number of blocks that are free now.
             is_running: whether any requests are running.
         """
+        changed = self._totals.to_reconsider
+        woken = [zone for zone in changed if zone.backoff_ticket and zone.account in self._zones] if changed else []
+        waiting: Iterator[Candidate] = (
+            ((account.service, account.ticket), self._zones[account]) for account in self._fair.in_order()
+        )
+        due = self._backoff.due(free, self._fair.place, is_running=is_running)
+        if woken:
+            waiting = heapq.merge(waiting, self._returning(woken), key=_by_place)
+            due = (zone for zone in due if zone not in changed)
+        return Candidates(waiting, ((self._fair.place(zone.account), zone) for zone in due), may_call, self._returning)
 
-        def call(first: Place | None) -> Account | None:
-            if not may_call():
-                return None
-            zone = self._backoff.first(free, self._fair.place, is_running=is_running)
-            if zone is None or (first is not None and first < self._fair.place(zone.account)):
-                return None
+    def _returning(self, zones: Iterable[Zone]) -> Iterator["Candidate"]:
+        """Returns zones that are not in the queue, in the order that they would have if they returned to it now."""
+        return iter(sorted(((self._fair.place_of_return(zone.account), zone) for zone in zones), key=_by_place))
+
+    def serve(self, zone: Zone) -> None:
+        """Note that the next request of a zone of `candidates` is admitted."""
+        self._call(zone)
+        self._fair.serve(zone.account)
+
+    def pass_over(self, zone: Zone, note: Callable[[], None]) -> None:
+        """Set a zone of `candidates` aside until the end of the step, because its next request can't be admitted.
+
+        Args:
+            zone: the zone.
+            note: notes why its request waits, and may make the zone back off instead.
+        """
+        self._call(zone)
+        note()
+        if zone.account.ticket > 0:
+            self._fair.set_aside(zone.account)
+
+    def _call(self, zone: Zone) -> None:
+        if zone.backoff_ticket:
             self._backoff.discard(zone)
-            return zone.account
-
-        account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
-        return None if account is None else self._zones[account]
+            self._fair.call(zone.account)
 
     def first(self) -> Iterator[Zone]:
         """Returns the zones in the queue, roughly in their order. The queue must not change during the iteration."""
@@ -137,3 +203,7 @@ class Admission:
         if zone.backoff_ticket:
             self._backoff.discard(zone)
             self._fair.release(zone.account)
+
+
+def _by_place(candidate: Candidate) -> Place:
+    return candidate[0]

@@ -5,8 +5,9 @@ step, it decides which waiting request is next, and which running requests may t
 blocking: if a zone may not take blocks, only the requests of that zone wait.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Generic
 
@@ -16,7 +17,8 @@ from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.model.step_time import StepLoad
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.schedule.adapter_slots import AdapterSlots
-from tenantzone_runtime.zones.schedule.admission import Admission
+from tenantzone_runtime.zones.schedule.admission import Admission, Candidates
+from tenantzone_runtime.zones.schedule.admission_plan import AdmissionPlan, State, Trial
 from tenantzone_runtime.zones.schedule.claims import Claims
 from tenantzone_runtime.zones.schedule.encoder_room import EncoderRoom
 from tenantzone_runtime.zones.schedule.held_back import HeldBack
@@ -58,7 +60,8 @@ class Arbiter(Generic[W]):
         self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
-        self._front: W | None = None
+        self._plan: AdmissionPlan[W] | None = None
+        """The plan for the next admission; None if something has changed since it was made."""
         self._unsatisfiable = Unsatisfiable(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
@@ -119,7 +122,7 @@ class Arbiter(Generic[W]):
 
     def waits(self, zone: Zone) -> None:
         """Note that the zone has a waiting request, or that its next request has changed."""
-        self._forget_front()
+        was_skipped = self._end_plan()
         self._admission.enter(zone)
         self._seats.waits(zone)
         self._tenancy.waits(zone)
@@ -127,30 +130,41 @@ class Arbiter(Generic[W]):
         if zone in self._slots.waiting and zone.wait_reason is None:
             self._tenancy.must_wait_for_adapter(zone)
         self._unsatisfiable.look_at_front(zone)
+        if was_skipped:
+            self._get_unstuck()
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the last waiting request of the zone has left its queue."""
-        self._forget_front()
+        was_skipped = self._end_plan()
         self._admission.leave(zone)
         self._seats.waits_no_more(zone)
         self._unsatisfiable.look_at_front(zone)
         self._tenancy.waits_no_more(zone)
+        if was_skipped:
+            self._get_unstuck()
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
         """Set the preparation for which all waiting requests of a zone wait; None if they wait for no preparation."""
         if self._engine.is_open:
             self._tenancy.must_be_prepared(zone, reason)
 
-    def _forget_front(self) -> None:
-        """Forget the waiting request that `next_front` returned last, because most likely it was admitted."""
-        if self._front is not None:
-            self._claims.drop(self._front)
-            if self._blocks_at_most(self._front):
-                self._seats.sat_down(self._front)
-                self._slots.has_begun(self._front)
-            # Otherwise the request waits for something other than blocks, and the engine skipped it.
-            self._front = None
-            self._admission.somebody_was_admitted()
+    def _end_plan(self) -> bool:
+        """End the plan, because a queue has changed, most likely because the engine has admitted the planned request.
+
+        Returns:
+            Whether the engine has skipped the planned request instead, because it waits for something else.
+        """
+        plan, self._plan = self._plan, None
+        work = None if plan is None or not plan.is_committed else plan.work
+        if work is None:
+            return False
+        self._claims.drop(work)
+        self._admission.somebody_was_admitted()
+        if not self._blocks_at_most(work):
+            return True
+        self._seats.sat_down(work)
+        self._slots.has_begun(work)
+        return False
 
     def _forget(self, zone: Zone) -> None:
         """Forget a removed zone. Per-step state needs no clean-up: the step after its last request drops it."""
@@ -165,6 +179,7 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for held-back running requests and for entitled zones."""
+        self._plan = None
         self._preemptor.begin_step()
         held_back = self._held_back.collect()
         if not self._engine.goes_on:
@@ -190,6 +205,7 @@ class Arbiter(Generic[W]):
             self._seats.begin_step()
         self._tokens.begin_step()
         self._seats.make_free(self._tokens.denied)
+        self._get_unstuck()
 
     def _look_at_waiting(self) -> None:
         """Make room, before the step, for waiting requests whose zones are entitled to it."""
@@ -214,6 +230,7 @@ class Arbiter(Generic[W]):
 
         If not, the engine skips it, and the arbiter tries to make room for it before the next step.
         """
+        self._plan = None
         may_continue = count <= self._preemptor.available(work, growing=True) or self._comes_first(work, count)
         # In both cases, blocks that were kept for the request in this step need not be kept any longer.
         self._claims.drop(work)
@@ -233,30 +250,50 @@ class Arbiter(Generic[W]):
             self._claims.drop(waiting)
         return self._preemptor.may_continue(work, count)
 
+    def has_admissible(self) -> bool:
+        """Whether a waiting request can be admitted now. Changes nothing."""
+        return self.next_front() is not None
+
     def next_front(self) -> W | None:
-        """Returns the waiting request to admit next; None if no seat is free, or no zone's request can get blocks."""
-        if self._front is None and self._engine.free_seats:
-            self._admission.wake()
-            zone = self._next_zone()
-            if zone is None and (turned_away := self._seats.let_go()):
-                # The zones for which seats were kept did not use them. No seat stays empty while a request waits.
-                self._admission.take_back(turned_away)
-                zone = self._next_zone()
-            while zone is None and (turned_away := self._tokens.let_go()):
-                self._admission.take_back(turned_away)
-                zone = self._next_zone()
-            if zone is None and not self._engine.running and not self._engine.loading and not self._engine.coming:
-                if turned_away := self.encoder.let_go():
-                    self._admission.take_back(turned_away)
-                    zone = self._next_zone()
-                zone = zone or self._get_unstuck()
-            if zone is not None:
-                self._front = self._engine.front(zone)
-        return self._front
+        """Returns the waiting request to admit next; None if no seat is free, or no zone's request can get blocks.
+
+        Changes nothing. The answer is kept until it may have changed, or until the request leaves its queue.
+        """
+        return self._current_plan().work
+
+    def is_next(self, work: W) -> bool:
+        """Whether `next_front` has returned this request, and nothing has changed since."""
+        return self._plan is not None and self._plan.work is work
+
+    def admit_next(self) -> W | None:
+        """Returns the result of `next_front`, after making the room that the request needs.
+
+        Blocks are evicted for it, and zones that were considered before it are set aside. The engine then admits or
+        skips the request, and takes it out of its queue.
+        """
+        while (plan := self._current_plan()).work is not None:
+            if plan.commit():
+                return plan.work
+            # The engine can't use the evicted blocks yet.
+            self._plan = None
+        self._commit_notes()
+        return None
+
+    def _current_plan(self) -> AdmissionPlan[W]:
+        plan = self._plan
+        if plan is None or not (plan.is_committed or plan.state == self._state()):
+            plan = self._plan = self._make_plan()
+        return plan
+
+    def _commit_notes(self) -> None:
+        """Note why zones wait that were considered for an admission, because no request is admitted now."""
+        if self._plan is not None:
+            self._plan.commit_notes()
+            self._plan = None
 
     def turned_down(self, work: W) -> None:
         """Consider a request again before the next step, because the engine found no blocks for it after all."""
-        self._front = None
+        self._plan = None
         self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
             self._held_back.turned_down(work)
@@ -268,7 +305,7 @@ class Arbiter(Generic[W]):
 
     def end_step(self) -> None:
         """End the step, so that zones that were set aside in it are considered again."""
-        self._front = None
+        self._commit_notes()
         self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._claims.clear()
         self._kept_for.clear()
@@ -288,7 +325,7 @@ class Arbiter(Generic[W]):
 
     def pause(self) -> None:
         """Note that the engine has stopped admitting waiting requests, or has resumed."""
-        self._front = None
+        self._plan = None
         self._admission.wake_all()
         # While the engine is paused, requests do not wait for blocks.
         self._tenancy.nobody_waits()
@@ -301,7 +338,7 @@ class Arbiter(Generic[W]):
         self._preemptor.forget(work)
         self._held_back.goes_on(work)
         self._sent_back[work.zone] = None
-        self._front = None
+        self._plan = None
         self._admission.set_aside(work.zone)
 
     def note_preemption(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
@@ -312,14 +349,63 @@ class Arbiter(Generic[W]):
 
     # Waiting requests
 
-    def _next_zone(self) -> Zone | None:
-        engine = self._engine
-        return self._admission.next(
-            self._is_admissible,
-            lambda: not self._tokens.is_used_up,
+    def _state(self) -> State:
+        """Returns numbers that differ after each change, within a step, that may change which request is next."""
+        engine, totals = self._engine, self._totals
+        return (
+            totals.changes,
+            len(totals.to_reconsider),
             engine.free_blocks,
-            is_running=bool(engine.running),
+            engine.free_seats,
+            len(engine.running),
+            self._tokens.in_all,
         )
+
+    def _make_plan(self) -> AdmissionPlan[W]:
+        """Plan the next admission. The changes in the plan are in the order in which they must be made."""
+        engine, tokens = self._engine, self._tokens
+        plan = AdmissionPlan[W](self._state())
+        if not engine.free_seats:
+            return plan
+        trial = Trial(tokens.left.copy() if tokens.is_shared else tokens.left)
+        candidates = self._admission.candidates(
+            lambda: not tokens.is_used_up(trial.tokens), engine.free_blocks, is_running=bool(engine.running)
+        )
+        plan.note(self._admission.wake)
+        if self._consider(candidates, plan, trial):
+            return plan
+        if turned_away := [*self._seats.turned_away, *trial.without_seat]:
+            # The zones for which seats were kept did not use them. No seat stays empty while a request waits.
+            trial.keeps_seats = False
+            plan.note(lambda: self._admission.take_back(self._seats.let_go()))
+            candidates.take_back(turned_away)
+            if self._consider(candidates, plan, trial):
+                return plan
+        while tokens.is_shared:
+            plan.note(lambda: self._admission.take_back(tokens.let_go()))
+            if not (turned_away := tokens.zones_after_let_go(trial.tokens)):
+                break
+            candidates.take_back(turned_away)
+            if self._consider(candidates, plan, trial):
+                break
+        return plan
+
+    def _consider(self, candidates: Candidates, plan: AdmissionPlan[W], trial: Trial) -> bool:
+        """Plan to admit the next request of the first zone that can have it; returns whether there is one."""
+        for zone in candidates:
+            work = self._engine.front(zone)
+            denied: _Denied | None = None
+            note = self._wait_but_for_blocks(zone, work, trial)
+            if note is None and self._slots.may_have(work):
+                inherited = self._inherited(work)
+                denied = self._denied(work, inherited)
+                if denied is not None and not self._may_reclaim_surplus(work, denied, inherited):
+                    note = partial(self._deny, work, denied)
+            if note is None:
+                plan.admit(work, partial(self._begin, work, denied))
+                return True
+            plan.note(partial(self._admission.pass_over, zone, note))
+        return False
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
@@ -427,56 +513,82 @@ class Arbiter(Generic[W]):
             return at_most, True
         return self._engine.blocks_to_admit(work), False
 
-    def _is_admissible(self, zone: Zone) -> bool:
-        """Whether a zone's next request gets its blocks now, if necessary from other zones' caches.
-
-        If not, notes why the request waits.
-        """
+    def _wait_but_for_blocks(self, zone: Zone, work: W, trial: Trial) -> Callable[[], None] | None:
+        """Returns what notes that a zone's next request waits for something other than blocks; None if it does not."""
         if self._seats.is_at_limit(zone):
-            self._tenancy.must_wait_for_own_seat(zone)
-            return False
-        if not self._seats.may_sit(zone):
-            return False
-        engine = self._engine
-        work = engine.front(zone)
+            return partial(self._tenancy.must_wait_for_own_seat, zone)
+        if trial.keeps_seats and not self._seats.may_sit(zone):
+            trial.without_seat.append(zone)
+            return partial(self._seats.turn_away, zone)
         if not self._slots.may_have(work):
             # The engine skips this request, and considers the next one of the zone.
+            return None
+        if self._engine.blocks_at_most(work) and not self._tokens.may_begin(work, trial.tokens):
+            trial.tokens.turned_away.append(zone)
+            return partial(self._tokens.turn_away, work)
+        if not self._engine.can_begin(work):
+            return partial(self._wait_to_begin, work)
+        held_back = self._held_back.first_of(zone)
+        return None if held_back is None else partial(self._wait_behind, held_back)
+
+    def _wait_behind(self, held_back: W) -> None:
+        """Note that a zone's next request waits because a running request of the zone lacks blocks.
+
+        Blocks that the zone releases are for its running requests. Otherwise, after its limit was lowered, an older
+        waiting request with a higher peak and a running request could keep preempting each other.
+        """
+        zone, count = held_back.zone, self._engine.blocks_to_continue(held_back)
+        self._tenancy.must_wait(zone, count, self._engine.free_blocks, held_back.peak)
+        self._admission.look_again(zone)
+
+    def _begin(self, work: W, denied: _Denied | None) -> bool:
+        """Make room for a zone's next request, which can be admitted, and note that it need not wait.
+
+        Args:
+            work: the request.
+            denied: the blocks to get by surplus reclaim; None if none are missing.
+
+        Returns:
+            Whether the request has its room.
+        """
+        zone = work.zone
+        self._admission.serve(zone)
+        if not self._slots.may_have(work):
             self._tenancy.must_wait_for_adapter(zone)
             return True
-        if engine.blocks_at_most(work) and not self._tokens.may_begin(work):
-            self._tenancy.must_wait_for_tokens(zone)
-            return False
-        if not engine.can_begin(work):
-            self._wait_to_begin(work)
-            return False
-        held_back = self._held_back.first_of(zone)
-        if held_back is not None:
-            # Blocks that the zone releases are for its running requests. Otherwise, after its limit was lowered, an
-            # older waiting request with a higher peak and a running request could keep preempting each other.
-            count = engine.blocks_to_continue(held_back)
-            self._tenancy.must_wait(zone, count, engine.free_blocks, held_back.peak)
-            self._admission.look_again(zone)
-            return False
-        expected = self._kept_for.get(zone, work)
-        if expected is not work and engine.blocks_at_most(work):
-            # Before the step, this request waited for something else, such as the slot of a preempted adapter.
-            self._claims.pass_on(expected, work)
-            self._kept_for[zone] = work
-        denied = self._denied(work)
-        if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
-            denied = self._denied(work)
-        if denied is None:
-            self._may_go_on(zone)
-            states.is_served(self._ledger, zone)
-            return True
+        self._pass_on_claim(work)
+        if denied is not None:
+            self._evict_surplus_for(work, denied.blocks)
+            if (still := self._denied(work)) is not None:
+                self._admission.pass_over(zone, partial(self._deny, work, still))
+                return False
+        self._may_go_on(zone)
+        states.is_served(self._ledger, zone)
+        return True
+
+    def _deny(self, work: W, denied: _Denied) -> None:
+        """Note that a zone's next request was denied its blocks."""
+        zone = work.zone
+        self._pass_on_claim(work)
         self._unsatisfiable.note(work, denied.blocks)
-        self._tenancy.must_wait(zone, denied.blocks, engine.free_blocks, work.peak)
+        self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
             # Make room before the next step: in this step, a request to preempt may have been given its tokens already.
             self._admission.look_again(zone)
         else:
             self._admission.back_off(zone, denied.blocks, work.peak, denied.headroom)
-        return False
+
+    def _pass_on_claim(self, work: W) -> None:
+        """Keep for a zone's next request what is kept for another, if the next one waited for something else before."""
+        expected = self._kept_for.get(work.zone, work)
+        if expected is not work and self._engine.blocks_at_most(work):
+            self._claims.pass_on(expected, work)
+            self._kept_for[work.zone] = work
+
+    def _inherited(self, work: W) -> int:
+        """Returns the number of blocks that `_pass_on_claim` would pass on to a zone's next request."""
+        expected = self._kept_for.get(work.zone, work)
+        return 0 if expected is work or not self._engine.blocks_at_most(work) else self._claims.of(expected)
 
     def _wait_to_begin(self, work: W) -> None:
         """Note that a zone's next request waits for encoder room, or for a prefix that this step computes."""
@@ -519,21 +631,26 @@ class Arbiter(Generic[W]):
         """Whether a waiting request most likely begins in this step, if it has a seat."""
         return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
-    def _may_reclaim_surplus(self, work: W, denied: _Denied) -> bool:
+    def _may_reclaim_surplus(self, work: W, denied: _Denied, inherited: int = 0) -> bool:
         """Whether a waiting request that is denied blocks may get them by surplus reclaim from other active zones."""
         if denied.headroom:
             return False
-        count = denied.blocks + self._preemptor.of_siblings(work)
+        count = denied.blocks + self._preemptor.of_siblings(work) - inherited
         return self._totals.surplus_to_reclaim(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
-    def _denied(self, work: W) -> _Denied | None:
-        """Returns the blocks that a waiting request would be denied if it were admitted now, or None."""
-        return self._denied_of(work, self._blocks_at_most(work))
+    def _denied(self, work: W, inherited: int = 0) -> _Denied | None:
+        """Returns the blocks that a waiting request would be denied if it were admitted now, or None.
 
-    def _denied_of(self, work: W, at_most: int) -> _Denied | None:
+        Args:
+            work: the request.
+            inherited: number of blocks that are kept for another request of the zone and count as kept for this one.
+        """
+        return self._denied_of(work, self._blocks_at_most(work), inherited)
+
+    def _denied_of(self, work: W, at_most: int, inherited: int = 0) -> _Denied | None:
         """Returns the blocks that a request for up to ``at_most`` blocks would be denied, or None."""
         engine, zone = self._engine, work.zone
-        available = self._preemptor.available(work)
+        available = self._preemptor.available(work) + inherited
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # A request needs the most blocks if it has no prefix hit. If that many fit, no lookup is needed.
@@ -545,23 +662,29 @@ class Arbiter(Generic[W]):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None
 
-    def _evict_surplus_for(self, work: W, count: int) -> bool:
-        """Evict cached surplus of other active zones, if the zone may have it; returns whether any was evicted."""
+    def _evict_surplus_for(self, work: W, count: int) -> None:
+        """Evict cached surplus of other active zones for a request that was denied ``count`` blocks."""
         count += self._preemptor.of_siblings(work)
-        evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
-        if evictions:
-            self._engine.return_evicted(evictions)
-        return bool(evictions)
+        self._engine.return_evicted(
+            self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
+        )
 
-    def _get_unstuck(self) -> Zone | None:
-        """Find a zone to admit a request from, if none runs and all wait for blocks that other zones have reserved.
+    def _get_unstuck(self) -> None:
+        """Make a waiting request admissible, if none runs and all wait for what is kept for other zones.
 
-        Unused reservations are then lent as if their owners were quiet. An owner that requests blocks within its
-        entitlement gets them back within a step.
+        First, room kept in the encoder is released. Then unused reservations are lent as if their owners were quiet. An
+        owner that requests blocks within its entitlement gets them back within a step.
         """
+        engine = self._engine
+        if engine.running or not engine.free_seats or self.has_admissible() or engine.loading or engine.coming:
+            return
+        self._commit_notes()
+        if turned_away := self.encoder.let_go():
+            self._admission.take_back(turned_away)
+            if self.has_admissible():
+                return
+            self._commit_notes()
         if self._totals.changes == self._stuck_at or not self._admission.wake_all():
-            return None
+            return
         states.lend_what_is_unused(self._ledger)
-        zone = self._next_zone()
-        self._stuck_at = None if zone is not None else self._totals.changes
-        return zone
+        self._stuck_at = None if self.has_admissible() else self._totals.changes

@@ -10,12 +10,12 @@ but never too high: a request that is considered too early is denied again.
 import heapq
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from itertools import islice
 from math import inf
 from typing import Literal
 
 from tenantzone_runtime.zones.blocks.ledger import Ledger
-from tenantzone_runtime.zones.model.fair_queue import Account, Place
+from tenantzone_runtime.zones.model.fair_queue import Account, Place, in_order
 from tenantzone_runtime.zones.model.zone import Zone
 
 _MIN_STALE = 64
@@ -61,28 +61,40 @@ class _Thresholds:
         heapq.heappush(heap, (zone.account.service, abs(zone.account.ticket), zone.backoff_ticket))
         self._entries += 1
 
-    def firsts(self, height: float) -> Iterator[Zone]:
-        """Generate the least served zone of each threshold that is not above ``height``."""
+    def due(self, height: float) -> Iterator[Iterator[Zone]]:
+        """Generate the zones of each threshold that is not above ``height``, of each the least served zone first."""
         # The next threshold is visited, too, so that its stale entries are removed eventually.
         for threshold in self._thresholds[: bisect_right(self._thresholds, height) + 1]:
-            zone = self._first(self._heaps[threshold])
-            if zone is None:
+            heap = self._heaps[threshold]
+            if not self._settle(heap):
                 self._drop(threshold)
             elif threshold <= height:
-                yield zone
+                yield self._in_order(heap)
 
-    def _first(self, heap: list[_Entry]) -> Zone | None:
+    def _in_order(self, heap: list[_Entry]) -> Iterator[Zone]:
+        yield self._backed_off[heap[0][2]]
+        for entry in islice(in_order(heap, self._current), 1, None):
+            yield self._backed_off[entry[2]]
+
+    def _settle(self, heap: list[_Entry]) -> bool:
+        """Update the top of a heap; returns whether a zone is left in it."""
         while heap:
-            service, ticket, backoff_ticket = heap[0]
-            zone = self._backed_off.get(backoff_ticket)
-            if zone is None or zone.backoff_ticket != backoff_ticket:
+            now = self._current(heap[0])
+            if now is None:
                 heapq.heappop(heap)
                 self._entries -= 1
-            elif service != zone.account.service:
-                heapq.heapreplace(heap, (zone.account.service, ticket, backoff_ticket))
+            elif now != heap[0]:
+                heapq.heapreplace(heap, now)
             else:
-                return zone
-        return None
+                return True
+        return False
+
+    def _current(self, entry: _Entry) -> _Entry | None:
+        _, ticket, backoff_ticket = entry
+        zone = self._backed_off.get(backoff_ticket)
+        if zone is None or zone.backoff_ticket != backoff_ticket:
+            return None
+        return zone.account.service, ticket, backoff_ticket
 
     def _drop(self, threshold: float) -> None:
         del self._heaps[threshold]
@@ -158,8 +170,8 @@ class BackoffSet:
                     self._thresholds[of] = _Thresholds(self._backed_off)
                 self._thresholds[of].push(threshold, zone)
 
-    def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
-        """Returns the first zone to consider, of all zones for which a sum has reached the threshold.
+    def due(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Iterator[Zone]:
+        """Generate the zones to consider, because a sum has reached their threshold. No zone may change meanwhile.
 
         Args:
             free: number of blocks that are free now.
@@ -169,10 +181,15 @@ class BackoffSet:
         due: list[Iterator[Zone]] = []
         for of, thresholds in list(self._thresholds.items()):
             if len(thresholds):
-                due.append(thresholds.firsts(self._height(of, free, is_running=is_running)))
+                due += thresholds.due(self._height(of, free, is_running=is_running))
             else:
                 del self._thresholds[of]
-        return min(chain.from_iterable(due), key=lambda zone: place(zone.account), default=None)
+        # A zone may wait for two sums.
+        seen: set[Zone] = set()
+        for zone in heapq.merge(*due, key=lambda zone: place(zone.account)):
+            if zone not in seen:
+                seen.add(zone)
+                yield zone
 
     def _height(self, of: _Sum, free: int, *, is_running: bool) -> float:
         name, priority = of

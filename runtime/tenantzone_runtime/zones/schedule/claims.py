@@ -35,6 +35,10 @@ class Claims(Generic[W]):
             self.drop(work)
             self.keep(other, count)
 
+    def of(self, work: W) -> int:
+        """Number of blocks that are kept for a request."""
+        return self._blocks.get(work, 0)
+
     def of_others(self, zone: Zone) -> int:
         """Number of blocks that are kept for other zones."""
         return self.total - self._of_zone.get(zone, 0)

@@ -112,7 +112,7 @@ class Seats(Generic[W]):
         """Number of seats kept in this step for zones that are entitled to them."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
-        self._turned_away: list[Zone] = []
+        self.turned_away: list[Zone] = []
         """Zones that were denied a seat in this step because all free seats are kept for other zones."""
 
     def reserved(self, zone: Zone) -> int:
@@ -134,7 +134,7 @@ class Seats(Generic[W]):
     def count(self) -> None:
         """Count each zone's seats before the step, unless all waiting requests get seats and no zone has a limit."""
         self._kept.clear()
-        self._turned_away.clear()
+        self.turned_away.clear()
         self._tell_apart()
         self._is_short = self._engine.free_seats < len(self._engine.waiting)
         if self._is_short or self._limited:
@@ -180,15 +180,16 @@ class Seats(Generic[W]):
 
     def may_sit(self, zone: Zone) -> bool:
         """Whether there is a free seat for the zone's next request that is not kept for another zone."""
-        may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
-        if not may_sit:
-            self._turned_away.append(zone)
-        return may_sit
+        return self._engine.free_seats > self._kept.total() - self._kept[zone]
+
+    def turn_away(self, zone: Zone) -> None:
+        """Note that the zone's next request was denied a free seat, because it is kept for another zone."""
+        self.turned_away.append(zone)
 
     def let_go(self) -> list[Zone]:
         """Release all kept seats in this step; returns the zones that were turned away because of them."""
         self._kept.clear()
-        turned_away, self._turned_away = self._turned_away, []
+        turned_away, self.turned_away = self.turned_away, []
         return turned_away
 
     def sat_down(self, work: W) -> None:

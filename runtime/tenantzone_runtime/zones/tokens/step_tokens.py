@@ -19,6 +19,7 @@ from tenantzone_runtime.zones.tokens.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.tokens.latency_budget import LatencyBudget
 from tenantzone_runtime.zones.tokens.pacing import Pacing, Prompts
 from tenantzone_runtime.zones.tokens.step_prompts import LOOKED_AT, StepPrompts
+from tenantzone_runtime.zones.tokens.tokens_left import TokensLeft
 
 _CHUNKS: Final = 4
 """Number of prompts that a small step can continue, if it has any tokens for prompts."""
@@ -63,17 +64,8 @@ class StepTokens(Generic[W]):
         """Seconds to which zones without targets should keep the last planned step; None if no zone bounded it."""
         self.is_shared = False
         """Whether the tokens of this step are divided among zones. If not, each request takes as many as are left."""
-        self._left: dict[Zone, int] = {}
-        """Number of prompt tokens that each zone may still compute in this step."""
-        self._unclaimed = 0
-        """Number of prompt tokens that any zone may still compute, because the zones they are owed to can't use them.
-        """
-        self._spare = 0
-        """Number of prompt tokens that any zone may still compute and that are owed to no zone."""
-        self._let_go_of = 0
-        """Sum of ``_unclaimed`` and ``_spare`` when `let_go` was last called in this step."""
-        self._chunk = CHUNK
-        """Minimum number of tokens for a zone's prompts; it is reduced if the step is small, or full of decodes."""
+        self.left = TokensLeft()
+        """The prompt tokens that are left in this step."""
         self._each = engine.tokens_each
         """Maximum number of tokens computed in this step for each generating request."""
         self._computed: Counter[Zone] = Counter()
@@ -81,7 +73,7 @@ class StepTokens(Generic[W]):
         self._pacing: Pacing[W] | None = None
         self._is_generating_bounded = False
         """Whether generating requests may get fewer tokens in this step than the engine would compute."""
-        self._in_all = 0
+        self.in_all = 0
         """Number of tokens computed in this step, for all zones together."""
         self._are_given = False
         """Whether any zone was given tokens for prompts before this step."""
@@ -91,8 +83,6 @@ class StepTokens(Generic[W]):
         Other requests may hold the blocks that these prompts wait for, so the next step is not divided among zones."""
         self._made_wait: list[Zone] = []
         """Zones whose next request got no tokens in the last step."""
-        self._turned_away: list[Zone] = []
-        """Zones whose waiting request was denied admission in this step for lack of tokens."""
         self._last: W | None = None
         """The request that was granted tokens last."""
         self._last_granted = _NONE_OF_PROMPT
@@ -126,22 +116,23 @@ class StepTokens(Generic[W]):
         if may_cut_drafts:
             needed = min(least, sum(each.tokens for each in prompts.values()))
             budget = self._cut_drafts(engine.step_tokens, generating, needed)
-        self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
-        pacing = self._latency_budget.plan(bounds, prompts, budget, self._chunk) if bounds else None
+        self.left.chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
+        pacing = self._latency_budget.plan(bounds, prompts, budget, self.left.chunk) if bounds else None
         if pacing is not None and not self._prompts.is_one_zone_alone(bounds):
             self._pacing = pacing
             self.bound = pacing.bound
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
             self._share(pacing.of_others, others, in_prompts)
-            self._left |= pacing.prompt_tokens
+            self.left.of_zone |= pacing.prompt_tokens
             if pacing.overdue is not None:
-                self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
+                self.left.of_zone[pacing.overdue] = max(pacing.of_overdue, self.left.of_zone.get(pacing.overdue, 0))
         elif self._are_drafts_cut or sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
         self._is_generating_bounded = self._pacing is not None or self._are_drafts_cut
-        self._are_given = any(self._left.values())
+        self._are_given = any(self.left.of_zone.values())
         for work, _ in waiting.values() if self.is_shared else ():
-            self._is_enough(work)
+            if not self._is_enough(work, self.left):
+                self._note_wait(work)
 
     @property
     def denied(self) -> Collection[Zone]:
@@ -159,7 +150,7 @@ class StepTokens(Generic[W]):
 
         Returns:
             The number of tokens; 0 for a running request that this step skips. A waiting request always gets some,
-            since `may_begin` was checked before.
+            since `may_begin` was true before.
         """
         if not self.is_shared:
             return wanted
@@ -169,7 +160,7 @@ class StepTokens(Generic[W]):
         self._take(work, granted)
         if granted < wanted:
             self._let_go_of_rest(work)
-        self._in_all += granted
+        self.in_all += granted
         return granted
 
     def tokens_to_generate(self, work: W, wanted: int) -> int:
@@ -186,9 +177,9 @@ class StepTokens(Generic[W]):
         if self._is_generating_bounded:
             granted = self._share_of_generating(work, wanted)
             if self._are_drafts_cut and granted > self._each:
-                self._spare -= 1
+                self.left.spare -= 1
         self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
-        self._in_all += granted
+        self.in_all += granted
         return granted
 
     def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
@@ -200,7 +191,7 @@ class StepTokens(Generic[W]):
         return self._share_of_prompt(work, wanted, fitting)
 
     def _share_of_generating(self, work: W, wanted: int) -> int:
-        granted = min(wanted, self._each + (1 if self._spare else 0)) if self._are_drafts_cut else wanted
+        granted = min(wanted, self._each + (1 if self.left.spare else 0)) if self._are_drafts_cut else wanted
         if self._pacing is not None and work in self._pacing.sit_out:
             granted = 0
         work.zone.counters.withheld_tokens += wanted - granted
@@ -208,7 +199,7 @@ class StepTokens(Generic[W]):
 
     def _share_of_prompt(self, work: W, wanted: int, fitting: Callable[[int], int] | None) -> int:
         zone = work.zone
-        granted = min(wanted, self._left.get(zone, 0) + self._free)
+        granted = min(wanted, self.left.of_zone.get(zone, 0) + self.left.free)
         if not self._engine.is_running(work):
             granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
         if fitting is not None and granted < wanted:
@@ -216,71 +207,64 @@ class StepTokens(Generic[W]):
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
-    def may_begin(self, work: W) -> bool:
-        """Whether enough tokens are left in this step to begin a waiting request."""
-        if not self.is_shared:
-            return True
-        may_begin = self._is_enough(work)
-        if not may_begin:
-            self._turned_away.append(work.zone)
-        return may_begin
+    def may_begin(self, work: W, left: TokensLeft) -> bool:
+        """Whether enough tokens are left to begin a waiting request; ``left`` is `left` or a copy of it."""
+        return not self.is_shared or self._is_enough(work, left)
 
-    @property
-    def is_used_up(self) -> bool:
+    def turn_away(self, work: W) -> None:
+        """Note that a waiting request was denied admission for lack of tokens."""
+        self._note_wait(work)
+        self.left.turned_away.append(work.zone)
+
+    def is_used_up(self, left: TokensLeft) -> bool:
         """Whether to stop considering zones, because no tokens are left and enough zones were turned away already.
 
         The next step is divided among the zones that wait for tokens, and considers at most ``LOOKED_AT`` of them. If
         this step considered fewer, zones whose blocks have become available would be delayed.
         """
-        return self.is_shared and not self._free and len(self._turned_away) >= LOOKED_AT
+        return self.is_shared and not left.free and len(left.turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
         """Undo the last grant of tokens, if this request got it, because the engine did not compute the request."""
         last, self._last = self._last, None
         if last is work:
             (own, found, spare, charged), generated = self._last_granted, self._last_generated
-            self._left[work.zone] = self._left.get(work.zone, 0) + own
-            self._unclaimed += found
-            self._spare += spare + generated
+            self.left.of_zone[work.zone] = self.left.of_zone.get(work.zone, 0) + own
+            self.left.unclaimed += found
+            self.left.spare += spare + generated
             self._deficits.owe(work.zone, charged)
             self._computed[work.zone] -= own + found + spare
-            self._in_all -= own + found + spare + generated
+            self.in_all -= own + found + spare + generated
 
     def let_go(self) -> list[Zone]:
-        """Let prompts begin with less than a chunk, first from their own zones' tokens, then from other zones' tokens.
-
-        Otherwise no request would use these tokens, because the running requests already have theirs.
+        """Let prompts begin with less than a chunk. Otherwise no request would use these tokens.
 
         Returns:
             Zones that were turned away for lack of tokens, to be considered again.
         """
-        with_rest = [zone for zone in self._turned_away if self._left.get(zone)]
-        if self._chunk > 1 and with_rest:
-            self._chunk = 1
-            self._turned_away = [zone for zone in self._turned_away if zone not in with_rest]
-            return with_rest
-        self._chunk = 1
-        turned_away, self._turned_away = self._turned_away, []
-        bounded = [zone for zone, count in self._left.items() if count and not self._is_own(zone)]
-        for zone in bounded:
-            self._deficits.owe(zone, self._left[zone])
-            self._unclaimed += self._left.pop(zone)
-        if not self._in_all:
-            # An empty step helps no request, whatever the targets are.
-            self._spare += max(0, (self._engine.step_tokens or 0) - self._free)
-        # If prompts are computed in units of several tokens, the rest may be too small again.
-        found, self._let_go_of = self._free - self._let_go_of, self._free
-        return turned_away if found > 0 else []
+        turned_away, lost = self._let_go(self.left)
+        for zone, count in lost.items():
+            self._deficits.owe(zone, count)
+        return turned_away
+
+    def zones_after_let_go(self, left: TokensLeft) -> list[Zone]:
+        """Returns the zones that `let_go` would return, and updates a copy of `left` as `let_go` would update it."""
+        return self._let_go(left)[0]
+
+    def _let_go(self, left: TokensLeft) -> tuple[list[Zone], dict[Zone, int]]:
+        unused = 0 if self.in_all else self._engine.step_tokens or 0
+        # Other zones must not use tokens that a zone got for its own latency target.
+        return left.let_go(unused, self._pacing.prompt_tokens if self._pacing is not None else ())
 
     def end_step(self) -> None:
         """End the step; a zone is owed the tokens that it was given and did not use."""
-        for zone, count in self._left.items():
+        for zone, count in self.left.of_zone.items():
             self._deficits.owe(zone, count)
-        if self._unclaimed:
-            self._deficits.lose(self._unclaimed)
+        if self.left.unclaimed:
+            self._deficits.lose(self.left.unclaimed)
         computed = {zone for zone, count in self._computed.items() if count > 0}
         self._latency_budget.end_step(self._pacing, computed)
-        self._were_in_vain = self._are_given and not self._in_all
+        self._were_in_vain = self._are_given and not self.in_all
         self._end()
 
     def forget(self, zone: Zone) -> None:
@@ -292,11 +276,6 @@ class StepTokens(Generic[W]):
     def _are_drafts_cut(self) -> bool:
         """Whether generating requests may compute fewer drafts in this step than the engine has made."""
         return self._each < self._engine.tokens_each
-
-    @property
-    def _free(self) -> int:
-        """Number of prompt tokens that any zone may still compute in this step."""
-        return self._unclaimed + self._spare
 
     def _cut_drafts(self, step_tokens: int, generating: int, needed: int) -> int:
         """Cut the drafts of this step, if they would leave prompts fewer tokens than needed.
@@ -316,23 +295,22 @@ class StepTokens(Generic[W]):
     def _end(self) -> None:
         self.is_shared = False
         self._each = self._engine.tokens_each
-        self._left = {}
-        self._unclaimed = self._spare = self._let_go_of = 0
-        self._in_all = 0
+        self.left = TokensLeft(chunk=self.left.chunk)
+        self.in_all = 0
         self._are_given = False
         self._computed.clear()
         self._pacing = None
-        self._turned_away = []
         self._last = None
 
-    def _is_enough(self, work: W) -> bool:
-        """Whether enough tokens are left to begin a waiting request; if not, notes that its zone waits for tokens."""
-        needed = min(max(self._chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
-        is_enough = self._left.get(work.zone, 0) + self._free >= needed
-        if not is_enough:
-            self._tenancy.must_wait_for_tokens(work.zone)
-            self._made_wait.append(work.zone)
-        return is_enough
+    def _is_enough(self, work: W, left: TokensLeft) -> bool:
+        """Whether enough tokens are left to begin a waiting request."""
+        needed = min(max(left.chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
+        return left.of_zone.get(work.zone, 0) + left.free >= needed
+
+    def _note_wait(self, work: W) -> None:
+        """Note that the zone of a waiting request waits for tokens."""
+        self._tenancy.must_wait_for_tokens(work.zone)
+        self._made_wait.append(work.zone)
 
     def _is_own(self, zone: Zone) -> bool:
         """Whether the zone got its tokens for its own latency target, so that other zones must not use them."""
@@ -343,13 +321,13 @@ class StepTokens(Generic[W]):
 
     def _take(self, work: W, count: int) -> None:
         zone = work.zone
-        own = min(count, self._left.get(zone, 0))
+        own = min(count, self.left.of_zone.get(zone, 0))
         if own:
-            self._left[zone] -= own
-        found = min(count - own, self._unclaimed)
-        spare = min(count - own - found, self._spare)
-        self._unclaimed -= found
-        self._spare -= spare
+            self.left.of_zone[zone] -= own
+        found = min(count - own, self.left.unclaimed)
+        spare = min(count - own - found, self.left.spare)
+        self.left.unclaimed -= found
+        self.left.spare -= spare
         charged = self._deficits.charge(zone, found + spare) if found + spare else 0.0
         self._computed[zone] += count
         self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare, charged), 0
@@ -360,17 +338,19 @@ class StepTokens(Generic[W]):
         Otherwise the rests of several zones may add up to a whole chunk that stays unused.
         """
         zone = work.zone
-        rest = self._left.get(zone, 0)
+        rest = self.left.of_zone.get(zone, 0)
         if 0 < rest < self._engine.chunk_tokens(work) and not self._is_own(zone):
             self._deficits.owe(zone, rest)
-            self._unclaimed += self._left.pop(zone)
+            self.left.unclaimed += self.left.of_zone.pop(zone)
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
         go_on = {work.zone for work in in_prompts}
-        to_go_on = min(self._chunk, budget)
-        least = {zone: max(to_go_on if zone in go_on else self._chunk, each.chunk) for zone, each in prompts.items()}
+        to_go_on = min(self.left.chunk, budget)
+        least = {
+            zone: max(to_go_on if zone in go_on else self.left.chunk, each.chunk) for zone, each in prompts.items()
+        }
         demands = {zone: each.tokens for zone, each in prompts.items()}
-        self._left = self._deficits.share(budget, demands, least)
-        self._spare = max(0, budget - sum(demands.values()))
-        self._unclaimed = budget - self._spare - sum(self._left.values())
+        self.left.of_zone = self._deficits.share(budget, demands, least)
+        self.left.spare = max(0, budget - sum(demands.values()))
+        self.left.unclaimed = budget - self.left.spare - sum(self.left.of_zone.values())
