@@ -89,9 +89,9 @@ def test_a_reservation_survives_a_flood(engine):
     engine.declare(zone("acme", reserved="40%"), zone("burst", limit="60%"))
     acme, prompt = engine.client("acme"), new_prompt(80)
     cached_tokens(acme, prompt)
-    before = sum(engine.zone("burst").evicted.values())
+    before = sum(engine.zone("burst").evictions.values())
     flood(engine.client("burst"))
-    evicted = sum(engine.zone("burst").evicted.values()) - before
+    evicted = sum(engine.zone("burst").evictions.values()) - before
     assert evicted > 255, "the flood turned the pool over"
     assert cached_tokens(acme, prompt) == 80 * 32
 

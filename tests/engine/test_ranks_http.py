@@ -133,7 +133,7 @@ def test_on_each_rank_a_reservation_outlasts_floods_of_both(ranks: Ranks):
     with ThreadPoolExecutor(2) as sides:
         assert list(sides.map(flood, ranks)) == [[0] * FLOOD] * 2
     for engine in ranks:
-        assert sum(engine.zone("burst").evicted.values()) > 0, "it was a flood"
+        assert sum(engine.zone("burst").evictions.values()) > 0, "it was a flood"
         assert ask(engine, "acme", text) == (first[0][0], whole)
 
 

@@ -99,11 +99,11 @@ def test_under_a_new_salt_key_each_cache_is_empty_and_then_goes_on(engine):
         cached_tokens(engine.client(tenant), prompt)
     # Blocks that requests have used enter the cache with the step after them.
     engine.wait(lambda: not any(engine.zone(tenant).in_use for tenant in TENANTS), "no request runs")
-    before = {tenant: (engine.zone(tenant).cached, engine.zone(tenant).evicted.get("reset", 0)) for tenant in TENANTS}
+    before = {tenant: (engine.zone(tenant).cached, engine.zone(tenant).evictions.get("reset", 0)) for tenant in TENANTS}
     engine.renew_salt_key()
     for tenant, (cached, evicted) in before.items():
         assert cached > 0
-        assert (engine.zone(tenant).cached, engine.zone(tenant).evicted["reset"]) == (0, evicted + cached)
+        assert (engine.zone(tenant).cached, engine.zone(tenant).evictions["reset"]) == (0, evicted + cached)
     acme = engine.client("acme")
     assert [cached_tokens(acme, prompt), cached_tokens(acme, prompt)] == [0, 4 * BLOCK_TOKENS]
     stamped = {"cache_salt": tenant_salt(engine.salt_key, "acme")}
