@@ -7,7 +7,7 @@ import pytest
 
 ENGINE = Path(__file__).parents[2] / "runtime" / "tenantzone_runtime" / "engine"
 PATCHES = sorted(path for path in (ENGINE / "patches").rglob("*.py") if path.name != "__init__.py")
-HOOK = "Upstream hook that would remove this module: "
+HOOK = "Upstream change that would make this module unnecessary: "
 
 
 @pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)

@@ -49,7 +49,10 @@ def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
-    """Yields a row for each zone, followed by its engines, from engines' reports, then for auto-registered zones."""
+    """Returns a row for each zone, each followed by the rows of its engines, and then rows for auto-registered zones.
+
+    The rows of engines come from the engines' reports.
+    """
     for zone in zones:
         found = {
             answer.pod: report

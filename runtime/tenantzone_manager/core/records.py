@@ -105,7 +105,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def has_live_children(self) -> bool:
-        """Whether a child block serves or is being written."""
+        """Whether a child block can be read or is being written."""
         return any(count for where, count in self.children.items() if where != RECORDS)
 
     def serving(self) -> Iterator[CacheLocation]:

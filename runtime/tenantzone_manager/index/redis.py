@@ -48,7 +48,7 @@ _SCANNED: Final = 1000
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
 _ESCAPE: Final = r"\\\g<0>"
 """Replacement that escapes a glob character in the prefix."""
-# A server without memory accepts the SET only if the script has written before, so DEL comes first.
+# A server that is out of memory accepts the SET only if this run of the script has already written, so DEL comes first.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end

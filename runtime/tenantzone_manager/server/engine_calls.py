@@ -45,13 +45,15 @@ class EngineCalls(Calls):
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)
         if request.query_type == "window" and not request.window:
-            raise ValueError("query_type window needs the field window, the number of last blocks to return")
+            raise ValueError(
+                "a request with the query_type 'window' must have the field 'window', the number of last blocks"
+            )
         reader = self._manager.reader
         if request.query_type == "groups":
             if not request.groups or request.specs:
                 raise ValueError(
-                    "query_type groups needs the field groups, with what each group adds to keys, and must not have "
-                    "specs"
+                    "a request with the query_type 'groups' must have the field 'groups' and must not have the field "
+                    "'specs'"
                 )
             _check_parts(instance, len(keys), len(request.groups))
             match = await reader.get_hit(instance, keys, request.groups)

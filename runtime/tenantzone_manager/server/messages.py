@@ -133,7 +133,7 @@ class StartWriteCacheResponse(Answer):
     """The blocks to write, and their locations."""
 
     write_id: str
-    """The id for FinishWriteCache; empty: there is nothing to write."""
+    """The id for FinishWriteCache. Empty if there is nothing to write."""
     deadline: float
     """Unix time."""
     blocks: list[BlockToWrite]

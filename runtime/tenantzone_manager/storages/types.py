@@ -17,7 +17,7 @@ def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBac
     root = Path(options.text("root"))
     if not root.is_absolute():
         raise ValueError(
-            f"storage {storage.name}: root must be an absolute path, at which engines mount the folder, too"
+            f"storage {storage.name}: root must be an absolute path, and engines must mount the folder at that path"
         )
     slots = options.number("slots_per_file", 0)
     made = FileSystemStorage(root, slots, Claim(owner, storage.name, options.flag("takeover")))

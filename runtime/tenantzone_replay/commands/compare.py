@@ -1,4 +1,7 @@
-"""Serve a load under several policies and compare them: vLLM's real scheduler in virtual time, stock and with zones."""
+"""Serve a load under several policies, with zones and with stock vLLM, and compare them.
+
+vLLM's real scheduler runs in virtual time.
+"""
 
 import argparse
 import json

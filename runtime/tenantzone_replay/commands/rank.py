@@ -108,7 +108,7 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
         result = _replayed(setting, sources, engines, policy)
         if min(each.attainment for each in result.tenants.values()) >= wanted:
             return engines, result
-    raise TraceError(f"even {_MOST_ENGINES} engines miss the target for all services together")
+    raise TraceError(f"the target is missed even if all services share {_MOST_ENGINES} engines")
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:

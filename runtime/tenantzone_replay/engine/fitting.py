@@ -29,7 +29,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
         blocks, block_tokens = options.blocks or blocks, options.block_tokens or block_tokens or 16
         longest = min(options.step_tokens, engine.longest - _ANSWER - 2)
         if longest < 64:
-            raise TraceError(f"the engine accepts at most {engine.longest} tokens per request, too few to measure it")
+            raise TraceError(f"the engine accepts at most {engine.longest} tokens per request, too few to fit it")
         # Warm up: the engine compiles kernels and allocates memory on the first request.
         await engine.ask(new_prompt(rng, longest), _ANSWER)
         samples = [await _prompt(engine, rng, tokens) for tokens in _lengths(longest)]

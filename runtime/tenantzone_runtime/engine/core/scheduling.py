@@ -262,8 +262,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
-            # The chunk must end at a token after which a state is cached. vLLM's rule for draft modules forbids that so
-            # close to the prompt's end, so vLLM would skip the request forever. This way, only drafts are worse.
+            # The chunk must end at a token after which a state is cached. vLLM's rule for draft modules allows no chunk
+            # to end this close to the prompt's end, so vLLM would skip the request forever. Ignoring the rule here only
+            # makes drafts less accurate.
             tokens = num_new_tokens
         return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
 

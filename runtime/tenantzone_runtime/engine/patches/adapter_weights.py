@@ -4,7 +4,8 @@ vLLM identifies adapters by name and path. If the weights at that path change ac
 old weights, in a tier or behind a router that compares hashes, could be used for the new weights. And if a worker has
 evicted an adapter, it reloads the adapter's current files from the path at the next request.
 
-Upstream hook that would remove this module: a digest of an adapter in vLLM's ``LoRARequest`` that block hashes include.
+Upstream change that would make this module unnecessary: a digest of an adapter in vLLM's ``LoRARequest`` that block
+hashes include.
 """
 
 import hashlib

@@ -3,8 +3,8 @@
 On the routes of Anthropic's API, vLLM logs each exception with its traceback, even if it answers with 400. A client
 with an API key could fill the log and hide real failures.
 
-Upstream hook that would remove this module: vLLM's Anthropic routes log no traceback for errors that they answer with
-400.
+Upstream change that would make this module unnecessary: vLLM's Anthropic routes log no traceback for errors that they
+answer with 400.
 """
 
 import logging

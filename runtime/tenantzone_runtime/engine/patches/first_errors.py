@@ -4,7 +4,7 @@ Pydantic collects the errors of each member of a list for each type that the mem
 meanwhile. In `/v1/responses`, 3 kB of `{"input": [{}, {}, ...]}` have 233,001 errors, which take the API server
 seconds. The largest body that the frontend accepts would have millions.
 
-Upstream hook that would remove this module: vLLM's request models validate lists with ``fail_fast``.
+Upstream change that would make this module unnecessary: vLLM's request models validate lists with ``fail_fast``.
 """
 
 from collections.abc import Callable, Iterator

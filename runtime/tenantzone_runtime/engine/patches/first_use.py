@@ -3,7 +3,8 @@
 vLLM's sampler has functions and kernels that are compiled at their first call, for example when a request asks for log
 probabilities. That takes seconds in the worker, and the requests of all tenants wait.
 
-Upstream hook that would remove this module: vLLM's warm-up runs the sampler with every kind of sampling parameters.
+Upstream change that would make this module unnecessary: vLLM's warm-up runs the sampler with every kind of sampling
+parameters.
 """
 
 import logging

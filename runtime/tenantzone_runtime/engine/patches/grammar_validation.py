@@ -3,7 +3,7 @@
 Stock vLLM builds a grammar on the event loop only to validate it, and all requests wait meanwhile. With this module, a
 thread validates it first. The grammar libraries release the GIL, and vLLM does not validate the grammar again.
 
-Upstream hook that would remove this module: ``AsyncLLM`` validates structured outputs in an executor.
+Upstream change that would make this module unnecessary: ``AsyncLLM`` validates structured outputs in an executor.
 """
 
 import asyncio

@@ -4,8 +4,8 @@ The frontend knows neither the number of tokens of a text or an image, nor the l
 no limit. vLLM creates an object for each log probability on its event loop. An answer contains the log probabilities of
 all prompts of a request body, once per choice.
 
-Upstream hook that would remove this module: a plugin that may change or refuse the parameters of a request before
-``AsyncLLM.generate``.
+Upstream change that would make this module unnecessary: a plugin that may change or refuse the parameters of a request
+before ``AsyncLLM.generate``.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Reports each prompt in vLLM's API server to the recorder: its tokens, and its outcome.
 
-Upstream hook that would remove this module: a plugin that sees the prompt and the outputs of each request in
-``AsyncLLM``.
+Upstream change that would make this module unnecessary: a plugin that sees the prompt and the outputs of each request
+in ``AsyncLLM``.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping

@@ -4,7 +4,7 @@ A seal is among a request's extra arguments, which vLLM can log (``--enable-log-
 filter on a logger or a handler would miss other loggers and handlers that are configured later, but the record factory
 sees each line.
 
-Upstream hook that would remove this module: extra arguments that vLLM never logs.
+Upstream change that would make this module unnecessary: extra arguments that vLLM never logs.
 """
 
 import logging

@@ -5,8 +5,8 @@ the refusal into the stop reason, which is otherwise unset in requests that end 
 on to the frontend, which answers. Since the output of a pooling model has no stop reason, its refusal is written as
 bytes in place of the requested numbers.
 
-Upstream hook that would remove this module: an error with an HTTP status in ``EngineCoreOutput``, which the API server
-returns to the client.
+Upstream change that would make this module unnecessary: an error with an HTTP status in ``EngineCoreOutput``, which the
+API server returns to the client.
 """
 
 import re

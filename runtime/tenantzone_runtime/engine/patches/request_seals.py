@@ -1,6 +1,6 @@
 """Adds the sealed context of the current task to requests that vLLM built without the seal.
 
-Upstream hook that would remove this module: a plugin that may change the parameters of a request before
+Upstream change that would make this module unnecessary: a plugin that may change the parameters of a request before
 ``AsyncLLM.generate``.
 """
 

@@ -4,7 +4,8 @@ For models that need it, vLLM's scheduler lists new blocks and the workers zero 
 the workers are prepared for zeroing when they start, and only for such models. They can't be prepared later, when a
 zone asks for scrubbing, so an engine must be started with scrubbing enabled.
 
-Upstream hook that would remove this module: an option that prepares the workers to zero blocks for every model.
+Upstream change that would make this module unnecessary: an option that prepares the workers to zero blocks for every
+model.
 """
 
 from typing import Any

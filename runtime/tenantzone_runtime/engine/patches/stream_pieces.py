@@ -4,7 +4,7 @@ Most pieces have the tokens of one step. A piece has more if the request or a fl
 client reads more slowly than the engine generates, because vLLM then joins waiting pieces. vLLM formats the log
 probabilities of a piece on its event loop, and all other requests wait meanwhile.
 
-Upstream hook that would remove this module: an upper bound on the tokens in one piece of a stream.
+Upstream change that would make this module unnecessary: an upper bound on the tokens in one piece of a stream.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 vLLM refers to these classes by module globals and offers no other way to choose them.
 
-Upstream hook that would remove this module: arguments of vLLM's ``Scheduler`` for the classes of its KV cache manager,
-block pool and encoder cache.
+Upstream change that would make this module unnecessary: arguments of vLLM's ``Scheduler`` for the classes of its KV
+cache manager, block pool and encoder cache.
 """
 
 from collections.abc import Iterator

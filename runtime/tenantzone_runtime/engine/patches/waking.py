@@ -2,8 +2,8 @@
 
 An engine core that is shutting down or paused is not woken, because it waits until no work is left.
 
-Upstream hook that would remove this module: a method of ``EngineCoreProc`` that other threads call to start a step
-without requests.
+Upstream change that would make this module unnecessary: a method of ``EngineCoreProc`` that other threads call to start
+a step without requests.
 """
 
 from collections.abc import Callable

@@ -32,14 +32,14 @@ def check_terms(
 ) -> None:
     """Check that a request is within its zone's limits.
 
-    If a request gives no maximum length, the scheduler limits its answer. With beam search, it can't, because
-    each token is a separate request there, so such a request must give a maximum length.
+    If a request sets no maximum length, the scheduler limits its answer. It can't do that with beam search, where each
+    token is a separate request, so a request with beam search must set a maximum length.
 
     Args:
-        body: parsed.
-        headers: of the request.
-        path: of its route.
-        zone: of its tenant; None: no limits.
+        body: the parsed body.
+        headers: the request's headers.
+        path: the path of the request's route.
+        zone: the tenant's zone; None means that there are no limits.
 
     Raises:
         Refusal: a field or header exceeds its limit; the message names it.

@@ -129,7 +129,7 @@ class EncoderRoom(Generic[W]):
     # The line
 
     def _waiters(self) -> list[_Waiter[W]]:
-        """Returns the waiting zones in the order of the line. A zone keeps its position while it waits for the same."""
+        """Returns the waiting zones in queue order. A zone keeps its position while it waits for the same encoding."""
         wanted: dict[Zone, tuple[W, Encoding]] = {}
         for work, needed in self._wanted():
             wanted.setdefault(work.zone, (work, needed))

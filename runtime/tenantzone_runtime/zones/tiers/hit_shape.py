@@ -50,11 +50,11 @@ class HitShape:
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
             end: end of the hit in tokens.
-            begin: number of leading tokens that are already in the engine, so that their chunks are not needed.
+            begin: number of leading tokens that are already in the engine. Their chunks are not needed.
 
         Returns:
-            First the keys that are needed from the beginning, in the order of the prompt, so that prompts with the same
-            prefix have the same first keys. Then the keys that windows need.
+            First the keys of groups that need all chunks of the prompt, in the order of the prompt, so that prompts
+            with the same prefix have the same first keys. Then the keys that windows need.
         """
         first, length = begin // self.chunk_tokens, end // self.chunk_tokens
         if length <= first or any(len(keys) < length for keys in prompt):

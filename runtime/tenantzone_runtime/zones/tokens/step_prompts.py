@@ -96,7 +96,7 @@ class StepPrompts(Generic[W]):
         return len(zones) == 1
 
     def by_zone(self, in_prompts: Mapping[W, int], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
-        """Returns the prompts of each zone. Waiting prompts are added until a zone's prompts reach the budget.
+        """Returns the prompts of each zone. To each zone, waiting prompts are added until its prompts reach the budget.
 
         Args:
             in_prompts: result of `that_fit`.

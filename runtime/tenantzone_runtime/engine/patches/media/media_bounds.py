@@ -4,7 +4,8 @@ Stock vLLM decodes each image, sound and video as soon as it is fetched. With th
 of a request, then they are measured, and vLLM decodes them once the request's tenant has memory left for all of them.
 Decoding is bounded as well, because headers may be wrong, for example about the samples of a sound.
 
-Upstream hook that would remove this module: a plugin in vLLM's media connector between fetching and decoding.
+Upstream change that would make this module unnecessary: a plugin in vLLM's media connector between fetching and
+decoding.
 """
 
 import asyncio

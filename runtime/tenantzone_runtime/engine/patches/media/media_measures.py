@@ -1,6 +1,7 @@
 """Measures images, sounds and videos by their headers, and decodes no more than the measured size.
 
-Upstream hook that would remove this module: a plugin in vLLM's media connector between fetching and decoding.
+Upstream change that would make this module unnecessary: a plugin in vLLM's media connector between fetching and
+decoding.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FRAMES_TYPE: Final = "video/jpeg"
 _WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
 """Formats whose header does not reliably describe the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
-"""Size of a decoded sample in bytes, in which vLLM's limit for decoding is expressed."""
+"""Size of a decoded sample in bytes. vLLM's limit for decoding is also in bytes."""
 _MODEL_RATE: Final = 16_000
 """Sampling rate of the single channel to which vLLM resamples a sound for most models."""
 _PADDING_SAMPLES: Final = 2**17

@@ -4,7 +4,8 @@ vLLM caches media that the API server has processed, media that it has sent to t
 faster, which reveals that another client sent the same image. If clients choose the names (``uuid``), a hit even
 returns another client's image.
 
-Upstream hook that would remove this module: a prefix per request for the hashes and ``uuid`` names of media.
+Upstream change that would make this module unnecessary: a prefix per request for the hashes and ``uuid`` names of
+media.
 """
 
 import hashlib

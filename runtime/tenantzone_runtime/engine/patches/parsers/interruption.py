@@ -4,7 +4,7 @@ Python handles signals between interpreter steps, and its regular expressions (`
 they match. So a timer's signal can end an infinite loop in Python and a match that never ends. Signal handlers run on
 the main thread only, where vLLM's event loop and engine core run.
 
-Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
 
 import gc

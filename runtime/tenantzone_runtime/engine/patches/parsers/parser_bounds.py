@@ -4,7 +4,7 @@ A parser that exceeds its turn on the event loop continues in another process. A
 budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so it sends no text
 that the parser would have hidden.
 
-Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
 
 import asyncio
@@ -273,7 +273,7 @@ def _here_or_elsewhere(
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
-    # Whether the parser on the event loop lacks input that was parsed elsewhere, or was interrupted.
+    # Whether the parser on the event loop was interrupted, or lacks input that was parsed elsewhere.
     is_behind = reading.is_elsewhere
     if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(context.tenant)):
         begin = time.thread_time()

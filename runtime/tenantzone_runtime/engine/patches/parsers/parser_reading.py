@@ -1,6 +1,6 @@
 """Records the input of a parser, so that another process can repeat it and continue.
 
-Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The process that runs the parsers of one request, and the template from which such processes are forked.
 
-Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
 
 import gc

@@ -3,7 +3,7 @@
 vLLM calls its parsers from coroutines without awaiting them. This module runs such a coroutine in a greenlet. If a call
 has to wait, it switches out of the greenlet with an awaitable. The event loop awaits it and then switches back.
 
-Upstream hook that would remove this module: vLLM awaits its parsers and runs them in an executor.
+Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
 
 import inspect
