@@ -237,9 +237,9 @@ async def test_no_report_is_accepted_without_a_token(ask: Client, call: str, tok
         ("GetCacheLocation", {"block_keys": KEYS, "token_ids": [1]}, "exactly one of block_keys and token_ids"),
         ("GetCacheLocation", {"block_keys": [b"a", b"a"]}, "a key twice"),
         ("StartWriteCache", {"token_ids": [1] * (MAX_TOKENS + 1)}, "length <= 131072"),
-        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "needs the field window"),
+        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "must have the field 'window'"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "suffix"}, "suffix"),
-        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "groups"}, "needs the field groups"),
+        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "groups"}, "must have the field 'groups'"),
         (
             "GetCacheLocation",
             {"token_ids": [1] * 2**15, "query_type": "groups", "groups": [{"key_suffix": b"x"}] * 65},

@@ -92,7 +92,7 @@ class S3Client:
         try:
             found = credentials.read_bytes()
         except OSError as error:
-            raise StorageError(f"no credentials: {error}") from error
+            raise StorageError(f"can't read the credentials file: {error}") from error
         if found != self._read_credentials:
             self._read_credentials = found
             self._close()
