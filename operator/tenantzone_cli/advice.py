@@ -39,8 +39,8 @@ _REASONS = {
     "engine.",
     "ConfigUntrusted": (
         "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
-        "the operator can't read its key. The operator replaces what others wrote within seconds; if this persists, do "
-        "what the message says. Then see who may write ConfigMaps in namespace {namespace}."
+        "the operator can't read its key. The operator undoes changes by others within seconds; if this persists, "
+        "follow the message. Then check who may write ConfigMaps in namespace {namespace}."
     ),
     "EngineUnreachable": (
         "Check that the pod is healthy, and that a NetworkPolicy and the pool's token let the operator reach its "

@@ -1,6 +1,7 @@
 """The S3 storage, at a real S3 server in this process's neighbour: moto's."""
 
 import datetime
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.storages.backend import Place, StorageError
+from tenantzone_manager.storages.s3 import S3Storage
 from tenantzone_manager.storages.types import make
 from tests.manager.moving import moves_down_and_up
 from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
@@ -189,3 +191,15 @@ async def test_a_second_storage_on_a_prefix_uses_nothing_there(playing: Playing,
     await storages.probe("second")
     assert storages.is_available("second")
     assert s3.get_object(Bucket="cache", Key="kv/owner")["Body"].read().endswith(b"/second")
+
+
+def test_a_check_that_was_given_up_writes_no_claim(s3: Any, endpoint: str) -> None:
+    options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "kv", "endpoint": endpoint}
+    storage = make(Storage("bucket", "S3", options), "index")
+    assert isinstance(storage, S3Storage)
+    is_given_up = threading.Event()
+    is_given_up.set()
+    storage._check_claim(is_given_up, s3)
+    assert "Contents" not in s3.list_objects_v2(Bucket="cache")
+    storage._check_claim(threading.Event(), s3)
+    assert [each["Key"] for each in s3.list_objects_v2(Bucket="cache")["Contents"]] == ["kv/owner"]

@@ -195,7 +195,7 @@ def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
     other = f"{name}-s3"
     site.create("KVStorage", other, type="S3", s3={"bucket": "cache", "credentialsKey": "none"})
     site.condition("KVStorage", other, "Registered", "True")
-    assert "credentials file" in site.condition("KVStorage", other, "Healthy", "False")["message"]
+    assert "can't read the credentials file" in site.condition("KVStorage", other, "Healthy", "False")["message"]
     for kind, each in (("KVCacheGroup", name), ("KVStorage", name), ("KVStorage", other)):
         site.delete(kind, each)
         site.await_gone(kind, each)

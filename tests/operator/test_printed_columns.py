@@ -99,4 +99,4 @@ def test_each_object_says_in_its_row_what_is_wrong(
     assert overlaps == {"demo": "True", "second": "True", "empty": ""}
     assert [table.cell(name, "PLACESHARED") for name in ("nfs", "nfs-again")] == ["True", "True"]
     assert [table.cell(name, "READY") for name in ("nfs", "nfs-again")] == ["True", "False"]
-    assert "nfs-again would overwrite its blocks" in table.cell("nfs-again", "MESSAGE")
+    assert "whose blocks nfs-again would overwrite" in table.cell("nfs-again", "MESSAGE")

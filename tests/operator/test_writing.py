@@ -37,6 +37,8 @@ class ApiServer:
         self.is_asked = asyncio.Event()
         self.asked: list[str] = []
         """The names whose statuses were sent, in order."""
+        self.refuses = False
+        """Whether it refuses each status for good."""
         self.condition_of_others: list[Any] = []
         """Conditions that another party adds to each status."""
         self.store = Store()
@@ -63,6 +65,8 @@ class ApiServer:
         found = self._objects.get(name)
         if found is None:
             return web.json_response({"message": "not found"}, status=404)
+        if self.refuses:
+            return web.json_response({"message": "the object is invalid"}, status=422)
         version = {"resourceVersion": str(len(self.asked) + 1)}
         sent = json.loads(await request.text())["status"]
         sent["conditions"] += self.condition_of_others
@@ -159,6 +163,18 @@ async def test_awaited_statuses_come_first_and_the_rest_in_turn(server: ApiServe
         pass
     assert not first & set(server.asked[len(first) : ZONES])
     assert set(server.asked) == set(names)
+
+
+async def test_a_refused_status_that_is_no_longer_wanted_is_not_retried(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    server.may_answer.set()
+    server.add("acme", "pool")
+    writing = Writing(server, api, "pool")
+    server.refuses = True
+    assert await writing.write({"acme": NEWS}) is not None, "the refused status is retried later"
+    assert await writing.write({"acme": READY}) is None, "the API server has this status"
+    assert server.asked == ["acme"]
 
 
 async def test_a_write_that_hangs_keeps_no_caller_waiting_and_is_made_once_at_a_time(server: ApiServer, api: Api):

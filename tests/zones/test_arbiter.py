@@ -49,6 +49,18 @@ def test_without_a_seat_no_zone_is_next_and_nothing_is_evicted_for_any(core):
     assert core.events("evicted") == []
 
 
+def test_an_admitted_request_stays_the_next_one_although_its_room_is_not_there_yet(core, engine, monkeypatch):
+    engine.wait(core.zone("one"), 10)
+    engine.wait(core.zone("other"), 10)
+    engine.arbiter.begin_step()
+    first = engine.arbiter.next_front()
+    monkeypatch.setattr(engine.arbiter._plan, "_begin", lambda: False)
+    engine.arbiter.admit(first)
+    first.zone.account.charge(1000.0)
+    assert engine.arbiter.next_front() is first
+    assert engine.arbiter.admit_next() is first
+
+
 def test_the_next_front_stays_the_same_until_it_is_taken(core, engine):
     engine.wait(core.zone("one"), 10)
     engine.wait(core.zone("other"), 10)

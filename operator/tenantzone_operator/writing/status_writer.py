@@ -82,6 +82,13 @@ class StatusWriter:
         """
         now, ended = time.monotonic(), self._late_writes_ended
         self._forget_all_except(view.uids)
+        objects: list[Zone | Pool] = [*view.zones, *view.leaving]
+        if view.status_pool is not None and pool is not None:
+            objects.append(view.status_pool)
+        for each in objects:
+            state, status = self._state(each), pool if isinstance(each, Pool) else zones[each.meta.name]
+            if state.in_flight is None and status is not None and not state.differs(each.status, status):
+                state.settle()
         found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
         changed = [zone for zone in found if self._state(zone).may_write(zones[zone.meta.name], now)]
         urgent, gauges = self._by_urgency(changed, zones)

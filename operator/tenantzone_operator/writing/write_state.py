@@ -48,6 +48,11 @@ class WriteState:
         """Returns whether the status at the API server needs a write; fields that other clients add do not count."""
         return status not in (found, self.own_part(found))
 
+    def settle(self) -> None:
+        """Record that the API server has the desired status, so that nothing is left to retry or to write in turn."""
+        self.refusal = None
+        self.has_gauges_due = False
+
     def own_part(self, found: Status) -> Status:
         """Returns the status at the API server without fields that other clients have added to the last write."""
         return self.written if self.written is not None and self.merged == found else found

@@ -1,6 +1,9 @@
 """A bucket of an S3 server, with one object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -86,8 +89,13 @@ class S3Storage(DataStorageBackend):
         await self._client.ask(lambda client: client.put_object(Bucket=self._bucket, Key=name, Body=content))
 
     async def check_health(self) -> None:
+        is_given_up = threading.Event()
         try:
-            await self._client.ask(self._check_claim)
+            await self._client.ask(partial(self._check_claim, is_given_up), is_check=True)
+        except asyncio.CancelledError:
+            # The thread continues. It must not write a claim later, when the place may belong to another storage.
+            is_given_up.set()
+            raise
         except StorageError as error:
             if is_denied(error.__cause__):
                 # The next attempt will search for credentials again.
@@ -95,10 +103,10 @@ class S3Storage(DataStorageBackend):
             raise
         self.claim.is_made()
 
-    def _check_claim(self, client: Any) -> None:
+    def _check_claim(self, is_given_up: threading.Event, client: Any) -> None:
         name = f"{self._prefix}/owner".lstrip("/")
         place = f"{self._bucket}/{self._prefix}"
-        if self.claim.has_to_write(self._read(client, name), place):
+        if self.claim.has_to_write(self._read(client, name), place) and not is_given_up.is_set():
             client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
             # Read back, because another storage may have written its claim at the same time.
             if self.claim.has_to_write(self._read(client, name), place):

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 from tenantzone_manager.storages.backend import StorageError
 
 _THREADS: Final = 16
-"""Maximum number of simultaneous requests, so that a few large objects do not delay health checks."""
+"""Maximum number of simultaneous requests, without health checks."""
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class S3Client:
             connect_timeout=timeout_seconds,
             read_timeout=timeout_seconds,
             retries={"total_max_attempts": 2},
-            max_pool_connections=_THREADS,
+            max_pool_connections=_THREADS + 1,
         )
         self._options: dict[str, Any] = {"config": config, **options}
         self._credentials = credentials
@@ -44,9 +44,14 @@ class S3Client:
         self._client: Any = None
         # The threads end when this object is no longer referenced.
         self._threads = ThreadPoolExecutor(_THREADS, "s3")
+        self._check_thread = ThreadPoolExecutor(1, "s3-check")
 
-    async def ask(self, work: Callable[[Any], _T]) -> _T:
+    async def ask(self, work: Callable[[Any], _T], *, is_check: bool = False) -> _T:
         """Call a function in a thread with botocore's client, and return its result.
+
+        Args:
+            work: the function. If this call is cancelled, the function continues in its thread.
+            is_check: whether this is a health check, which must not wait for transfers of large objects.
 
         Raises:
             StorageError: a request failed, or the credentials can't be read.
@@ -56,7 +61,8 @@ class S3Client:
             return work(self._connected())
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+            threads = self._check_thread if is_check else self._threads
+            return await asyncio.get_running_loop().run_in_executor(threads, ask)
         except (BotoCoreError, ClientError, HTTPError, OSError) as error:
             raise StorageError(str(error)) from error
 

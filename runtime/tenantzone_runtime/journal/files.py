@@ -71,7 +71,7 @@ class JournalFiles:
         file = self._file
         assert file is not None, "the journal is open"
         if not file.is_usable:
-            raise FileNotFoundError(f"{file.path} was deleted")
+            raise FileNotFoundError(f"{file.path} was deleted or moved")
         if not file.has_room(line, self._max_bytes):
             file = self._rotate(file)
         # If a part of the line stays in the file, the next engine that opens the journal reports a truncated line.

@@ -314,8 +314,7 @@ class ZoneAwareScheduler(AsyncScheduler):
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         # This is vLLM's first call with the request that it has peeked at, which it now skips or gives blocks.
-        if self._arbiter.is_next(request):
-            self._arbiter.admit_next()
+        self._arbiter.admit(request)
         # vLLM only counts the adapters of requests in this step. Requests that it skipped or that are still loading
         # need their adapters too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
         if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):

@@ -261,9 +261,14 @@ class Arbiter(Generic[W]):
         """
         return self._current_plan().work
 
-    def is_next(self, work: W) -> bool:
-        """Whether `next_front` has returned this request, and nothing has changed since."""
-        return self._plan is not None and self._plan.work is work
+    def admit(self, work: W) -> None:
+        """Make room for a request that `next_front` has returned. It stays the next one until it is popped.
+
+        If the engine can't use the evicted blocks yet, it finds too few for the request, and calls `turned_down`.
+        """
+        if self._plan is not None and self._plan.work is work:
+            self._plan.commit()
+            self._plan.is_committed = True
 
     def admit_next(self) -> W | None:
         """Returns the result of `next_front`, after making the room that the request needs.
@@ -288,7 +293,8 @@ class Arbiter(Generic[W]):
     def _commit_notes(self) -> None:
         """Note why zones wait that were considered for an admission, because no request is admitted now."""
         if self._plan is not None:
-            self._plan.commit_notes()
+            # The state may have changed since the engine asked.
+            self._current_plan().commit_notes()
             self._plan = None
 
     def turned_down(self, work: W) -> None:
