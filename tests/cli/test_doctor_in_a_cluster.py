@@ -90,7 +90,7 @@ def test_an_older_schema_is_named_with_what_it_lacks(clinic: Clinic, namespace: 
     answer = eventually(lambda: plugin("tz", "doctor", "-o", "json"))
 
     assert answer.returncode == 1
-    assert "it lacks spec.lending.grace" in found(answer)["FAIL", "CRD tenantzones"]
+    assert "without spec.lending.grace" in found(answer)["FAIL", "CRD tenantzones"]
     assert levels(answer)["CRD zonepools"] == "OK"
 
 

@@ -29,7 +29,7 @@ class TestWithAFile:
         assert main(["salt", "acme", "--key-file", str(tmp_path / "key"), *flags]) == 0
         assert capsys.readouterr().out == f"{tenant_salt(KEY, 'acme', *flags[1:])}\n"
 
-    @pytest.mark.parametrize(("content", "said"), [("00", "this one 1"), (None, "No such file")])
+    @pytest.mark.parametrize(("content", "said"), [("00", "this key has 1"), (None, "No such file")])
     def test_a_file_without_a_key_is_an_error(self, tmp_path, capsys, content, said):
         if content is not None:
             (tmp_path / "key").write_text(content)

@@ -304,7 +304,7 @@ def test_two_engines_do_not_share_a_folder(disk, caplog):
 
 
 @pytest.mark.parametrize(
-    ("root", "capacity", "words"), [("a/b", 10**6, "must be an absolute path"), ("/a", 100, "no room")]
+    ("root", "capacity", "words"), [("a/b", 10**6, "must be an absolute path"), ("/a", 100, "less than one chunk")]
 )
 def test_a_tier_that_can_not_be_is_refused(root, capacity, words):
     with pytest.raises(ValueError, match=words):

@@ -90,7 +90,7 @@ async def test_any_reader_that_finds_it_drops_it(
     await written.match(BLOCKS, query="key")
     assert index.corrupt == 1
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert f"the record {BROKEN.hex()} of {SPACE} is not what was written" in caplog.text
+    assert f"the record {BROKEN.hex()} of {SPACE} is corrupt and was dropped" in caplog.text
 
 
 @pytest.mark.parametrize("harm", HARM)

@@ -414,5 +414,5 @@ async def test_a_process_whose_index_does_not_answer_yet_waits_for_it(
     process.terminate()
     assert process.stderr is not None
     log = process.stderr.read().decode()
-    assert log.count("the index can't be opened yet") == 1
+    assert log.count("the index can't be opened, retrying") == 1
     assert log.count("the index is open") == 1

@@ -230,7 +230,7 @@ async def test_the_operator_believes_configured_authorities_as_soon_as_they_are_
     [
         (["--tls-cert-file", "{certificate}"], "--tls-cert-file and --tls-private-key-file must be given together"),
         (["--tls-private-key-file", "{key}"], "--tls-cert-file and --tls-private-key-file must be given together"),
-        (["--client-ca-file", "{ca}"], "--client-ca-file needs --tls-cert-file"),
+        (["--client-ca-file", "{ca}"], "--client-ca-file requires --tls-cert-file"),
         (["--tls-cert-file", "{certificate}", "--tls-private-key-file", "/none"], "/none can't be read: No such file"),
         (
             ["--tls-cert-file", "{certificate}", "--tls-private-key-file", "{other}"],

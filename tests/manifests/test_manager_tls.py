@@ -94,4 +94,4 @@ def test_the_ports_and_who_reaches_them_stay_as_they_are(objects: Objects):
 
 def test_certificates_of_clients_need_tls():
     values = {"manager": {"enabled": True, "tls": {"clientSecretName": CLIENT}}}
-    assert "manager.tls.clientSecretName needs manager.tls.secretName" in refusal(values)
+    assert "manager.tls.clientSecretName requires manager.tls.secretName" in refusal(values)

@@ -73,7 +73,7 @@ async def test_without_its_http_port_no_orphans_are_looked_for(pool: MooncakePoo
     backend = make(Storage("pool", "Mooncake", {"master": pool.master, "prefix": "kv"}), "me")
     assert [some async for some in backend.objects()] == []
     await backend.close()
-    with pytest.raises(StorageError, match="used no more"):
+    with pytest.raises(StorageError, match="is closed"):
         await backend.check_health()
 
 

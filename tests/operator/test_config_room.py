@@ -214,7 +214,7 @@ def test_the_plan_says_who_has_no_room_and_keeps_what_was_accepted():
     assert len(accepted) < 1_200
     late = made.decisions["late"]
     assert (late.reason, late.entry) == (Reason.CONFIG_TOO_LARGE, None)
-    assert "name another ZonePool" in late.message
+    assert "choose another ZonePool" in late.message
 
 
 def test_a_change_without_room_keeps_the_generation_in_force_and_says_which():

@@ -18,7 +18,7 @@ from tests.operator.kube import Kube, eventually
 from tests.operator.world import World, conditions
 
 _SMALL = """
-from tenantzone_contract import packing
+from tenantzone_contract.zone_config import packing
 from tenantzone_operator.planning import config_room
 packing.MAX_PLAIN_BYTES = 5_000
 config_room.NEW_ZONES_BYTES = 2_750

@@ -177,7 +177,7 @@ def test_a_signature_that_comes_after_its_config_is_noticed(tmp_path: Path, toke
 def test_an_older_config_that_was_signed_once_is_refused(tmp_path: Path, watched: ConfigSource):
     project(tmp_path, files(4, NEW, tenant="replayed"))
     assert watched.poll()
-    assert "it is older than the signed config 5" in refusal(watched)
+    assert "is older than the signed config 5" in refusal(watched)
     assert watched.rejection is not None
     assert (watched.rejection.generation, watched.rejection.newest_generation) == (4, 5)
     assert generation_of(watched) == 5

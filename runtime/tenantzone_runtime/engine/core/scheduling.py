@@ -226,6 +226,8 @@ class ZoneAwareScheduler(AsyncScheduler):
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
             self._early.send_back_loads()
+            # vLLM does this later, but the arbiter already plans with the states that the previous step has computed.
+            self.kv_cache_manager.new_step_starts()
             self._arbiter.begin_step()
             try:
                 output = super().schedule(throttle_prefills)
