@@ -191,7 +191,7 @@ def test_what_a_full_disk_cut_off_costs_no_other_line(recorder, tmp_path, capsys
 
 def test_a_line_that_was_not_recorded_is_refused(tmp_path):
     (tmp_path / "requests-1.jsonl").write_text('{"recorded": 1, "ti\nnonsense\n')
-    with pytest.raises(TraceError, match="line 2: no JSON"):
+    with pytest.raises(TraceError, match="line 2: invalid JSON"):
         list(reader.read(tmp_path))
 
 
