@@ -68,7 +68,7 @@ async def test_a_message_is_not_even_received_without_a_token(send: RawClient) -
 
 @pytest.mark.parametrize("call", CALL_NAMES)
 async def test_a_message_that_is_malformed_is_refused(send: RawClient, call: str) -> None:
-    with pytest.raises(Refusal, match="is no ") as refusal:
+    with pytest.raises(Refusal, match="is not a valid ") as refusal:
         await send(call, GARBAGE, "root")
     assert refusal.value.code == "INVALID_ARGUMENT"
 
@@ -140,7 +140,7 @@ async def test_a_query_of_too_many_groups_is_refused(send: RawClient, manager: C
         )
         await send("GetCacheLocation", asked.SerializeToString(), "chat")
 
-    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* of 32 groups.* {MAX_PARTS} parts"):
+    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* in 32 groups.* {MAX_PARTS} parts"):
         await ask(keys)
     await ask(keys[1:])
 
