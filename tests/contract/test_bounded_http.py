@@ -112,8 +112,11 @@ async def test_an_answer_that_is_never_read_is_not_kept(contexts: Any, connectio
     async with application(answer, tls=contexts[0]) as port:
         client = await asyncio.to_thread(ask, port)
         with closing(client):
+            # None if a busy machine took so long that the connection was closed before the handler looked.
             connection = await used
-            await asyncio.to_thread(await_that, lambda: connection.fileno() == -1, "the connection is closed")
+            await asyncio.to_thread(
+                await_that, lambda: connection is None or connection.fileno() == -1, "the connection is closed"
+            )
 
 
 async def test_a_client_that_does_not_end_a_closed_connection_is_not_waited_for(contexts: Any) -> None:
@@ -127,8 +130,11 @@ async def test_a_client_that_does_not_end_a_closed_connection_is_not_waited_for(
     async with application(answer, tls=contexts[0]) as port:
         with closing(await asyncio.to_thread(connect, port, contexts[1])) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            # None if a busy machine took so long that the connection was closed before the handler looked.
             connection = await used
-            await asyncio.to_thread(await_that, lambda: connection.fileno() == -1, "the connection is closed")
+            await asyncio.to_thread(
+                await_that, lambda: connection is None or connection.fileno() == -1, "the connection is closed"
+            )
 
 
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
