@@ -74,7 +74,7 @@ class SimulatedEngine:
         self.polls = 0
         self._purges: dict[str, PurgeReport] = {}
         self._config: RuntimeConfig | None = None
-        self._status = ConfigStatus()
+        self._status = ConfigStatus(demands_signature=True)
         self._stopping = threading.Event()
         self._server: ThreadingHTTPServer | None = None
         self._kubelet = threading.Thread(target=self._watch_pod, daemon=True)
@@ -125,7 +125,9 @@ class SimulatedEngine:
         else:
             self._purge(config)
             self._config = config
-            self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
+            self._status = ConfigStatus(
+                applied_generation=config.generation, applied_hash=config.hash, demands_signature=True
+            )
 
     def _purge(self, config: RuntimeConfig) -> None:
         """Carries out new purges; a new zone has nothing cached."""
