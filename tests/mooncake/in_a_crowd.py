@@ -67,7 +67,7 @@ async def test_who_takes_a_prefix_over_goes_on_until_it_has_it(pool: MooncakePoo
             return int(client.put(name, b"mine", pinned()))
 
     backend = MooncakeStorage(pool.master, "kv", "", Claim("theirs", "pool", takeover=True))
-    with pytest.raises(StorageError, match="belongs to the index mine"):
+    with pytest.raises(StorageError, match="the index mine claimed"):
         backend._claim(Quicker())
     await backend.check_health()
     assert bytes(client.get("kv/owner")) == b"theirs/pool"

@@ -113,7 +113,7 @@ async def test_a_pool_without_a_master_and_one_without_a_node_are_unhealthy_unti
     await write(playing, client, keys("a"))
     pool.kill_node()
     pool.await_memory(0)
-    assert "can't be written" in await problem()
+    assert "can't write to Mooncake" in await problem()
     pool.start_node()
     assert not await problem()
 
