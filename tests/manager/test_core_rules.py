@@ -121,7 +121,7 @@ class TestPlacement:
 
 
 class TestQuota:
-    # Another instance uses 6 of 10 bytes, and a later reservation of 8 bytes does not fit beside them.
+    # Another instance uses 6 of 10 bytes, and a later reservation of 8 bytes does not fit in addition to them.
     OVERCOMMITTED: ClassVar = {"a": Account(committed=8, reserved=8), "g": Account(used=6, committed=14, limit=10)}
 
     def test_an_instance_uses_its_late_reservation_as_far_as_bytes_are_free(self) -> None:

@@ -47,7 +47,7 @@ class Secrets:
         return self.watches.hash_for(POD)
 
     async def await_hash(self, *others: str) -> str:
-        """Waits until the hash is known and none of these, and returns it."""
+        """Waits until the hash is known and differs from the others, and returns it."""
         await self._pods.until(lambda: self.hash not in ("", *others))
         return self.hash
 
