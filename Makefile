@@ -37,7 +37,7 @@ down: python ## stop what `make up` started
 test: python kubernetes ## all tests of pure logic, and tests of each real part, in parallel; ARGS go to pytest, such as a file's name
 	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE) -m "not thorough")
 
-test-rest: python kubernetes ## the tests that `make test` leaves out, but not the random ones of `make test-deep`
+test-rest: python kubernetes ## the tests that `make test` leaves out; tests/thorough.txt lists their files
 	@$(VENV)/python -m pytest $(SIDE_BY_SIDE) -m thorough
 
 test-all: test test-rest ## all tests, then each further group of the GPU bench on CPU engines: ten minutes more

@@ -1,6 +1,6 @@
 """Measures the additional memory of zones compared with stock vLLM, in bytes per KV-cache block.
 
-vLLM's real scheduler runs without a model, once with vLLM's classes and once with Tenantzone's, each in a separate
+vLLM's real scheduler runs without a model, once with vLLM's classes and once with TenantZone's, each in a separate
 process. Both go through the same states: all blocks in use, all cached, half of them in use again, each prefix hit,
 all prefixes replaced by new ones, and none left. In each state the bench measures the memory that Python has allocated
 (tracemalloc). The difference between both is the bookkeeping of zones. A second run without tracemalloc shows the

@@ -2,7 +2,7 @@
 
 One tenant holds all chunks of a tier. Then all of them are removed, because the tenant's limit is lowered, its zone is
 purged, the chunks exceed their TTL, or the pool's salt key changes. The disk's files are simulated, so only
-Tenantzone's own work is timed. The tier's threads run at the same time, as in an engine.
+TenantZone's own work is timed. The tier's threads run at the same time, as in an engine.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Measures the cost of a CPU memory tier in a scheduling step, while it stores nothing or all new blocks.
 
-Tenantzone's and vLLM's real schedulers, connectors and tier managers run alternately, under the load of
+TenantZone's and vLLM's real schedulers, connectors and tier managers run alternately, under the load of
 `bench.step_time` in which no request waits. Only the model and the copies are missing: each copy counts as done in the
 step after the one that requested it. The tier has as many chunks as there are blocks, and is full. The bench prints
 ratios of step times (`schedule()` and `update_from_output()`), computed step by step: an idle tier, whose zones offload

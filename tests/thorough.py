@@ -1,4 +1,4 @@
-"""Marks the tests that ``make test`` leaves to ``make test-all``, by the list of files in ``thorough.txt``.
+"""Marks the tests that ``make test`` leaves to ``make test-rest``, by the list of files in ``thorough.txt``.
 
 ``make test`` has all tests of pure logic and at least one file for each real part: an API server, an engine, a browser,
 Redis, images. The list has the files that take longest among the others. A pytest plugin.

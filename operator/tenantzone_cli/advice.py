@@ -15,23 +15,20 @@ _REASONS = {
     ),
     "PoolOvercommitted": (
         "Lower reserved to the blocks that are left (see below), lower reserved of an older zone, or let the pool "
-        "select "
-        "larger engines. Accepted zones keep their reservations."
+        "select larger engines. Accepted zones keep their reservations."
     ),
     "TenantConflict": "Delete one of the two zones, or recreate this one with another spec.tenant.",
     "Deleting": "See which finalizer delays the deletion: kubectl get tz/{zone} -n {namespace} -o yaml",
     "Pending": (
         "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If "
-        "this "
-        "persists: kubectl tenantzone doctor -n {namespace}"
+        "this persists: kubectl tenantzone doctor -n {namespace}"
     ),
     "ConfigTooLarge": "Distribute the zones over more pools; the message has the size of the config.",
     "ConfigNotWritten": "See why the API server refuses the operator's write: kubectl tenantzone doctor -n {namespace}",
     "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
     "EnginesOfAnotherPool": (
         "Change spec.selector of one of the two pools, or recreate the zone in the older one, because an engine has "
-        "the "
-        "config of only one pool, the oldest one that selects its pod."
+        "the config of only one pool, the oldest one that selects its pod."
     ),
     "PlaceNamedTwice": "Give each KVStorage that the message names a path or prefix of its own, or delete all but one.",
     "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
@@ -44,8 +41,7 @@ _REASONS = {
     ),
     "EngineUnreachable": (
         "Check that the pod is healthy, and that a NetworkPolicy and the pool's token let the operator reach its "
-        "admin port: "
-        "kubectl tenantzone doctor -n {namespace}"
+        "admin port: kubectl tenantzone doctor -n {namespace}"
     ),
     "ApiServerDiffers": (
         "See the pod's log, because an API server process lags behind the engine core. If this persists, restart the "
@@ -61,8 +57,7 @@ _REASONS = {
     "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
         "Mount the files that the message names into the engine pods' folder of keys (/etc/tenantzone/keys) or of the "
-        "identity "
-        "(/etc/tenantzone/identity), or correct them."
+        "identity (/etc/tenantzone/identity), or correct them."
     ),
     "SecretNotMade": (
         "Give the operator the right to create Secrets, or create the Secret that the message names: see "
@@ -74,8 +69,7 @@ _REASONS = {
     "SaltKeysDiffer": "Mount the same Secret, tenantzone-salt-{pool}, into all engines.",
     "TokenRefused": (
         "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If it is mounted, its token has another "
-        "key; "
-        "delete the Secret, and the operator creates it again."
+        "key; delete the Secret, and the operator creates it again."
     ),
     "TokensBroken": "Correct the Secret tenantzone-admin-{pool}, or delete it, and the operator creates it again.",
     "AdminPortOpen": (
@@ -93,8 +87,7 @@ _REASONS = {
     ),
     "TierTooSmall": (
         "Restart the engine with the tier's size in ZonePool {pool}, or lower the reservations of zones in the tier. "
-        "The "
-        "oldest zones keep their reservations."
+        "The oldest zones keep their reservations."
     ),
     "TierFailing": (
         "Check the disk that the message names: docs/runbooks/TenantZoneTierFailing.md. Requests are still served."

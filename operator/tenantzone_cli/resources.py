@@ -26,7 +26,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object of any kind in Tenantzone's API group, with the fields that all kinds have."""
+    """An object of any kind in TenantZone's API group, with the fields that all kinds have."""
 
     namespace: str
     name: str
@@ -168,7 +168,7 @@ def read_pool(body: Body) -> Pool:
 
 
 def read_thing(body: Body) -> Thing:
-    """Read an object of any Tenantzone kind from its JSON in the API; a cluster-scoped one has an empty namespace."""
+    """Read an object of any TenantZone kind from its JSON in the API; a cluster-scoped one has an empty namespace."""
     return Thing(*_common(body))
 
 

@@ -1,4 +1,4 @@
-"""Names of Tenantzone's resources and objects in the Kubernetes API, and the paths of resources."""
+"""Names of TenantZone's resources and objects in the Kubernetes API, and the paths of resources."""
 
 from typing import Final
 

@@ -220,8 +220,7 @@ class Catalog:
             if known is not None and known != instance:
                 raise Refused(
                     f"instance {instance.name} is already registered with other settings, and an instance never "
-                    "changes; "
-                    "register the new settings under another name"
+                    "changes; register the new settings under another name"
                 )
             if known is not None:
                 return

@@ -261,8 +261,7 @@ class ConfigSource:
         if pool_created < newest_pool:
             error = (
                 "the config was signed for an earlier pool of this name, and the operator will replace it; if that "
-                "pool was "
-                "restored from a backup, restart the engine"
+                "pool was restored from a backup, restart the engine"
             )
             self._reject(error, config.generation, is_untrusted=True)
             return False

@@ -26,9 +26,9 @@ TOKENS = 32_000
 FILLER = (PROSE * (TOKENS // len(PROSE) + 1))[:TOKENS].rstrip()
 TOKENS_OF_PIECE = 64
 STREAMED = ("hermes", "deepseek_r1")
-"""Parsers whose streamed answers `make test` covers, too."""
+"""Parsers whose streamed answers `make test-rest` covers, too."""
 WHOLE = (*STREAMED, "dots", "llama3_json", "mistral", "poolside_v1", "pythonic", "qwen3_coder")
-"""Parsers whose whole answers `make test` covers."""
+"""Parsers whose whole answers `make test-rest` covers."""
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
 

@@ -17,8 +17,7 @@ _WAITS: Mapping[str, str] = {
     "others lend more",
     "in_use": "waits for blocks that other requests use, until these requests end",
     "seats": "waits for a seat, because the engine runs its maximum of requests; reserve blocks or spec.seats, or "
-    "raise "
-    "--max-num-seqs",
+    "raise --max-num-seqs",
     "tokens": "waits for tokens, because the zone's share of the steps is used, or a zone with a latency target needs "
     "them",
     "seat_limit": "waits for a seat, because the zone runs spec.seats.limit requests",

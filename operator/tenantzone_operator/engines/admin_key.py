@@ -121,8 +121,9 @@ class AdminKey:
         if self._keys and self._keys[0] not in keys:
             self._replaced = self._keys
             logger.warning(
-                "the key in the Secret %s/%s was replaced, and the Secret does not contain the former key as %s, so this "
-                "process also uses the former key; after a restart, engines with tokens of the former key refuse the operator",
+                "the key in the Secret %s/%s was replaced, and the Secret does not contain the former key as %s, so "
+                "this process also uses the former key; after a restart, engines with tokens of the former key refuse "
+                "the operator",
                 self._namespace,
                 ADMIN_KEY_SECRET,
                 PREVIOUS_KEY_FILE,

@@ -70,7 +70,7 @@ class Api:
         return await self._list(resource_path(API, self._namespace, POOLS), {}, read)
 
     async def list_cluster(self, plural: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns all objects of a cluster-scoped resource in Tenantzone's API, and the listing's resource version."""
+        """Returns all objects of a cluster-scoped resource in TenantZone's API, and the listing's resource version."""
         return await self._list(resource_path(API, None, plural), {}, read)
 
     async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
@@ -90,7 +90,7 @@ class Api:
         return self._watch(resource_path(_CORE, namespace, "pods"), {"labelSelector": query}, version, seconds)
 
     def watch_cluster(self, plural: str, version: int, seconds: int) -> AsyncGenerator[dict[str, Any], None]:
-        """Yields the events of a cluster-scoped resource in Tenantzone's API, like `watch_pods`."""
+        """Yields the events of a cluster-scoped resource in TenantZone's API, like `watch_pods`."""
         return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
     async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
@@ -205,7 +205,7 @@ class Api:
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
     async def apply_status(self, plural: str, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Apply the status of an object in Tenantzone's API, and return the object as written."""
+        """Apply the status of an object in TenantZone's API, and return the object as written."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KINDS[plural],
@@ -216,7 +216,7 @@ class Api:
         return await self._write("PATCH", _object_path(plural, meta) + "/status", body, _APPLY, _APPLIED)
 
     async def set_finalizers(self, plural: str, meta: Meta, finalizers: Sequence[str]) -> Body:
-        """Replace the finalizers of an object in Tenantzone's API, and return the object as written.
+        """Replace the finalizers of an object in TenantZone's API, and return the object as written.
 
         Raises:
             RestError: the request failed; with status 409, the object has changed, perhaps by another finalizer.

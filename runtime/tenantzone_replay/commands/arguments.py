@@ -154,8 +154,7 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
     if setting.shape.blocks * largest > MAX_BLOCKS:
         raise TraceError(
             f"{option}: {largest:g} times {setting.shape.blocks:,} blocks exceeds the maximum of {MAX_BLOCKS:,} "
-            "blocks; "
-            f"use a smaller value"
+            "blocks; use a smaller value"
         )
 
 

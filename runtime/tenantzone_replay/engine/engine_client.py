@@ -91,8 +91,7 @@ class EngineClient:
         if came < answer_tokens:
             raise TraceError(
                 f"{url} answered with {came} tokens instead of {answer_tokens}; the engine can't be measured, because "
-                "it ignores "
-                "ignore_eos or min_tokens"
+                "it ignores ignore_eos or min_tokens"
             )
         details = members(url, usage.get("prompt_tokens_details") or {})
         cached = details.get("cached_tokens")

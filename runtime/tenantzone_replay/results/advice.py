@@ -192,11 +192,10 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
     tier = f" and a tier of {chosen.tier_blocks:,} blocks of CPU memory" if chosen.tier_blocks else ""
     size = _gibibytes(chosen.blocks, setting)
     text = (
-        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({size:.1f} GiB)"
-        f"{tier} on {setting.hardware.title}, each tenant {reached} {percent(wanted)} of its requests in time (first "
-        f"token within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
-        f"{_at_least(chosen.worst)}. "
-        f"{chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
+        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({size:.1f} GiB){tier} on "
+        f"{setting.hardware.title}, each tenant {reached} {percent(wanted)} of its requests in time (first token "
+        f"within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
+        f"{_at_least(chosen.worst)}. {chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
     )
     equal = [each for each in candidates if each.is_equal and each.worst >= wanted]
     if equal and chosen.worst >= wanted:

@@ -84,8 +84,7 @@ def _of_known(load: Iterator[Asked], tenants: Container[str]) -> Iterator[Asked]
         if asked.tenant not in tenants:
             raise TraceError(
                 f"request {number} is now of tenant {asked.tenant!r}, which had no requests when the load was first "
-                "read; "
-                f"if another process still writes the trace, replay a copy"
+                "read; if another process still writes the trace, replay a copy"
             )
         yield asked
 

@@ -28,8 +28,7 @@ class Salting:
         else:
             logger.warning(
                 "there is no salt key in %s, so the engine uses a key of its own: cached chunks are lost on a "
-                "restart, and no "
-                "other engine or router computes the same block hashes",
+                "restart, and no other engine or router computes the same block hashes",
                 settings.salt_dir,
             )
 

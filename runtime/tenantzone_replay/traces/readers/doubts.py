@@ -44,8 +44,7 @@ class Doubts:
             self._warn(
                 "ids",
                 f"{place}: hash_ids has {ids:,} ids for a prompt of {tokens:,} tokens, but {parts:,} ids are expected "
-                "at "
-                f"{part:,} tokens per id; check whether the trace has another format (format=)",
+                f"at {part:,} tokens per id; check whether the trace has another format (format=)",
             )
 
     def look_at_time(self, place: str, time: float, arrival: float) -> None:

@@ -88,8 +88,7 @@ _OWES_TOO_MUCH: Final = (
 )
 _LEADS_NOWHERE: Final = (
     "the grammar of the structured output allows no next token, because it is infinitely recursive, nothing matches "
-    "it, or the "
-    "answer already matches it and must not end (ignore_eos); use another schema or grammar"
+    "it, or the answer already matches it and must not end (ignore_eos); use another schema or grammar"
 )
 NOT_COMPILED: Final = "the engine can't compile the schema or grammar of the structured output; use another one"
 

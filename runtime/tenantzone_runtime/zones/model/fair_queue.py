@@ -134,7 +134,7 @@ class FairQueue:
             self._aside.append((account, account.ticket))
 
     def hold(self, account: Account) -> None:
-        """Do not serve this account until it is released, or ``call`` of :meth:`next` returns it."""
+        """Do not serve this account until :meth:`release` or :meth:`call` returns it to the queue."""
         if account.ticket:
             account.ticket = -next(self._tickets)
 
