@@ -82,16 +82,22 @@ class StatusWriter:
         """
         now, ended = time.monotonic(), self._late_writes_ended
         self._forget_all_except(view.uids)
-        objects: list[Zone | Pool] = [*view.zones, *view.leaving]
+        wanted: list[tuple[Zone | Pool, Status]] = [
+            (zone, zones[zone.meta.name]) for zone in (*view.zones, *view.leaving)
+        ]
         if view.status_pool is not None and pool is not None:
-            objects.append(view.status_pool)
-        for each in objects:
-            state, status = self._state(each), pool if isinstance(each, Pool) else zones[each.meta.name]
-            if state.in_flight is None and status is not None and not state.differs(each.status, status):
+            wanted.append((view.status_pool, pool))
+        found: list[tuple[Zone | Pool, Status]] = []
+        for each, status in wanted:
+            state = self._state(each)
+            if state.in_flight is not None:
+                continue
+            if state.differs(each.status, status):
+                found.append((each, status))
+            else:
                 state.settle()
-        found = [zone for zone in (*view.zones, *view.leaving) if self._differs(zone, zones[zone.meta.name])]
-        changed = [zone for zone in found if self._state(zone).may_write(zones[zone.meta.name], now)]
-        urgent, gauges = self._by_urgency(changed, zones)
+        changed = [(each, status) for each, status in found if self._state(each).may_write(status, now)]
+        urgent, gauges = self._by_urgency([each for each, _ in changed if isinstance(each, Zone)], zones)
         awaited, others = self._by_waiting_users(urgent, now)
         if gauges and now >= self._gauges_due_at:
             # All pools share the API server's capacity.
@@ -99,20 +105,15 @@ class StatusWriter:
             for zone in gauges:
                 self._state(zone).has_gauges_due = True
         due = [zone for zone in gauges if self._state(zone).has_gauges_due]
-        hurried = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in awaited]
-        is_held_back = len(found) > len(changed)
-        if view.status_pool is not None and pool is not None and self._differs(view.status_pool, pool):
-            if self._state(view.status_pool).may_write(pool, now):
-                hurried.insert(0, partial(self._write_pool, view.status_pool, pool))
-            else:
-                is_held_back = True
+        pools = [partial(self._write_pool, each, status) for each, status in changed if isinstance(each, Pool)]
+        hurried = [*pools, *(partial(self._write_zone, zone, zones[zone.meta.name]) for zone in awaited)]
 
         def may_begin() -> bool:
             return may_go_on() and not self._slots.locked()
 
         is_all = await write_all(hurried, may_begin)
         is_all = is_all and await self._write_in_turn([*others, *due], zones, may_begin)
-        waits = [REPAIR_SECONDS] if is_held_back else []
+        waits = [REPAIR_SECONDS] if len(found) > len(changed) else []
         if not is_all and not self._slots.locked():
             waits.append(0.0)
         states = self._states.values()
@@ -141,11 +142,6 @@ class StatusWriter:
         for uid in self._states.keys() - uids:
             if self._states[uid].in_flight is None:
                 del self._states[uid]
-
-    def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Returns whether the status must be written, and no write of the object is in flight."""
-        state = self._state(found)
-        return state.in_flight is None and state.differs(found.status, status)
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
         """Returns the zones whose statuses changed in more than amounts, and the zones with other changes."""
