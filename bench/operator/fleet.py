@@ -19,11 +19,13 @@ from tenantzone_contract.reports.report import (
     AdminPortStatus,
     ConfigStatus,
     EngineReport,
+    IdentityReport,
     Rejection,
     SaltKeyStatus,
     ZoneReport,
 )
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
+from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_contract.zone_config.packing import ConfigFiles, files_of, unpack_config
 from tenantzone_contract.zone_config.share import ceil_blocks, floor_blocks
 
@@ -32,6 +34,7 @@ _TIME = 1.5e9
 """Placeholder for the time in a report that is encoded once and sent many times."""
 _SALT_KEY = SaltKeyStatus(id="0123456789abcdef")
 """Salt key of all engines, so that the operator has no condition to write about it."""
+_IDENTITY = IdentityReport(kind="APIKeys", digest=identity_digest(None))
 
 
 class Engine:
@@ -67,6 +70,7 @@ class Engine:
             free_blocks=BLOCKS,
             config=status,
             salt_key=_SALT_KEY,
+            identity=_IDENTITY,
             admin_port=AdminPortStatus(),
             zones=zones,
             started_unix_time=0.0,

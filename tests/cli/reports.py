@@ -5,13 +5,13 @@ from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_contract.reports.report import (
-    AdminPortStatus,
     ConfigStatus,
     EngineReport,
     LoanReport,
     TierReport,
     ZoneReport,
 )
+from tests.reported import SETTINGS
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:
@@ -35,7 +35,7 @@ def engine_report(
         block_size_tokens=16,
         free_blocks=50,
         config=config or ConfigStatus(),
-        admin_port=AdminPortStatus(),
+        **SETTINGS,
         tiers=tiers,
         zones=zones,
         loans=loans,

@@ -19,6 +19,7 @@ from tenantzone_runtime.admin_port.admin import AdminServer
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tenantzone_runtime.housekeeping.report.picture import Picture
 from tests.operator.objects import body, zone_report
+from tests.reported import SETTINGS
 
 Block = tuple[str | None, str, bool]
 """The zone, the use, and whether the block is borrowed."""
@@ -61,6 +62,7 @@ class Engine:
             block_size_tokens=32,
             free_blocks=held[None, "free"],
             config=ConfigStatus(applied_generation=1),
+            **SETTINGS,
             tiers=self.tiers,
             zones=tuple(self._zone(name, held) for name in names),
             loans=self.loans,

@@ -12,6 +12,7 @@ from tenantzone_contract.reports.report import (
     dump_report,
     parse_report,
 )
+from tests.reported import SETTINGS
 
 REPORT = EngineReport(
     engine_version="0.32.0",
@@ -19,6 +20,7 @@ REPORT = EngineReport(
     block_size_tokens=16,
     free_blocks=255,
     config=ConfigStatus(),
+    **SETTINGS,
     started_unix_time=1.0,
     published_unix_time=2.0,
 )
@@ -36,6 +38,15 @@ def test_what_is_written_is_what_is_read(zones: int):
 
     assert parse_report(dump_report(whole)) == whole
     assert json.loads(dump_report(whole)) == whole.model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize("missing", ["saltKey", "identity", "adminPort"])
+def test_a_report_without_its_security_settings_is_refused(missing: str):
+    """A default would claim, for example, that the admin port is protected."""
+    raw = json.loads(REPORT.model_dump_json(by_alias=True))
+    del raw[missing]
+    with pytest.raises(ValueError, match=missing):
+        parse_report(json.dumps(raw))
 
 
 def test_fields_of_a_newer_engine_are_ignored():

@@ -20,6 +20,7 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
+from tests.reported import SETTINGS
 
 CLOSED = AdminPortStatus()
 SHARED = SaltKeyStatus(id="0123456789abcdef")
@@ -150,7 +151,7 @@ def report(
         block_size_tokens=16,
         free_blocks=blocks,
         config=config or ConfigStatus(),
-        salt_key=SHARED,
+        **SETTINGS | {"salt_key": SHARED},
         zones=zones,
         started_unix_time=0.0,
         published_unix_time=1.0,

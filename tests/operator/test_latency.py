@@ -171,6 +171,20 @@ def test_requests_now_and_then_change_nothing_while_the_target_is_met():
     assert condition(status_of(targeted(status=missed), quiet))["reason"] == "NoTraffic"
 
 
+def test_a_met_target_stays_met_without_traffic_after_an_upgrade_of_the_operator():
+    met = status_of(targeted(), engine(token_time=target(0.04, "Met")))
+    words = condition(met)["message"].partition(": ")[0]
+    older = [each | {"message": f"{words}: in other words"} for each in met["conditions"] if each == condition(met)]
+    quiet = engine(token_time=target(None, "NoTraffic"))
+    assert condition(status_of(targeted(status=met | {"conditions": older}), quiet))["status"] == "True"
+
+
+def test_only_ranges_of_missed_targets_are_kept():
+    shown = ShownRanges()
+    status_of(targeted(), at("a", 1.0), at("b", 2.5), shown=shown)
+    assert [pod for pod, _, _ in shown.grades or ()] == ["b"]
+
+
 def test_ranges_are_those_of_the_operators_memory_and_not_of_a_status_that_others_may_write():
     at_a_bound = at("a", 1.2)
     shown = ShownRanges()

@@ -8,7 +8,7 @@ import pytest
 from hack.controlplane import Cluster, ControlPlane
 from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event
 from tenantzone_operator.kube import secret_watch
-from tenantzone_operator.kube.resources import read_pod
+from tenantzone_operator.kube.resources import Secret, read_pod, read_secret
 from tenantzone_operator.kube.secret_watch import SecretWatches
 from tenantzone_operator.logs import About
 from tests.operator.conftest import MANIFESTS
@@ -97,6 +97,40 @@ async def test_a_version_stays_known_while_the_api_server_is_away(secrets: Secre
     proxy.break_watches()
     await pods.until(lambda: len(refused) > 2)
     assert (secrets.hash, list(secrets.watches.unwatched)) == (before, [])
+
+
+async def test_broken_watches_and_failed_listings_are_no_changes(secrets: Secrets, pods: Pods, proxy: Proxy):
+    secrets.watches.follow([SECRET])
+    before = await secrets.await_hash()
+    failures: list[bool] = []
+    proxy.faults = Faults(
+        reads=Refusal(500), watches=BROKEN, only="/secrets", times=2, strikes=lambda: failures.append(True) or True
+    )
+    proxy.break_watches()
+    await pods.until(lambda: len(failures) >= 4)
+    secrets.annotate("new")
+    await secrets.await_hash(before)
+    assert secrets.changes == 2, "the first listing and the new version"
+
+
+async def test_a_secret_that_can_no_longer_be_read_is_unwatched(
+    secrets: Secrets, pods: Pods, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+):
+    secrets.watches.follow([SECRET])
+    before = await secrets.await_hash()
+    unreadable = True
+
+    def read(found: object) -> Secret:
+        if unreadable:
+            raise KeyError("metadata")
+        return read_secret(found)
+
+    monkeypatch.setattr(secrets.watches._informers[SECRET].cache, "read", read)
+    secrets.annotate("new")
+    await pods.until(lambda: list(secrets.watches.unwatched) == [SECRET])
+    unreadable = False
+    await pods.until(lambda: not secrets.watches.unwatched)
+    assert secrets.hash not in ("", before)
 
 
 async def test_a_secret_is_unwatched_while_it_is_forbidden(

@@ -13,7 +13,7 @@ from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.writing.events import Recorder
-from tenantzone_operator.writing.status_writer import StatusWriter, WritingSlots
+from tenantzone_operator.writing.status_writer import LATE_SECONDS, StatusWriter, WritingSlots
 from tests.operator.objects import NOW, body
 
 POOLS = 10
@@ -175,6 +175,19 @@ async def test_a_refused_status_that_is_no_longer_wanted_is_not_retried(
     assert await writing.write({"acme": NEWS}) is not None, "the refused status is retried later"
     assert await writing.write({"acme": READY}) is None, "the API server has this status"
     assert server.asked == ["acme"]
+
+
+async def test_a_retry_in_flight_is_not_due_again(server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tenantzone_operator.writing.refusals.RETRY_SECONDS", 0.0)
+    server.may_answer.set()
+    server.add("acme", "pool")
+    writing = Writing(server, api, "pool")
+    server.refuses = True
+    await writing.write({"acme": NEWS})
+    server.may_answer.clear()
+    assert await writing.write({"acme": NEWS}) == LATE_SECONDS, "the retry hangs"
+    assert server.asked == ["acme", "acme"]
+    await writing.stop()
 
 
 async def test_a_write_that_hangs_keeps_no_caller_waiting_and_is_made_once_at_a_time(server: ApiServer, api: Api):

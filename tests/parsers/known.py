@@ -19,13 +19,14 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.journal.record import BEFORE_FIRST, encode, link_of, parse
 from tenantzone_runtime.zones.audit.events import Lifecycle
 from tests.frontend.identities import AUDIENCE, BY_TOKEN, ISSUER, key_set, public_key
+from tests.reported import SETTINGS
 
 ZONES = tuple(ZoneConfig(name=name, tenant=name, generation=1, reserved="10%") for name in ("acme", "burst"))
 CONFIG = dump_config(make_config(1, PoolConfig(namespace="models", name="main"), ZONES))
 REPORT = dump_report(
     EngineReport(
         engine_version="1", capacity_blocks=9, block_size_tokens=16, free_blocks=1, config=ConfigStatus(),
-        started_unix_time=1.0, published_unix_time=2.0,
+        **SETTINGS, started_unix_time=1.0, published_unix_time=2.0,
         zones=tuple(
             ZoneReport(name=name, tenant=name, generation=1, state="Idle", reserved=1, limit=9, in_use=0, cached=1)
             for name in ("acme", "burst")

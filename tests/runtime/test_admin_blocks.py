@@ -13,6 +13,7 @@ from tenantzone_contract.cache.blocks import DEFAULT_CELLS, MAX_CELLS, BlockKind
 from tenantzone_contract.reports.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin_port.admin import AdminServer, TakeBlockMap, TakeTierMap
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tests.reported import SETTINGS
 
 REPORT = EngineReport(
     engine_version="0.32.0",
@@ -20,6 +21,7 @@ REPORT = EngineReport(
     block_size_tokens=16,
     free_blocks=255,
     config=ConfigStatus(),
+    **SETTINGS,
     started_unix_time=0.0,
     published_unix_time=0.0,
 )

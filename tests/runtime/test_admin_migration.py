@@ -24,6 +24,7 @@ from tenantzone_runtime import hand_down
 from tenantzone_runtime.admin_port.admin import AdminServer
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tenantzone_runtime.admin_port.admin_migration import MigrationPage
+from tests.reported import SETTINGS
 from tests.runtime import scraping
 
 TOKEN = "t" * 40
@@ -95,6 +96,7 @@ def engine_report() -> EngineReport:
         block_size_tokens=16,
         free_blocks=50,
         config=ConfigStatus(),
+        **SETTINGS,
         zones=(*zones, guest),
         started_unix_time=0.0,
         published_unix_time=0.0,

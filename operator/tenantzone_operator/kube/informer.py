@@ -24,7 +24,7 @@ LAST_PAUSE_SECONDS = 5.0
 LONGEST_ASKED_SECONDS = 30.0
 """Maximum number of seconds that a ``Retry-After`` header of the API server may request."""
 
-_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
+TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 class Informer(Generic[T]):
@@ -36,10 +36,10 @@ class Informer(Generic[T]):
             version.
         watch: yields the events after a resource version for a number of seconds.
         cache: receives the objects.
-        changed: called when the objects have changed, after the first listing, and after the first listing that
-            follows an error.
+        changed: called when the objects have changed, and after the first listing.
         failed: called with each error, and whether the previous error was the same.
         log: logs unexpected errors.
+        listed: called after each listing, before ``changed``.
         forbidden_seconds: the minimum number of seconds until the retry of a forbidden request.
     """
 
@@ -52,6 +52,7 @@ class Informer(Generic[T]):
         changed: Callable[[], None],
         failed: Callable[[Exception, bool], None],
         log: About,
+        listed: Callable[[], None] = lambda: None,
         forbidden_seconds: float = 0.0,
     ) -> None:
         self.cache = cache
@@ -69,6 +70,7 @@ class Informer(Generic[T]):
         self._changed = changed
         self._failed = failed
         self._log = log
+        self._listed = listed
         self._forbidden_seconds = forbidden_seconds
         self._last_words = ""
         """The last error; empty again after a watch that lasts for a while."""
@@ -93,7 +95,7 @@ class Informer(Generic[T]):
             began, asked = time.monotonic(), 0.0
             try:
                 await self._watch(await self._list())
-            except _TRANSIENT as error:
+            except TRANSIENT as error:
                 self._fail(error)
                 asked = min((isinstance(error, RestError) and error.retry_after) or 0.0, LONGEST_ASKED_SECONDS)
                 asked = max(asked, self._forbidden_seconds if self.is_forbidden else 0.0)
@@ -114,10 +116,11 @@ class Informer(Generic[T]):
             found, version = await self._list_objects(self.cache.read_listed)
             if self.cache.relist(found, version):
                 break
-        is_news = not self.is_listed or self.error is not None
+        is_first = not self.is_listed
         self.listed_at, self.is_listed, self.error = time.monotonic(), True, None
         self.tried.set()
-        if is_news or before != {found.meta.uid: found for found in self.cache}:
+        self._listed()
+        if is_first or before != {found.meta.uid: found for found in self.cache}:
             self._changed()
         return version
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.informer import Informer
+from tenantzone_operator.kube.informer import TRANSIENT, Informer
 from tenantzone_operator.kube.resources import Pod, Secret, read_secret
+from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import InformerCache
 from tenantzone_operator.logs import About
 
@@ -69,20 +70,22 @@ class SecretWatches:
             partial(self._api.list_secret, self._namespace, name),
             partial(self._api.watch_secret, self._namespace, name),
             InformerCache(read_secret),
-            partial(self._know, name),
+            self._changed,
             partial(self._fail, name),
             self._log,
+            listed=partial(self._know, name),
             forbidden_seconds=FORBIDDEN_SECONDS,
         )
 
     def _know(self, name: str) -> None:
-        self._unwatched.pop(name, None)
-        self._changed()
+        if self._unwatched.pop(name, None) is not None:
+            self._changed()
 
     def _fail(self, name: str, error: Exception, _: bool) -> None:
         informer = self._informers.get(name)
         # After a broken connection, the known version remains valid.
-        if informer is None or (informer.is_listed and not informer.is_forbidden and name not in self._unwatched):
+        is_broken = isinstance(error, TRANSIENT) and not (isinstance(error, RestError) and error.is_forbidden)
+        if informer is None or (is_broken and informer.is_listed and name not in self._unwatched):
             return
         complaint = explain(error)
         if self._unwatched.get(name) != complaint:

@@ -124,7 +124,9 @@ class StatusWriter:
         if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
         later = time.monotonic()
-        waits += [state.refusal.retry_seconds(later) for state in states if state.refusal is not None]
+        retries = (state.refusal.retry_seconds(later) for state in states if state.refusal is not None)
+        # A retry that is due now has begun, or is left to one of the reasons above.
+        waits += [seconds for seconds in retries if seconds]
         return min(waits, default=None)
 
     async def stop(self) -> None:

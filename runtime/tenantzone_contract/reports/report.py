@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from tenantzone_contract.zone_config.identity import IdentityKind, identity_digest
+from tenantzone_contract.zone_config.identity import IdentityKind
 
 REPORT_VERSION: Final = 1
 
@@ -397,9 +397,9 @@ class EngineReport(_Model):
     encoder_use: tuple[EncoderUseReport, ...] = ()
     """Part of the encoder cache that each zone uses."""
     config: ConfigStatus
-    salt_key: SaltKeyStatus = SaltKeyStatus()
-    identity: IdentityReport = IdentityReport(kind="APIKeys", digest=identity_digest(None))
-    admin_port: AdminPortStatus = AdminPortStatus()
+    salt_key: SaltKeyStatus
+    identity: IdentityReport
+    admin_port: AdminPortStatus
     api_servers: tuple[ApiServerReport, ...] | None = None
     """API server processes. None if none has reported yet."""
     missing_api_servers: Count = 0
