@@ -3,6 +3,7 @@
 import datetime
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -12,6 +13,7 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
+from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Moves, Storage
 from tenantzone_manager.core.writing import WriteStatus
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -21,6 +23,7 @@ from tenantzone_manager.storages.s3 import S3Storage
 from tenantzone_manager.storages.types import make
 from tests.manager.moving import moves_down_and_up
 from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
+from tests.odd_s3 import ODD, Odd, odd_server
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,41 @@ async def test_a_server_that_is_gone_or_belongs_to_another_index_is_passed_over(
     started = await playing.write(keys("x"))
     assert started.statuses == [WriteStatus.WRITE]
     assert started.locations[0].storage == "disk"
+
+
+@pytest.mark.parametrize("answer", ODD)
+async def test_a_server_that_is_no_s3_server_is_a_storage_that_fails(s3: Any, answer: str) -> None:
+    spec = LocationSpec("a", 4)
+    place = Place("team", "chat", b"a", CacheLocation("id", "S3", "odd", State.SERVING, 0.0, (spec,)))
+    with odd_server(ODD[answer]) as url:
+        options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "kv", "endpoint": url, "region": "r"}
+        storage = make(Storage("odd", "S3", options), "an index")
+        with pytest.raises(StorageError):
+            await storage.read(place, spec)
+        # An answer without content may be a valid answer, for example an empty listing.
+        for work in (storage.check_health(), storage.exist([place]), anext(storage.objects()), storage.delete([place])):
+            with suppress(StorageError):
+                await work
+        await storage.close()
+
+
+@pytest.mark.parametrize("target", ["", "https://s3.example/cache"])
+async def test_a_redirect_is_reported_with_its_target(s3: Any, target: str) -> None:
+    with odd_server(Odd(301, {"Location": target} if target else {})) as url:
+        options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "kv", "endpoint": url, "region": "r"}
+        storage = make(Storage("odd", "S3", options), "an index")
+        with pytest.raises(StorageError, match=f"the server redirects requests.*{target}.*; change the endpoint"):
+            await storage.check_health()
+        await storage.close()
+
+
+async def test_objects_of_others_at_the_top_of_a_bucket_are_passed_over(s3: Any, endpoint: str) -> None:
+    options: dict[str, str | int | bool] = {"bucket": "cache", "endpoint": endpoint, "region": "us-east-1"}
+    storage = make(Storage("whole", "S3", options), "an index")
+    for name in ("objects/", "objects/theirs", "objects/a/b/c/theirs"):
+        s3.put_object(Bucket="cache", Key=name, Body=b"theirs")
+    assert [found async for found in storage.objects()] == [[]]
+    await storage.close()
 
 
 async def test_a_storage_has_credentials_of_its_own_that_may_change(

@@ -11,9 +11,11 @@ from moto.server import ThreadedMotoServer
 
 from tenantzone_runtime.shared.storage.places import ObjectPlace
 from tenantzone_runtime.shared.storage.s3 import open_s3
+from tests.odd_s3 import ODD, odd_server
 from tests.shared_tier.engines import OBJECT, Engine, contents, group, prompt
 
 KEYS = prompt("a", 4)
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 @pytest.fixture
@@ -21,12 +23,7 @@ def s3(monkeypatch):
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", "test"),
-        ("AWS_SECRET_ACCESS_KEY", "test"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-        ("AWS_ENDPOINT_URL_S3", endpoint),
-    ):
+    for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL_S3": endpoint}).items():
         monkeypatch.setenv(name, value)
     client = boto3.client("s3")
     client.create_bucket(Bucket="cache")
@@ -124,6 +121,20 @@ def test_a_server_that_sends_more_than_it_says_makes_no_buffer_longer(s3, monkey
 
 def test_an_object_without_a_known_length_is_none_of_ours(s3, monkeypatch):
     assert _answer(_SaysNothing, s3, monkeypatch, 64) == (False, bytearray(64))
+
+
+@pytest.mark.parametrize("answer", ODD)
+def test_nothing_is_read_from_a_server_that_is_no_s3_server(monkeypatch, answer):
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with odd_server(ODD[answer]) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        storages, content = open_s3(), bytearray(4)
+        try:
+            is_whole = storages.read(ObjectPlace("cache", "kv/one"), content)
+        except OSError:
+            is_whole = False
+    assert not is_whole
 
 
 @pytest.fixture

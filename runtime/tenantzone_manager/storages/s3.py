@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
+from tenantzone_contract.cache.s3 import is_denied
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
     Claim,
@@ -20,7 +21,7 @@ from tenantzone_manager.storages.backend import (
     parsed_part,
     part_name,
 )
-from tenantzone_manager.storages.s3_client import S3Client, is_denied
+from tenantzone_manager.storages.s3_client import S3Client
 
 _AT_ONCE: Final = 1000
 """Maximum number of objects that one S3 request can delete."""
@@ -118,9 +119,13 @@ class S3Storage(DataStorageBackend):
         def pages(client: Any) -> Any:
             return iter(client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=begin))
 
+        def next_objects(_: Any) -> list[StoredObject] | None:
+            page = next(listing, None)
+            return None if page is None else [each for each in map(_stored, page.get("Contents", ())) if each]
+
         listing = await self._client.ask(pages)
-        while (page := await self._client.ask(lambda _: next(listing, None))) is not None:
-            yield [each for each in map(_stored, page.get("Contents", ())) if each is not None]
+        while (found := await self._client.ask(next_objects)) is not None:
+            yield found
 
     async def remove(self, objects: Sequence[StoredObject]) -> None:
         await self._delete([each.name for each in objects])
@@ -160,7 +165,7 @@ class S3Storage(DataStorageBackend):
 
 
 def _stored(listed: Any) -> StoredObject | None:
-    *_, group, instance, name = listed["Key"].split("/")
+    *_, group, instance, name = ("", "", *listed["Key"].split("/"))
     parsed = parsed_part(name)
     if parsed is None:
         return None

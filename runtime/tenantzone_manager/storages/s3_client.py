@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import get_session
 from urllib3.exceptions import HTTPError
 
+from tenantzone_contract.cache.s3 import create_client
 from tenantzone_manager.storages.backend import StorageError
 
 _THREADS: Final = 16
@@ -54,7 +55,7 @@ class S3Client:
             is_check: whether this is a health check, which must not wait for transfers of large objects.
 
         Raises:
-            StorageError: a request failed, or the credentials can't be read.
+            StorageError: a request failed, its answer is invalid, or the credentials can't be read.
         """
 
         def ask() -> _T:
@@ -63,8 +64,13 @@ class S3Client:
         try:
             threads = self._check_thread if is_check else self._threads
             return await asyncio.get_running_loop().run_in_executor(threads, ask)
+        except StorageError:
+            raise
         except (BotoCoreError, ClientError, HTTPError, OSError) as error:
             raise StorageError(str(error)) from error
+        except Exception as error:
+            # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
+            raise StorageError(f"the server's answer is not an answer of S3: {error!r}") from error
 
     async def close(self) -> None:
         """Close the connections. The next request searches for credentials again, and opens new connections."""
@@ -90,7 +96,7 @@ class S3Client:
                 if self._credentials is not None:
                     session.set_config_variable("credentials_file", str(self._credentials))
                     session.set_config_variable("profile", "default")
-                self._client = session.create_client("s3", **self._options)
+                self._client = create_client(session, **self._options)
             return self._client
 
     def _look_at(self, credentials: Path) -> None:
@@ -102,10 +108,3 @@ class S3Client:
         if found != self._read_credentials:
             self._read_credentials = found
             self._close()
-
-
-def is_denied(error: BaseException | None) -> bool:
-    """Returns whether an error means that the server refused access, or that no credentials were found."""
-    if isinstance(error, ClientError):
-        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
-    return isinstance(error, NoCredentialsError)

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from threading import Lock
 from typing import Any, Final
 
+from tenantzone_contract.cache.s3 import create_client, is_denied
 from tenantzone_runtime.shared.storage.places import ObjectPlace
 
 _SECONDS: Final = 2.0
@@ -72,7 +73,7 @@ class S3Storages:
             with _storage_errors():
                 yield client
         except OSError as error:
-            if _is_shut_out(error.__cause__):
+            if is_denied(error.__cause__):
                 with self._lock:
                     # Keep the client if another thread has created a newer one.
                     self._client = None if self._client is client else self._client
@@ -96,18 +97,9 @@ def open_s3() -> S3Storages:
 
     def connect() -> Any:
         with _storage_errors():
-            return get_session().create_client("s3", config=config)
+            return create_client(get_session(), config=config)
 
     return S3Storages(connect)
-
-
-def _is_shut_out(error: BaseException | None) -> bool:
-    """Returns whether a server denied a request, or there were no credentials for it."""
-    from botocore.exceptions import ClientError, NoCredentialsError
-
-    if isinstance(error, ClientError):
-        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
-    return isinstance(error, NoCredentialsError)
 
 
 @contextmanager
@@ -128,3 +120,8 @@ def _storage_errors() -> Iterator[None]:
         raise OSError(str(error)) from error
     except (BotoCoreError, HTTPError) as error:
         raise OSError(str(error)) from error
+    except OSError:
+        raise
+    except Exception as error:
+        # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
+        raise OSError(f"the server's answer is not an answer of S3: {error!r}") from error

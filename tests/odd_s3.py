@@ -1,0 +1,57 @@
+"""Servers whose answers are not those of S3, as a wrong endpoint, a proxy or a broken gateway sends them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Odd:
+    """The answer to every request."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+ODD = {
+    "a redirect": Odd(301),
+    "a redirect to nowhere": Odd(307, {"Location": "http://[::1"}, b"<Error><Code>TemporaryRedirect</Code></Error>"),
+    "a redirect to no region": Odd(301, {"x-amz-bucket-region": "../a b"}),
+    "a login page": Odd(403, {"Content-Type": "text/html"}, b"<html><body>Log in"),
+    "no text": Odd(500, {}, b"\xff\xfe\x00"),
+    "a length that is no number": Odd(200, {"Content-Length": "many"}),
+    "a broken body": Odd(200, {"Transfer-Encoding": "chunked"}, b"zz\r\nabc"),
+    "a time that is none": Odd(200, {"Last-Modified": "yesterday"}, b"abcd"),
+}
+
+
+@contextmanager
+def odd_server(answer: Odd) -> Iterator[str]:
+    """A server that sends one answer to every request; yields its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(answer.status)
+            length = {} if "Transfer-Encoding" in answer.headers else {"Content-Length": str(len(answer.body))}
+            for name, text in (length | answer.headers).items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.close_connection = True
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+        do_GET = do_PUT = do_POST = do_HEAD = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
