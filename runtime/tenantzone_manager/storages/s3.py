@@ -165,7 +165,7 @@ class S3Storage(DataStorageBackend):
 
 
 def _stored(listed: Any) -> StoredObject | None:
-    *_, group, instance, name = ("", "", *listed["Key"].split("/"))
+    *_, group, instance, name = f"//{listed['Key']}".split("/")
     parsed = parsed_part(name)
     if parsed is None:
         return None
