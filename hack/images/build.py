@@ -126,7 +126,8 @@ def _base() -> str:
     include = f"--include={','.join(BASE_PACKAGES)}"
     watch(
         NAME,
-        ["debootstrap", "--variant=minbase", include, SUITE, folder],
+        # In its own mount namespace, because an interrupted debootstrap would leave /proc mounted in the folder.
+        ["unshare", "--mount", "debootstrap", "--variant=minbase", include, SUITE, folder],
         status=written,
         worth_saying=lambda _: False,
         env=environment(),
