@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus, dump_report, parse_report
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pool, Zone, read_pool, read_zone
 from tenantzone_replay.simulation.clock import UNIX_TIME, VirtualClock
@@ -102,7 +101,7 @@ class Tuned:
         """Have the advisor process a report, and prepare the next config."""
         stored: Pool = replace(self._pool, status=self.status)
         zones: Sequence[Zone] = self._zones
-        seen = Observation("engine", view(read_report_text(report)))
+        seen = Observation("engine", view(parse_report(report)))
         in_force = self._overlay.over(stored, zones)
         moment = Moment(stored, zones, in_force, [seen], self.config, True, now, UNIX_TIME + now)
         self.status = self._advisor.look(moment, self.status)
@@ -145,7 +144,7 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
             acknowledged = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
             report = make_report(served, acknowledged, pod="engine", started_unix_time=0.0)
             known = tuned.status.get("adjustments", [])
-            tuned.look(report.model_dump_json(by_alias=True).encode(), now)
+            tuned.look(dump_report(report), now)
             if tuned.config is not config:
                 scheduler.scheduler.apply_config(tuned.config)
             lines.extend(f"    {now:7,.0f} s  {line}" for line in _adjustments(tuned.status, known))

@@ -23,6 +23,7 @@ from tenantzone_contract.reports.report import (
     Rejection,
     SaltKeyStatus,
     ZoneReport,
+    dump_report,
 )
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.identity import identity_digest
@@ -76,7 +77,7 @@ class Engine:
             started_unix_time=0.0,
             published_unix_time=_TIME,
         )
-        self._before, self._after = report.model_dump_json(by_alias=True).encode().split(str(_TIME).encode(), 1)
+        self._before, self._after = dump_report(report).split(str(_TIME).encode(), 1)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         report = self._before + str(time.time()).encode() + self._after

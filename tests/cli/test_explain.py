@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tenantzone_cli.advice import advice, is_known
 from tenantzone_cli.api import ApiError
@@ -178,7 +179,7 @@ def test_what_a_zone_has_of_tiers_is_reported_engine_by_engine():
         writes_refused=2,
         corrupt=1,
     )
-    lacking = reported.model_copy(update={"tier": "disk", "reserved_bytes": 0, "awaited_bytes": 2**40})
+    lacking = structs.replace(reported, tier="disk", reserved_bytes=0, awaited_bytes=2**40)
     failing = TierReport(tier="cpu", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1, problem="writes fail: \x1bfull")
     fine = TierReport(tier="disk", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1)
     report = engine_report(zone_report("acme", tiers=(reported, lacking)), tiers=(failing, fine))
@@ -314,24 +315,24 @@ def test_why_requests_wait_is_said_with_what_to_do(reason: str, why: str):
 def test_who_uses_the_adapter_slots_that_requests_wait_for_is_said():
     used = (AdapterReport(adapter="sql", tenants=("burst", "calm")), AdapterReport(adapter="old", tenants=()))
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="adapter"))
-    said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
+    said = explained(zone(), answer(structs.replace(engine, adapter_slots=3, adapters=used)))
     assert "\n    slot of sql: used by burst, calm\n" in said
     assert "\n    slot of old: used by requests that arrived before any zone was declared\n" in said
     assert "\n    1 of 3 slots are free" in said
 
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))
-    said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
+    said = explained(zone(), answer(structs.replace(engine, adapter_slots=3, adapters=used)))
     assert "slot of" not in said
 
 
 def test_who_uses_the_encoder_that_requests_wait_for_is_said():
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="encoder"))
     used = {"encoder_embeddings": 800, "encoder_use": (EncoderUseReport(tenant="burst", embeddings=600),)}
-    said = explained(zone(), answer(engine.model_copy(update=used)))
+    said = explained(zone(), answer(structs.replace(engine, **used)))
     assert "\n    encoder: burst uses 600 of 800 embeddings" in said
 
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))
-    assert "encoder:" not in explained(zone(), answer(engine.model_copy(update=used)))
+    assert "encoder:" not in explained(zone(), answer(structs.replace(engine, **used)))
 
 
 def test_what_becomes_of_latency_targets_is_said_with_what_to_do():

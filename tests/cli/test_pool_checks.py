@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tenantzone_cli.doctor.diagnosis import diagnose
 from tenantzone_cli.doctor.facts import is_served, needed_rights
@@ -42,9 +43,7 @@ def with_api_servers(*lags: tuple[str, ...], missing: int = 0) -> EngineAnswer:
     found = heard()
     assert found.report is not None
     processes = tuple(ApiServerReport(process=number, lags=each) for number, each in enumerate(lags, start=1))
-    return replace(
-        found, report=found.report.model_copy(update={"api_servers": processes, "missing_api_servers": missing})
-    )
+    return replace(found, report=structs.replace(found.report, api_servers=processes, missing_api_servers=missing))
 
 
 def refused(reason: str) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """Whatever an engine, a pod or an object contains, the terminal shows it and does nothing else."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.views.explain import Facts, explain
 from tenantzone_cli.views.rows import live_rows
 from tenantzone_cli.views.top import Selection, document, table
-from tenantzone_contract.reports.report import ConfigStatus, LoanReport, Rejection, parse_report
+from tenantzone_contract.reports.report import ConfigStatus, LoanReport, Rejection, dump_report, parse_report
 from tenantzone_contract.text import printable
 from tenantzone_runtime.admin_port.admin import AdminServer
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
@@ -151,7 +152,7 @@ def test_what_has_no_end_is_not_read_to_its_end(plugin: Plugin, world: World):
 @pytest.mark.parametrize("lie", LIES)
 def test_no_lie_of_an_engine_ends_a_command(lie: str):
     loan = LoanReport(lender="acme", borrower="burst", blocks=1, since_unix_time=0.0, due_unix_time=1.0)
-    honest = engine_report(zone_report("acme"), loans=(loan,), published=NOW).model_dump(mode="json", by_alias=True)
+    honest = json.loads(dump_report(engine_report(zone_report("acme"), loans=(loan,), published=NOW)))
     reported = b"".join(piece for piece, _ in zip(LIES[lie].tell(honest).pieces, range(300), strict=False))
     try:
         report = parse_report(reported)

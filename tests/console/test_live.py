@@ -8,8 +8,9 @@ from itertools import count
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
-from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus, dump_report
 from tenantzone_operator.console.live import FRESH_SECONDS, LiveEngines, NotThereError
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
@@ -41,8 +42,8 @@ class Engine:
         zones = (registered("stray"), zone_report("acme", cached=self.held))
         reported = report("engine-0", 100, ConfigStatus(), zones)
         if not self.is_frozen:
-            reported = reported.model_copy(update={"published_unix_time": float(next(_published))})
-        return web.Response(text=reported.model_dump_json(by_alias=True), status=self.status)
+            reported = structs.replace(reported, published_unix_time=float(next(_published)))
+        return web.Response(body=dump_report(reported), status=self.status)
 
 
 @pytest.fixture

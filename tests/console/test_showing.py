@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tenantzone_contract.cache.blocks import BlockKind, BlockMap
 from tenantzone_contract.reports.report import (
@@ -13,11 +14,12 @@ from tenantzone_contract.reports.report import (
     TierReport,
     ZoneReport,
     ZoneTierReport,
+    dump_report,
+    parse_report,
 )
 from tenantzone_contract.reports.summary import ZoneSummary
-from tenantzone_operator.console.live import LiveEngine, live_report
+from tenantzone_operator.console.live import LiveEngine
 from tenantzone_operator.console.showing import show_blocks, show_pool
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.kube.resources import Pod, Zone, read_pod, read_zone
 from tenantzone_operator.kube.store import View
 from tests.operator.objects import body, report, zone_report
@@ -75,7 +77,7 @@ def heard(name: str, rejected: str = "", *zones: ZoneReport) -> LiveEngine:
 def answering(name: str, reported: EngineReport) -> LiveEngine:
     """An engine that has answered with this report."""
     look = LiveEngine(pod(name))
-    look.hear(live_report(read_report_text(reported.model_dump_json(by_alias=True).encode())), 1.0, now=0.0)
+    look.hear(parse_report(dump_report(reported)), 1.0, now=0.0)
     return look
 
 
@@ -122,7 +124,7 @@ def test_what_a_zone_holds_in_tiers_is_that_of_all_engines_and_each_tier_is_show
     second = zone_report("acme", tiers=(in_tier("cpu", 30, 4),))
     engines = [heard("a", "", first), heard("b", "", second), heard("c")]
     tiers = (TierReport(tier="disk", capacity_bytes=900, held_bytes=5, chunk_bytes=1, problem="reads fail: \x1bno"),)
-    reported = report("d", 100, ConfigStatus(applied_generation=1), ()).model_copy(update={"tiers": tiers})
+    reported = structs.replace(report("d", 100, ConfigStatus(applied_generation=1), ()), tiers=tiers)
     engines.append(answering("d", reported))
 
     shown = shown_with(*engines, zones=[declared("acme")])

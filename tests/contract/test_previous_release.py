@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenantzone_contract.keys.admin_token import admin_token
-from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.report import ConfigStatus, dump_report, parse_report
 from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
@@ -27,7 +27,6 @@ from tenantzone_contract.zone_config.zone_terms import (
     Retention,
     SeatShare,
 )
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tests.operator.objects import report, zone_report
 from tests.operator.previous import is_known, unpack_previous
@@ -165,11 +164,19 @@ def test_its_engine_trusts_what_this_operator_signs(previous: str, tmp_path: Pat
 def test_its_operator_reads_what_this_engine_reports(previous: str):
     zone = zone_report("acme", cached=3, evictions={"ttl": 4, "novel": 1}, waits_for="novelty")
     sent = report("engine-0", config=ConfigStatus(applied_generation=7, applied_hash="sha256:x"), zones=(zone,))
-    assert run(previous, READ_REPORT, given=sent.model_dump_json(by_alias=True)) == "sha256:x 3 5 4 novelty"
+    assert run(previous, READ_REPORT, given=dump_report(sent).decode()) == "sha256:x 3 5 4 novelty"
+
+
+def test_its_plugin_reads_what_this_engine_reports(previous: str):
+    zone = zone_report("acme", cached=3, evictions={"ttl": 4, "novel": 1}, waits_for="novelty")
+    sent = report("engine-0", config=ConfigStatus(applied_generation=7, applied_hash="sha256:x"), zones=(zone,))
+    program = "import sys\nfrom tenantzone_contract.report import parse_report\nread = parse_report(sys.stdin.read())\n"
+    shown = "print(read.config.applied_hash, read.zones[0].cached, read.zones[0].waits_for)"
+    assert run(previous, program + shown, given=dump_report(sent).decode()) == "sha256:x 3 novelty"
 
 
 def test_this_operator_reads_what_its_engine_reports(previous: str):
-    seen = view(read_report_text(run(previous, WRITE_REPORT).encode()))
+    seen = view(parse_report(run(previous, WRITE_REPORT)))
     zone = seen.zones["acme"]
     assert (seen.applied_hash, seen.salt_key_id, seen.identity) == ("sha256:x", "0123456789abcdef", "sha256:y")
     assert (zone.cached, zone.blocks_evicted, zone.evicted_by_ttl, zone.waiting_for) == (3, 5, 4, "seats")

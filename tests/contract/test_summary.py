@@ -38,7 +38,9 @@ def zone(**fields: object) -> ZoneReport:
         (["Idle", "Active", "Evicted"], "Active"),
         (["Evicted", "Idle"], "Idle"),
         (["Evicted"], "Evicted"),
-        ([], "Evicted"),
+        (["Drained", "Evicted"], "Evicted"),
+        (["Drained"], None),
+        ([], None),
     ],
 )
 def test_a_zone_is_as_busy_as_in_the_engine_where_it_is_busiest(states, expected):

@@ -19,10 +19,9 @@ from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.cpu_ranks import write_plugin
 from hack.ports import free_address
 from tenantzone_contract.cache.migration import MigrationReport
-from tenantzone_contract.reports.report import REPORT_PATH
+from tenantzone_contract.reports.report import REPORT_PATH, parse_report
 from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.zone_config.config import ZoneConfig
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tests.engine.migrating import migrate
 from tests.engine.real_engine import API_PORT, RealEngine, StartingEngine
@@ -161,7 +160,7 @@ def test_each_rank_reports_what_it_holds_and_the_operator_adds_it_up(ranks: Rank
     ask(first, "acme", prompt("on the first", 6))
     ask(second, "acme", prompt("on the second", 3))
     assert [engine.zone("acme").cached for engine in ranks] == [6, 3]
-    seen = [view(read_report_text(engine.admin(REPORT_PATH).content)).zones["acme"] for engine in ranks]
+    seen = [view(parse_report(engine.admin(REPORT_PATH).content)).zones["acme"] for engine in ranks]
     summary = ZoneSummary.of(seen)
     assert (summary.reserved, summary.held) == (BLOCKS // 2 + BLOCKS // 4, 9)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from tenantzone_contract.reports.report import ZoneReport
+from tenantzone_contract.reports.report import ZoneReport, dump_report
 from tenantzone_operator.engines.reports import max_report_bytes
 from tests.operator.objects import report
 
@@ -56,4 +56,4 @@ async def listening() -> AsyncIterator[Engine]:
 
 
 def sent(name: str = "engine-0", blocks: int = 100, *zones: ZoneReport) -> bytes:
-    return report(name, blocks, zones=zones).model_dump_json(by_alias=True).encode()
+    return dump_report(report(name, blocks, zones=zones))

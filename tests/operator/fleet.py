@@ -1,5 +1,6 @@
 """Simulated engines: they send the real report over HTTP and read the real config, as kubelet would show it."""
 
+import json
 import threading
 import time
 from base64 import b64decode
@@ -7,6 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from msgspec import structs
 
 from hack.harness.lies import Lie, truth
 from tenantzone_contract.keys.salt import SALT_KEY_FILE, parse_salt_key, salt_key_id, salt_secret_name
@@ -19,6 +22,7 @@ from tenantzone_contract.reports.report import (
     Rejection,
     SaltKeyStatus,
     ZoneReport,
+    dump_report,
 )
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.zone_config.fitting import grants
@@ -121,7 +125,7 @@ class SimulatedEngine:
                     unix_time=time.time(),
                 )
         if rejected is not None:
-            self._status = self._status.model_copy(update={"rejected": rejected})
+            self._status = structs.replace(self._status, rejected=rejected)
         else:
             self._purge(config)
             self._config = config
@@ -144,7 +148,7 @@ class SimulatedEngine:
         if found is not None:
             self.salt_key = SaltKeyStatus(id=salt_key_id(parse_salt_key(b64decode(found["data"][SALT_KEY_FILE]))))
         elif self.salt_key.id:
-            self.salt_key = self.salt_key.model_copy(update={"error": "the file is missing"})
+            self.salt_key = structs.replace(self.salt_key, error="the file is missing")
 
     def report(self) -> EngineReport:
         zones = self._config.zones if self._config is not None else ()
@@ -213,7 +217,7 @@ class SimulatedEngine:
                     self.end_headers()
                     return
                 answer = (engine.lie.tell if engine.lie is not None else truth)(
-                    engine.report().model_dump(mode="json", by_alias=True)
+                    json.loads(dump_report(engine.report()))
                 )
                 engine._stopping.wait(answer.delay_seconds)
                 self.send_response(answer.status)

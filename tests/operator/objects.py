@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from tenantzone_contract.reports.report import (
     AdminPortStatus,
     ApiServerReport,
@@ -12,12 +14,13 @@ from tenantzone_contract.reports.report import (
     SaltKeyStatus,
     TierReport,
     ZoneReport,
+    dump_report,
+    parse_report,
 )
 from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.fitting import Grant, grants
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.kube.resources import Pod, Pool, Zone, read_pod, read_pool, read_zone
 from tests.reported import SETTINGS
@@ -92,27 +95,25 @@ def observed(
         status = ConfigStatus(applied_generation=applied.generation, applied_hash=applied.hash)
     if error:
         rejected = Rejection(error=error, untrusted=untrusted, newest_generation=newest_generation, unix_time=0.0)
-        status = status.model_copy(update={"rejected": rejected})
+        status = structs.replace(status, rejected=rejected)
     entries = applied.zones if applied is not None else ()
     reports = tuple(
         zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
-    made = report(engine, blocks, status, registered + reports).model_copy(
-        update={
-            "seats": seats,
-            "salt_key": salt_key,
-            "admin_port": admin_port,
-            "tiers": tiers,
-            "api_servers": api_servers,
-            "missing_api_servers": missing_api_servers,
-        }
+    made = structs.replace(
+        report(engine, blocks, status, registered + reports),
+        seats=seats,
+        salt_key=salt_key,
+        admin_port=admin_port,
+        tiers=tiers,
+        api_servers=api_servers,
+        missing_api_servers=missing_api_servers,
     )
     if identity is not None:
         reported = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])
-        made = made.model_copy(update={"identity": reported})
-    sent = made.model_dump_json(by_alias=True)
-    return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
+        made = structs.replace(made, identity=reported)
+    return Observation(engine, view(parse_report(dump_report(made))), blocks=blocks)
 
 
 def _as_asked(zone: ZoneConfig, grant: Grant) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, ADMIN_KEY_SECRET, admin_token, parse_accepted
-from tenantzone_contract.reports.report import AdminPortStatus
+from tenantzone_contract.reports.report import AdminPortStatus, dump_report, parse_report
 from tenantzone_operator.engines import admin_key
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.answers import read_report
 from tenantzone_operator.engines.http import TokenRefusedError
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_operator.engines.views import view
 from tenantzone_operator.engines.watch import EngineWatch
 from tenantzone_operator.kube.conditions import Reason, Type
@@ -91,8 +91,8 @@ def test_the_secret_may_be_missing_where_an_engine_has_no_token_in_force(observa
 
 
 def test_what_a_lying_engine_says_of_its_port_is_cut_short():
-    reported = report("engine-0").model_copy(update={"admin_port": AdminPortStatus(error="x\n" * 10_000)})
-    seen = view(read_report_text(reported.model_dump_json(by_alias=True).encode()))
+    reported = structs.replace(report("engine-0"), admin_port=AdminPortStatus(error="x\n" * 10_000))
+    seen = view(parse_report(dump_report(reported)))
     assert len(seen.admin_error) <= 1001
     assert "\n" not in seen.admin_error
 

@@ -4,7 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
+from tenantzone_contract.reports.report import dump_report
 from tenantzone_operator.engines import watch as engines
 from tenantzone_operator.engines.watch import EngineWatch
 from tests.operator.admin_server import MAX_BYTES, Engine, sent
@@ -80,8 +82,8 @@ async def test_who_is_late_is_asked_as_ever_until_it_is_unreachable_and_then_les
     assert asked_at == [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 11.0, 19.0, 35.0, 65.0, 95.0]
 
     monkeypatch.setattr(engines, "ANSWER_SECONDS", 60.0)
-    newer = report("engine-0", 100).model_copy(update={"published_unix_time": 1e9})
-    engine.body, engine.delay, now = newer.model_dump_json(by_alias=True).encode(), 0.0, now + 30.0
+    newer = structs.replace(report("engine-0", 100), published_unix_time=1e9)
+    engine.body, engine.delay, now = dump_report(newer), 0.0, now + 30.0
     assert await is_asked()
     (seen,) = await watch.look_at([pod()], engine.port, MAX_BYTES)
     assert seen.error == ""

@@ -259,6 +259,17 @@ def test_a_zone_that_an_engine_registered_automatically_is_not_the_declared_one_
     assert condition(status, "Ready")["status"] == "True"
 
 
+def test_a_state_that_only_a_newer_engine_has_is_left_out_of_the_status():
+    newer = observed(NEWEST, acme={"state": "Drained", "cached": 5})
+    status = status_of(ACME, [newer])
+    assert "state" not in status
+    assert "state" not in status["engines"][0]
+    assert status["held"] == 5
+
+    older = observed(NEWEST, engine="engine-1", acme={"state": "Idle"})
+    assert status_of(ACME, [newer, older])["state"] == "Idle"
+
+
 def test_nor_does_it_stand_in_for_one_that_is_missing():
     status = status_of(ACME, [observed(NEWEST.model_copy(update={"zones": ()}), registered=(STRAY,))])
 

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tenantzone_contract.reports.report import ConfigStatus, EngineReport, ZoneReport, dump_report, parse_report
 from tenantzone_contract.zone_config.config import ConfigError, PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
-from tenantzone_operator.engines.reports import read_report_text
 from tenantzone_runtime.frontend.binding import parse_body
 from tenantzone_runtime.frontend.identities.tokens import TokenIdentity, read_keys
 from tenantzone_runtime.frontend.responses.answers import Refusal
@@ -68,7 +67,6 @@ class Parser:
 PARSERS = {
     "config": Parser(lambda text: parse_config(text.decode(errors="surrogateescape")), ConfigError, CONFIG),
     "report": Parser(parse_report, ValueError, REPORT),
-    "report, by the operator": Parser(read_report_text, ValueError, REPORT),
     "journal": Parser(read_record, ValueError, RECORD),
     "keys of tokens": Parser(lambda text: read_keys(text, ("RS256", "ES256")), ValueError, key_set()),
     "claims of tokens": Parser(read_claims, Refusal, CLAIMS),

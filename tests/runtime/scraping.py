@@ -16,6 +16,7 @@ from tenantzone_runtime.metrics_levels import Level
 from tenantzone_runtime.zones.model.counters import Counters
 from tenantzone_runtime.zones.model.outcomes import TargetOutcome
 from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
+from tests.reported import SETTINGS
 
 PUBLISHED = 1_000.0
 
@@ -126,19 +127,17 @@ def figures(**fields: object) -> EngineFigures:
     return EngineFigures(**{**known, **fields})
 
 
-def report(**fields: object) -> EngineReport:
-    return EngineReport.model_validate(
-        {
-            "engineVersion": "0.32.0",
-            "pod": "engine-0",
-            "capacityBlocks": 255,
-            "blockSizeTokens": 16,
-            "freeBlocks": 220,
-            "config": ConfigStatus(applied_generation=5),
-            "startedUnixTime": 900.0,
-            "publishedUnixTime": PUBLISHED,
-            **fields,
-        }
+def report() -> EngineReport:
+    return EngineReport(
+        engine_version="0.32.0",
+        pod="engine-0",
+        capacity_blocks=255,
+        block_size_tokens=16,
+        free_blocks=220,
+        config=ConfigStatus(applied_generation=5),
+        **SETTINGS,
+        started_unix_time=900.0,
+        published_unix_time=PUBLISHED,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
+from msgspec import structs
 
 from tenantzone_contract.reports.report import (
     ConfigStatus,
@@ -19,6 +20,7 @@ from tenantzone_contract.reports.report import (
 )
 from tenantzone_runtime.admin_port.admin import AdminServer, _Server
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
+from tests.reported import SETTINGS
 from tests.runtime import scraping
 from tests.slow_clients import HALF_A_BODY, is_closed_within
 from tests.slow_clients import connect as slow_connect
@@ -46,20 +48,18 @@ ACME = ZoneReport(
 )
 
 
-def report(**fields: object) -> EngineReport:
-    return EngineReport.model_validate(
-        {
-            "engineVersion": "0.32.0",
-            "pod": "engine-0",
-            "capacityBlocks": 255,
-            "blockSizeTokens": 16,
-            "freeBlocks": 220,
-            "config": ConfigStatus(applied_generation=5, applied_hash="sha256:00", applied_unix_time=990.0),
-            "zones": (ACME,),
-            "startedUnixTime": 900.0,
-            "publishedUnixTime": PUBLISHED,
-            **fields,
-        }
+def report() -> EngineReport:
+    return EngineReport(
+        engine_version="0.32.0",
+        pod="engine-0",
+        capacity_blocks=255,
+        block_size_tokens=16,
+        free_blocks=220,
+        config=ConfigStatus(applied_generation=5, applied_hash="sha256:00", applied_unix_time=990.0),
+        **SETTINGS,
+        zones=(ACME,),
+        started_unix_time=900.0,
+        published_unix_time=PUBLISHED,
     )
 
 
@@ -92,7 +92,7 @@ def test_the_report_is_served_as_it_was_published():
 
 
 def test_each_request_reads_the_newest_report():
-    published = iter([report(freeBlocks=1), report(freeBlocks=2)])
+    published = iter([structs.replace(report(), free_blocks=count) for count in (1, 2)])
     with serving(lambda: next(published)) as url:
         assert [json.loads(get(f"{url}/report")[2])["freeBlocks"] for _ in range(2)] == [1, 2]
 

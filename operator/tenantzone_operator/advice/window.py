@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from tenantzone_contract.reports.report import LatencyReason
+from tenantzone_contract.reports.report import LatencyReason, TargetReport
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import TargetReport
 from tenantzone_operator.engines.views import ZoneView
 
 MET: float = 1.15

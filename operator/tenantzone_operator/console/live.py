@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 
 from tenantzone_contract.cache.blocks import BLOCKS_PATH, CELLS_PARAMETER, TIER_PARAMETER, BlockMap, parse_block_map
+from tenantzone_contract.reports.report import EngineReport, ZoneReport
 from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota
-from tenantzone_operator.engines.reports import EngineReport, LoanReport, TierReport, ZoneReport, max_report_bytes
-from tenantzone_operator.engines.views import ZoneView, zone_view
+from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import WatchedEngine
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
@@ -30,7 +30,6 @@ _PICTURE_SECONDS = 5.0
 """Timeout for a block map in seconds; an engine needs a while for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
-_LONGEST_REFUSAL = 1000
 _MAX_POOLS = 4
 """Maximum number of pools in the cache; the least recently viewed pool is dropped first."""
 
@@ -42,41 +41,8 @@ class NotThereError(Exception):
     """The requested pool or engine does not exist; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveZone:
-    """The parts of a zone's report from one engine that the console shows."""
-
-    name: str
-    tenant: str
-    is_registered: bool
-    waiting_requests: int
-    running_requests: int
-    wait_reason: str | None
-    reserved_seats: int
-    """Number of requests that can run at once regardless of other zones."""
-    computed_tokens: int
-    """Number of tokens computed in steps since the engine's start."""
-    amounts: ZoneView
-
-
-@dataclass(frozen=True, slots=True)
-class LiveReport:
-    """The parts of an engine's newest report that the console shows."""
-
-    engine_version: str
-    capacity_blocks: int
-    block_size_tokens: int
-    free_blocks: int
-    generation: int | None
-    refusal: str
-    """Why the engine refuses the newest config; empty if it does not."""
-    tiers: tuple[TierReport, ...]
-    zones: tuple[LiveZone, ...]
-    loans: tuple[LoanReport, ...]
-
-
-LiveEngine = WatchedEngine[LiveReport]
-"""One ready engine, with the parts of its last report that the console shows."""
+LiveEngine = WatchedEngine[EngineReport]
+"""One ready engine, with its last report, whose texts may contain any characters."""
 
 
 @dataclass(slots=True)
@@ -166,7 +132,7 @@ class LiveEngines:
         if not reports or None in reports:
             return None
         looks = by_name(declared(report for report in reports if report is not None))
-        return {name: summarized(zones).held or 0 for name, zones in looks.items()}
+        return {name: ZoneSummary.of(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
         """Drop pools that no page has requested for a while."""
@@ -212,56 +178,21 @@ class LiveEngines:
             if engine.is_unreachable(self._clock()):
                 engine.lose(reason(error))
         else:
-            engine.hear(live_report(report), report.published_unix_time, self._clock())
+            engine.hear(report, report.published_unix_time, self._clock())
 
 
-def declared(reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
+def declared(reports: Iterable[EngineReport]) -> Iterable[ZoneReport]:
     """Returns the zones in these reports that TenantZones declare."""
-    return (zone for report in reports for zone in report.zones if not zone.is_registered)
+    return (zone for report in reports for zone in report.zones if not zone.auto_registered)
 
 
-def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
-    """Returns zones from several engines' reports, grouped by zone name."""
-    found: dict[str, list[LiveZone]] = {}
+def by_name(zones: Iterable[ZoneReport]) -> dict[str, list[ZoneReport]]:
+    """Returns zones from several engines' reports, grouped by zone name, in printable form."""
+    found: dict[str, list[ZoneReport]] = {}
     for zone in zones:
-        found.setdefault(zone.name, []).append(zone)
+        found.setdefault(printable(zone.name), []).append(zone)
     return found
-
-
-def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
-    """Returns the totals of a zone over several engines' reports."""
-    return ZoneSummary.of(zone.amounts for zone in zones)
-
-
-def live_report(report: EngineReport) -> LiveReport:
-    """Returns the parts of a report that the console shows."""
-    rejected = report.config.rejected
-    return LiveReport(
-        engine_version=printable(report.engine_version),
-        capacity_blocks=report.capacity_blocks,
-        block_size_tokens=report.block_size_tokens,
-        free_blocks=report.free_blocks,
-        generation=report.config.applied_generation,
-        refusal=printable(rejected.error, _LONGEST_REFUSAL) if rejected is not None else "",
-        tiers=report.tiers,
-        zones=tuple(_zone_look(zone) for zone in report.zones),
-        loans=report.loans,
-    )
 
 
 async def _read_block_map(text: bytes) -> BlockMap:
     return parse_block_map(text)
-
-
-def _zone_look(zone: ZoneReport) -> LiveZone:
-    return LiveZone(
-        name=printable(zone.name),
-        tenant=printable(zone.tenant),
-        is_registered=zone.auto_registered,
-        waiting_requests=zone.waiting_requests,
-        running_requests=zone.running_requests,
-        wait_reason=printable(zone.waits_for) if zone.waits_for is not None else None,
-        reserved_seats=zone.reserved_seats,
-        computed_tokens=zone.computed_tokens,
-        amounts=zone_view(zone),
-    )

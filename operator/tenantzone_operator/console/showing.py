@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tenantzone_contract.cache.blocks import BlockKind, BlockMap
+from tenantzone_contract.reports.report import EngineReport, ZoneReport
 from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.reports.tier_summary import TierSummary, tier_summaries
 from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, condition_of
-from tenantzone_operator.console.live import LiveEngine, LiveReport, LiveZone, by_name, declared, summarized
+from tenantzone_operator.console.live import LiveEngine, by_name, declared
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
@@ -17,6 +18,7 @@ MAX_ZONES = 100
 """Maximum number of zones on the page; users find other zones with a filter."""
 _MAX_NAMES = 1000
 """Maximum number of zones with their own colour and mark, in the order of names."""
+_LONGEST_REFUSAL = 1000
 _POOL_FIGURES = (
     "capacityBlocks",
     "reservedBlocks",
@@ -91,7 +93,7 @@ def _matches(row: dict[str, Any], wanted: str) -> bool:
     return wanted in row["name"] or wanted in row["tenant"]
 
 
-def _declared_rows(zones: Iterable[Zone], reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+def _declared_rows(zones: Iterable[Zone], reports: Sequence[EngineReport]) -> Iterable[dict[str, Any]]:
     reported = by_name(declared(reports))
     for zone in zones:
         looks = reported.get(zone.meta.name, [])
@@ -107,26 +109,23 @@ def _declared_rows(zones: Iterable[Zone], reports: Sequence[LiveReport]) -> Iter
         }
 
 
-def _registered_rows(reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+def _registered_rows(reports: Sequence[EngineReport]) -> Iterable[dict[str, Any]]:
     # Auto-registered zones are named after their tenants.
-    reported = by_name(zone for report in reports for zone in report.zones if zone.is_registered)
+    reported = by_name(zone for report in reports for zone in report.zones if zone.auto_registered)
     for tenant, looks in reported.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, "latency": {}, **_live(looks)}
 
 
-def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
+def _live(looks: Sequence[ZoneReport]) -> dict[str, Any]:
     """Returns a zone's fields from the engines' reports."""
     return {
         "live": True,
-        **summarized(looks).fields(),
+        **ZoneSummary.of(looks).fields(),
         **_requests(looks),
-        "tiers": [
-            summary.fields()
-            for summary in tier_summaries(reported for look in looks for reported in look.amounts.tiers)
-        ],
+        "tiers": [summary.fields() for summary in tier_summaries(tier for look in looks for tier in look.tiers)],
         "reservedSeats": sum(look.reserved_seats for look in looks),
         "computedTokens": sum(look.computed_tokens for look in looks),
-        "waitReason": next((look.wait_reason for look in looks if look.wait_reason is not None), None),
+        "waitReason": next((printable(look.waits_for) for look in looks if look.waits_for is not None), None),
     }
 
 
@@ -136,7 +135,7 @@ def _reported(zone: Zone) -> dict[str, Any]:
     return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
 
 
-def _requests(looks: Iterable[LiveZone]) -> dict[str, int]:
+def _requests(looks: Iterable[ZoneReport]) -> dict[str, int]:
     counts = [(look.waiting_requests, look.running_requests) for look in looks]
     return {
         "waitingRequests": sum(waiting for waiting, _ in counts),
@@ -148,15 +147,16 @@ def _engine(engine: LiveEngine) -> dict[str, Any]:
     pod, report = engine.pod.meta.name, engine.report
     if report is None:
         return {"pod": pod, "state": "Unreachable", "message": engine.error}
+    rejected = report.config.rejected
     return {
         "pod": pod,
-        "state": "RefusesConfig" if report.refusal else "Answers",
-        "message": report.refusal,
-        "engineVersion": report.engine_version,
+        "state": "Answers" if rejected is None else "RefusesConfig",
+        "message": "" if rejected is None else printable(rejected.error, _LONGEST_REFUSAL),
+        "engineVersion": printable(report.engine_version),
         "capacityBlocks": report.capacity_blocks,
         "blockSizeTokens": report.block_size_tokens,
         "freeBlocks": report.free_blocks,
-        "generation": report.generation,
+        "generation": report.config.applied_generation,
         **_requests(report.zones),
     }
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
-from tenantzone_contract.reports.report import REPORT_PATH
+from tenantzone_contract.reports.report import REPORT_PATH, EngineReport
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.http import TokenRefusedError, UnbelievableError, fetch
 from tenantzone_operator.engines.reading_quota import ReadingQuota
-from tenantzone_operator.engines.reports import EngineReport, read_report_text_aside
+from tenantzone_operator.engines.reports import parse_report_aside
 from tenantzone_operator.kube.resources import Pod
 
 ANSWER_SECONDS = 1.0
@@ -36,7 +36,7 @@ async def read_report(
         pod,
         port,
         REPORT_PATH,
-        read_report_text_aside,
+        parse_report_aside,
         max_bytes=max_bytes,
         quota=quota,
         patience=ANSWER_SECONDS,

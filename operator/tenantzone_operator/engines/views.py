@@ -5,16 +5,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_contract.reports.report import MAX_COUNT, EvictionReason, ZoneState
-from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import (
+from tenantzone_contract.reports.report import (
+    MAX_COUNT,
     ApiServerReport,
     EngineReport,
+    EvictionReason,
     LatencyReport,
     PurgeReport,
     ZoneReport,
     ZoneTierReport,
 )
+from tenantzone_contract.text import printable
 
 _LONGEST_ERROR = 1000
 _HASH_CHARACTERS = 20
@@ -30,7 +31,7 @@ class ZoneView:
     """A declared zone in one engine, with the numbers in the report and totals of its evictions."""
 
     generation: int
-    state: ZoneState
+    state: str
     reserved: int
     limit: int
     in_use: int
@@ -187,7 +188,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
     evicted = report.evictions
     return ZoneView(
         generation=report.generation,
-        state=report.state,
+        state=sys.intern(report.state),
         reserved=report.reserved,
         limit=report.limit,
         in_use=report.in_use,
@@ -198,7 +199,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         prefix_hit_tokens=report.prefix_hit_tokens,
         computed_first_tokens=report.computed_first_tokens,
         recomputed_tokens=report.recomputed_tokens,
-        blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
+        blocks_evicted=min(report.blocks_evicted, MAX_COUNT),
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
         awaited_seats=report.awaited_seats,
         waiting_for=sys.intern(report.waits_for) if report.waits_for is not None else None,

@@ -1,11 +1,13 @@
-"""The engine's report on its config and on each zone's blocks, which the operator reads from the admin port."""
+"""The engine's report on its config and on each zone's blocks, which the operator reads from the admin port.
+
+Any pod that matches a pool's labels may have sent a report. So all names and numbers have bounds, and any accepted
+report can be shown in a status.
+"""
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
-
-from tenantzone_contract.zone_config.identity import IdentityKind
+import msgspec
+from msgspec import Meta, Struct
 
 REPORT_VERSION: Final = 1
 
@@ -76,61 +78,80 @@ not compiled yet. load: the engine looks up the prompt's blocks in a tier, or co
 MAX_COUNT: Final = 2**53 - 1
 """Largest integer that every JSON parser represents exactly."""
 
+MAX_BLOCKS: Final = 2**31 - 1
+"""Maximum number of blocks of one engine."""
+
 MAX_SECONDS: Final = 1e6
 """Maximum reported latency in seconds. Longer times, for example after a clock was set, are reported as this value."""
 
-Count = Annotated[int, Field(ge=0)]
-TierText = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 MAX_TIERS: Final = 8
 """Maximum number of tiers of one engine."""
-_Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+
+MAX_API_SERVERS: Final = 1024
+"""Maximum number of API server processes of one engine."""
+
+MAX_LAGS: Final = 16
+"""Maximum number of differences between one API server process and its engine core."""
+
+Blocks = Annotated[int, Meta(ge=0, le=MAX_BLOCKS)]
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+ByteTotal = Annotated[int, Meta(ge=0)]
+"""Number of bytes since a zone was added, which may exceed `MAX_COUNT` after weeks of transfers."""
+Integral = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(max_length=253)]
+"""A name, or a word of an enumeration, to which a newer engine may add words."""
+TierText = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")]
+UnixTime = Annotated[float, Meta(ge=-1e12, le=1e12)]
+_Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 
 
-class _Model(BaseModel):
-    # Ignore unknown fields, so that an older operator can read a newer engine's report.
-    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
+class _Part(Struct, frozen=True, rename="camel", gc=False):
+    """A part of the report. Unknown fields are ignored, so that an older operator can read a newer engine's report.
+
+    The bounds are checked when a report is parsed, not when an engine makes it.
+    """
 
 
-class PurgeReport(_Model):
+class PurgeReport(_Part, frozen=True):
     """The last purge of a zone that an engine has carried out, in KV-cache blocks."""
 
-    id: str
+    id: Name
     evicted: Count = 0
     """Number of cached blocks that were evicted."""
     withdrawn: Count = 0
     """Number of blocks that running requests used. Later requests can't hit them, and they are freed when released."""
 
 
-class TargetReport(_Model):
+class TargetReport(_Part, frozen=True):
     """One latency target of a zone, and the actual latency of its requests."""
 
-    target_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+    target_seconds: Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
     actual_seconds: _Seconds | None = None
     """99th percentile over the last minute, or None if no request was served."""
     met: bool | None = None
     """Whether the latency was at most 1.15 times the target, or None if no request was served."""
-    reason: Annotated[str, Field(max_length=253)] = "NoTraffic"
+    reason: Name = "NoTraffic"
     """A :data:`LatencyReason`. A newer engine may report other reasons."""
 
 
-class LatencyReport(_Model):
+class LatencyReport(_Part, frozen=True):
     """The latency targets of a zone."""
 
     token_time: TargetReport | None = None
     first_token: TargetReport | None = None
 
 
-class TierEffectReport(_Model):
+class TierEffectReport(_Part, frozen=True):
     """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.reports.tier_effect`."""
 
     offered_bytes: Count
     """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
     loaded_bytes: Count
-    ineffective: bool
+    ineffective: bool = False
     """Whether the zone loads too few of the bytes that it offers to the tier."""
 
 
-class ZoneTierReport(_Model):
+class ZoneTierReport(_Part, frozen=True):
     """One zone in one tier of an engine. Counters count since the zone was added. A chunk is the unit of transfer."""
 
     tier: TierText
@@ -148,33 +169,34 @@ class ZoneTierReport(_Model):
     """Number of chunks that were not stored."""
     writes_refused_within_reservation: Count = 0
     """Number of chunks that were not stored although they were within the zone's reservation."""
-    stored_bytes: Count = 0
+    stored_bytes: ByteTotal = 0
     """Number of bytes that were stored."""
-    loaded_bytes: Count = 0
+    loaded_bytes: ByteTotal = 0
     """Number of bytes that were found and whose load began."""
-    not_admitted_bytes: Count = 0
+    not_admitted_bytes: ByteTotal = 0
     """Number of bytes that were not stored because of the zone's admission terms."""
     effect: TierEffectReport | None = None
     """Last evaluation of the tier's effect, or None if there was none."""
     corrupt: Count = 0
     """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
-    byte_seconds: Annotated[float, Field(ge=0)] = 0.0
+    byte_seconds: Integral = 0.0
     """Integral of held bytes over time, in byte-seconds."""
 
 
-class ZoneReport(_Model):
+class ZoneReport(_Part, frozen=True):
     """One zone on one engine. Amounts are in KV-cache blocks unless the name has another unit."""
 
-    name: str
-    tenant: str
-    generation: int
+    name: Name
+    tenant: Name
+    generation: Count
     """Generation of the TenantZone that is enforced now."""
-    state: ZoneState
-    reserved: Count
-    limit: Count
-    in_use: Count
+    state: Name
+    """A :data:`ZoneState`. A newer engine may report other states."""
+    reserved: Blocks
+    limit: Blocks
+    in_use: Blocks
     """Number of blocks that requests use."""
-    cached: Count
+    cached: Blocks
     """Number of cached blocks that no request uses."""
     waiting_requests: Count = 0
     running_requests: Count = 0
@@ -190,21 +212,21 @@ class ZoneReport(_Model):
     """Number of tokens computed again after preemptions."""
     withheld_tokens: Count = 0
     """Number of step tokens that the zone's requests could have used, but that were kept for other zones."""
-    evictions: dict[str, Count] = {}
+    evictions: dict[Name, Count] = {}
     """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
     preemptions: Count = 0
     violations: Count = 0
     """Number of requests that were failed because they were about to use another zone's block, which is a defect."""
-    waits_for: str | None = None
+    waits_for: Name | None = None
     """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
 
     None if it was admitted, or if no request waits. A newer engine may report other reasons.
     """
     auto_registered: bool = False
     """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
-    level: str = ""
+    level: Name = ""
     """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
-    awaited_reservation: Count = 0
+    awaited_reservation: Blocks = 0
     """Number of blocks that the TenantZone or level reserves although they do not fit. If set, ``reserved`` is 0."""
     reserved_seats: Count = 0
     """Number of requests that can run at once regardless of other zones."""
@@ -212,19 +234,19 @@ class ZoneReport(_Model):
     """State of the zone's latency targets. None if it has no targets, or if nothing was measured yet."""
     awaited_seats: Count = 0
     """Number of seats that the TenantZone reserves explicitly although the engine lacks them."""
-    lent: Count = 0
+    lent: Blocks = 0
     """Number of blocks of the zone's reservation that other zones use now."""
-    borrowed: Count = 0
+    borrowed: Blocks = 0
     """Number of blocks of other zones' reservations that the zone holds now."""
-    block_seconds: Annotated[float, Field(ge=0)] = 0.0
+    block_seconds: Integral = 0.0
     """Integral of held blocks over time since the engine started, in block-seconds."""
     purge: PurgeReport | None = None
     """Last purge, or None if there was none."""
     scrubbed_blocks: Count = 0
     """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
-    unscrubbed_blocks: Count = 0
+    unscrubbed_blocks: Blocks = 0
     """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
-    tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
+    tiers: Annotated[tuple[ZoneTierReport, ...], Meta(max_length=MAX_TIERS)] = ()
     """Zone's report for each tier of the engine."""
 
     @property
@@ -237,40 +259,41 @@ class ZoneReport(_Model):
         return sum(self.evictions.values())
 
 
-class Rejection(_Model):
+class Rejection(_Part, frozen=True, kw_only=True):
     """A config that the engine refused. The engine's previous config is still in force."""
 
-    generation: int | None = None
+    generation: Count | None = None
     """Generation of the refused config, or None if the file is unreadable or untrusted."""
     error: str
     untrusted: bool = False
     """Whether the config is refused because its signature is invalid, or because a newer config was signed."""
-    newest_generation: int | None = None
+    newest_generation: Count | None = None
     """Generation of the pool's newest signed config, if the config is refused because it is older."""
-    unix_time: float
+    unix_time: UnixTime = 0.0
 
 
-class ConfigStatus(_Model):
+class ConfigStatus(_Part, frozen=True):
     """The config in force on an engine, and the newest config if it was refused."""
 
-    applied_generation: int | None = None
-    applied_hash: str | None = None
-    applied_unix_time: float | None = None
+    applied_generation: Count | None = None
+    applied_hash: Name | None = None
+    applied_unix_time: UnixTime | None = None
     rejected: Rejection | None = None
     """Rejection of the newest config, or None if it was not refused."""
     demands_signature: bool = False
     """Whether the engine refuses unsigned configs."""
 
 
-class IdentityReport(_Model):
+class IdentityReport(_Part, frozen=True, kw_only=True):
     """The method by which an engine's frontend identifies tenants."""
 
-    kind: IdentityKind
-    digest: str
+    kind: Name = ""
+    """An :data:`~tenantzone_contract.zone_config.identity.IdentityKind`. A newer engine may report other kinds."""
+    digest: Name
     """Digest of the active identity settings, from `tenantzone_contract.zone_config.identity.identity_digest`."""
     problem: str = ""
     """Reason why the frontend can't identify any tenant. Empty if it can."""
-    keys: str = ""
+    keys: Name = ""
     """Digest of the API keys that the engine core has read, equal in each process with the same keys.
 
     Empty without keys. The digest uses a random key that only the engine's processes have until they end. So it
@@ -286,43 +309,43 @@ folder. salt_key: it uses another salt key. silent: it has not reported its stat
 """
 
 
-class ApiServerReport(_Model):
+class ApiServerReport(_Part, frozen=True):
     """The config and keys that one API server process of an engine enforces."""
 
     process: Count
     """Process id in the engine's container."""
-    config_generation: int | None = None
-    config_hash: str | None = None
+    config_generation: Count | None = None
+    config_hash: Name | None = None
     """Hash of the config in force in the process, or None if no config is in force yet."""
-    keys: str = ""
+    keys: Name = ""
     """Digest of the API keys in force, as in :class:`IdentityReport`."""
-    salt_key: str = ""
+    salt_key: Name = ""
     """Id of the salt key, as in ``SaltKeyStatus.id``."""
-    lags: tuple[Annotated[str, Field(max_length=253)], ...] = ()
+    lags: Annotated[tuple[Name, ...], Meta(max_length=MAX_LAGS)] = ()
     """A :data:`Lag` for each difference from the engine core. A newer engine may report others."""
 
 
-class LoanReport(_Model):
+class LoanReport(_Part, frozen=True):
     """Blocks of one zone's reservation that another zone holds. Zones are identified by their tenants."""
 
-    lender: str
-    borrower: str
-    blocks: Count
-    since_unix_time: float
-    due_unix_time: float | None = None
+    lender: Name
+    borrower: Name
+    blocks: Blocks
+    since_unix_time: UnixTime
+    due_unix_time: UnixTime | None = None
     """Time at which the loan is due, or None if the lender may reclaim it when needed."""
 
 
-class SaltKeyStatus(_Model):
+class SaltKeyStatus(_Part, frozen=True):
     """The salt key in force on an engine."""
 
-    id: str = ""
+    id: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}\Z")] = ""
     """Id (not the content) of the pool's key. Empty if the engine uses a temporary key of its own."""
     error: str = ""
     """Reason why the current key file is not in force. Empty if it is, or if no key file is mounted."""
 
 
-class AdminPortStatus(_Model):
+class AdminPortStatus(_Part, frozen=True):
     """Access control of the engine's admin port."""
 
     open: bool = False
@@ -331,23 +354,23 @@ class AdminPortStatus(_Model):
     """Reason why the current token file is not in force. Empty if it is, or if no token is needed."""
 
 
-class AdapterReport(_Model):
+class AdapterReport(_Part, frozen=True):
     """One LoRA adapter that has a slot of an engine, because running requests use it."""
 
     adapter: str
     """Name of the adapter in the engine's flags."""
-    tenants: tuple[str, ...]
+    tenants: tuple[Name, ...]
     """Tenants of the zones whose requests use the adapter."""
 
 
-class EncoderUseReport(_Model):
+class EncoderUseReport(_Part, frozen=True):
     """The part of an engine's encoder cache that one zone's running requests use."""
 
-    tenant: str
+    tenant: Name
     embeddings: Count
 
 
-class TierReport(_Model):
+class TierReport(_Part, frozen=True):
     """One tier of an engine."""
 
     tier: TierText
@@ -370,7 +393,7 @@ class TierReport(_Model):
         return self.held_bytes + self.chunk_bytes > self.capacity_bytes
 
 
-class EngineReport(_Model):
+class EngineReport(_Part, frozen=True, kw_only=True):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
     All numbers of a zone are from one moment, and so are all numbers of the engine. Numbers of two zones may be from
@@ -379,13 +402,13 @@ class EngineReport(_Model):
     """
 
     version: Literal[1] = REPORT_VERSION
-    engine_version: str
+    engine_version: Name
     """Version of vLLM."""
-    pod: str = ""
-    capacity_blocks: Count
+    pod: Name = ""
+    capacity_blocks: Blocks
     """Number of blocks that requests can use, without vLLM's null block."""
-    block_size_tokens: Count
-    free_blocks: Count
+    block_size_tokens: Blocks
+    free_blocks: Blocks
     seats: Count = 0
     """Maximum number of running requests."""
     adapter_slots: Count = 0
@@ -400,33 +423,37 @@ class EngineReport(_Model):
     salt_key: SaltKeyStatus
     identity: IdentityReport
     admin_port: AdminPortStatus
-    api_servers: tuple[ApiServerReport, ...] | None = None
+    api_servers: Annotated[tuple[ApiServerReport, ...], Meta(max_length=MAX_API_SERVERS)] | None = None
     """API server processes. None if none has reported yet."""
     missing_api_servers: Count = 0
     """Number of started API server processes that have not reported their state for a minute."""
-    boot_id: str = ""
+    boot_id: Name = ""
     """Random id of this start of the engine core."""
-    pod_uid: str = ""
+    pod_uid: Name = ""
     """UID of the engine's pod, from the environment variable ``POD_UID``. Empty if the variable is not set."""
-    tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
+    tiers: Annotated[tuple[TierReport, ...], Meta(max_length=MAX_TIERS)] = ()
     """Tiers of the engine, fastest first."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
-    started_unix_time: float
-    published_unix_time: float
+    started_unix_time: UnixTime = 0.0
+    published_unix_time: UnixTime
+
+
+_DECODER = msgspec.json.Decoder(EngineReport)
 
 
 def dump_report(report: EngineReport) -> bytes:
-    """Returns the report as JSON. It is made zone by zone, because one long call would block all Python threads."""
-    head = report.model_dump_json(by_alias=True, exclude={"zones"}).removesuffix("}")
-    zones = ",".join(zone.model_dump_json(by_alias=True) for zone in report.zones)
-    return f'{head},"zones":[{zones}]}}'.encode()
+    """Returns the report as JSON."""
+    return msgspec.json.encode(report)
 
 
 def parse_report(text: str | bytes) -> EngineReport:
-    """Read an engine's report from its JSON.
+    """Parse an engine's report.
 
     Raises:
-        ValueError: the text is not a report, or the report's version is unknown.
+        ValueError: the text is not a report, its version is unknown, or a value is out of bounds.
     """
-    return EngineReport.model_validate_json(text)
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None

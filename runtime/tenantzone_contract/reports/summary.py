@@ -27,7 +27,7 @@ class ZoneInEngine(Protocol):
     """The part of an engine's report on a zone that a summary needs."""
 
     @property
-    def state(self) -> ZoneState: ...
+    def state(self) -> str: ...
     @property
     def reserved(self) -> int: ...
     @property
@@ -52,9 +52,10 @@ class ZoneInEngine(Protocol):
     def recomputed_tokens(self) -> int: ...
 
 
-def busiest(states: Iterable[ZoneState]) -> ZoneState:
-    """Returns the busiest state; ``Evicted`` if ``states`` is empty."""
-    return min(states, key=STATES.index, default="Evicted")
+def busiest(states: Iterable[str]) -> ZoneState | None:
+    """Returns the busiest state, without states that only newer engines have; None if no state remains."""
+    reported = set(states)
+    return next((state for state in STATES if state in reported), None)
 
 
 @dataclass(frozen=True, slots=True)

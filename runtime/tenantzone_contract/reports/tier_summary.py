@@ -2,28 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.reports.report import MAX_COUNT
+from tenantzone_contract.reports.report import MAX_COUNT, ZoneTierReport
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES
-
-
-class ZoneInTier(Protocol):
-    """The part of an engine's report on a zone in one tier that a summary needs."""
-
-    @property
-    def tier(self) -> str: ...
-    @property
-    def held_bytes(self) -> int: ...
-    @property
-    def reserved_bytes(self) -> int: ...
-    @property
-    def hits(self) -> int: ...
-    @property
-    def evictions(self) -> int: ...
-    @property
-    def writes_refused(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +48,15 @@ class TierSummary:
         }
 
 
-def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
+def tier_summaries(reported: Iterable[ZoneTierReport]) -> list[TierSummary]:
     """Returns the sum of the engines' reports on a zone for each tier, the fastest tier first."""
-    found: dict[str, list[ZoneInTier]] = {}
+    found: dict[str, list[ZoneTierReport]] = {}
     for each in reported:
         found.setdefault(each.tier, []).append(each)
     return [_added_up(tier, found[tier]) for tier in sorted(found, key=_place)]
 
 
-def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
+def _added_up(tier: str, reported: list[ZoneTierReport]) -> TierSummary:
     # In a shared tier all engines report the same bytes, so take the maximum. Each engine counts only its own events.
     in_all = max if tier == SHARED_TIER else sum
     # The engines' reports are not trusted, so a sum may exceed the maximum number in a status.

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tenantzone_contract.reports.report import ConfigStatus, Rejection
 from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
 from tenantzone_runtime.housekeeping.engine import ServedEngine
@@ -66,7 +68,7 @@ class Reloading:
         rejected = self._source.rejection
         if rejected is not None:
             rejected = self._tell(rejected, cause)
-        self.status = self.status.model_copy(update={"rejected": rejected})
+        self.status = replace(self.status, rejected=rejected)
 
     def _is_in_force(self, config: RuntimeConfig) -> bool:
         return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
@@ -107,8 +109,8 @@ class Reloading:
         return None
 
     def _set_applied(self, generation: int | None, hash: str | None, unix_time: float | None) -> None:
-        self.status = self.status.model_copy(
-            update={"applied_generation": generation, "applied_hash": hash, "applied_unix_time": unix_time}
+        self.status = replace(
+            self.status, applied_generation=generation, applied_hash=hash, applied_unix_time=unix_time
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:

@@ -10,6 +10,8 @@ import threading
 import time
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from tenantzone_contract.reports.report import ConfigStatus, EngineReport, IdentityReport
 from tenantzone_contract.zone_config.identity import IdentityConfig, identity_digest
 from tenantzone_runtime.admin_port.admin_access import AdminAccess, AdminTokens
@@ -189,7 +191,7 @@ class Housekeeping:
         status = self._reloading.status
         if status.rejected is not None:
             return status
-        return status.model_copy(update={"rejected": self._applied.rejection})
+        return replace(status, rejected=self._applied.rejection)
 
     def _run(self) -> None:
         reported = ""

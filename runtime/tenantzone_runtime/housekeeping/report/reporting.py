@@ -335,7 +335,7 @@ def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
         running_requests=total(lambda zone: zone.running_requests),
         weight=total(lambda zone: zone.weight),
         priority=max((zone.priority for zone in members), default=0),
-        state=busiest(zone.state for zone in members),
+        state=busiest(zone.state for zone in members) or "Evicted",
         outcomes={},
         counters=counters,
     )
