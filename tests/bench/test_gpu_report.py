@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
 from bench.gpu.groups import GROUPS
-from bench.gpu.plots import bars, draw, draw_first_tokens, draw_rates, lines
-from bench.gpu.report import document, environment, main, measures, noisy_neighbour, not_complete, table, throughput
+from bench.gpu.report.__main__ import (
+    document,
+    environment,
+    main,
+    measures,
+    noisy_neighbour,
+    not_complete,
+    table,
+    throughput,
+)
+from bench.gpu.report.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
+from bench.gpu.report.plots import bars, draw, draw_first_tokens, draw_rates, lines
 from bench.gpu.results import read
 from bench.gpu.shapes import SHAPES
 from tests.bench.gpu_run import FIRST, arm, cell, outcomes, phase, phase_of, raw, two_seeds
