@@ -1,4 +1,4 @@
-"""The environment of the Python processes that the bench starts."""
+"""The environment of the Python processes that benches start."""
 
 import os
 import sys
