@@ -21,6 +21,7 @@ import psutil
 import uvicorn
 import uvloop
 
+from bench.figures import paired_ratios
 from hack.ports import free_ports
 
 PROTOCOLS: Final[Mapping[str, str]] = {
@@ -182,7 +183,7 @@ def table(seen: Mapping[str, Mapping[str, Rounds]]) -> str:
     for load, by_server in seen.items():
         stock = by_server[_STOCK].cpu_seconds
         for name, found in by_server.items():
-            ratios = sorted(own / of_stock for own, of_stock in zip(found.cpu_seconds, stock, strict=True))
+            ratios = sorted(paired_ratios(found.cpu_seconds, stock))
             lines.append(
                 f"{load:<26} {name:<16} {statistics.median(found.per_second):>10,.0f} "
                 f"{statistics.median(found.cpu_seconds) * 1e6:>10.0f} µs {statistics.median(ratios):>7.3f}"

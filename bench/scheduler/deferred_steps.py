@@ -20,6 +20,7 @@ from pathlib import Path
 from vllm.config.lora import LoRAConfig
 from vllm.lora.request import LoRARequest
 
+from bench.figures import paired_ratios
 from bench.scheduler.step_time.arm import Arm
 from bench.scheduler.step_time.loads import LOADS
 from bench.scheduler.step_time.turns import take_turns
@@ -109,8 +110,7 @@ def _print(arms: list[ArmWithWaiting], awaited: str) -> None:
     base = arms[0].record.times
     for arm in arms:
         times, running = arm.record.times, statistics.median(arm.record.running)
-        ratios = [mine / theirs for mine, theirs in zip(times, base, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
+        low, middle, high = statistics.quantiles(paired_ratios(times, base), n=4)
         result = f"   {TARGET} {'met' if middle <= TARGET else 'missed'}" if arm is not arms[0] else ""
         print(
             f"{arm.waiting:>20,}{running:>9.0f}{statistics.median(times) * 1000:>12.3f} ms"

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
+from bench.progress import say
 from bench.tiers.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
 from hack.harness.cache_manager import CacheManagerProcess
 from tenantzone_contract.cache.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
@@ -70,7 +71,7 @@ def _engine(name: str, folder: Path, manager: str, blocks: int, tokens: int) -> 
 
 def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) -> None:
     first, second = engines
-    _say("asking the first engine, while there is no manager")
+    say("asking the first engine, while there is no manager")
     manager.kill()
     first_token(first, "warm up " * 50)
     first_token(second, "warm up " * 50)
@@ -78,7 +79,7 @@ def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) ->
     manager.start()
     while any(tier.problem for engine in engines for tier in engine.report().tiers):
         time.sleep(0.2)
-    _say("moving")
+    say("moving")
     down = _order(first, MigrationOrder(order="hand-down", tenant=TENANT))
     up = _order(second, MigrationOrder(order="warm-up", tenant=TENANT, prompts=down.prompts))
     print(f"{'':<22}{'chunks':>8}{'MB':>9}{'seconds':>9}{'MB/s':>8}{'where they should be':>22}")
@@ -106,10 +107,6 @@ def _order(engine: Engine, order: MigrationOrder) -> MigrationReport:
     if reported.state != "Done":
         raise EngineError(f"{engine.name} did not do it: {reported.problem}")
     return parse_migration(httpx.get(url, params={"tenant": TENANT, "prompts": "true"}, timeout=60).content)
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

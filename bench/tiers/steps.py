@@ -23,6 +23,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import Offlo
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import KVConnectorOutput
 
+from bench.figures import paired_ratios
 from bench.scheduler.step_time.arm import Arm
 from bench.scheduler.step_time.loads import LOADS
 from bench.scheduler.step_time.turns import take_turns
@@ -104,8 +105,8 @@ def _print(arms: dict[str, Arm], zones: int) -> None:
         middle, p99 = statistics.median(times) * 1000, statistics.quantiles(times, n=100)[98] * 1000
         print(f"{name:<22}{running:>8.0f}{arm.record.ended:>7}{middle:>11.2f} ms{p99:>8.2f} ms")
     for (name, base), target in RATIOS.items():
-        pairs = zip(arms[name].record.times, arms[base].record.times, strict=True)
-        low, middle, high = statistics.quantiles([mine / theirs for mine, theirs in pairs], n=4)
+        ratios = paired_ratios(arms[name].record.times, arms[base].record.times)
+        low, middle, high = statistics.quantiles(ratios, n=4)
         decision = "met" if middle <= target else "missed"
         print(f"{name} / {base}: {middle:.3f} (middle half {low:.3f} to {high:.3f}); {target:.2f} {decision}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.figures import markdown_table
 from bench.gpu.groups import GROUPS
 from bench.gpu.report.__main__ import (
     document,
@@ -15,7 +16,6 @@ from bench.gpu.report.__main__ import (
     measures,
     noisy_neighbour,
     not_complete,
-    table,
     throughput,
 )
 from bench.gpu.report.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
@@ -174,7 +174,7 @@ def test_an_engines_command_can_be_typed_again_and_names_no_folder_of_the_interp
 
 
 def test_bars_in_a_cell_do_not_end_it():
-    assert table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
+    assert markdown_table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
 
 
 def test_the_first_plot_distinguishes_tenants_with_and_without_a_target(run):

@@ -10,7 +10,6 @@ The difference between both is the cost of the pathology. Stock vLLM and zones a
 import argparse
 import asyncio
 import contextlib
-import json
 import math
 import os
 import random
@@ -22,10 +21,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 
+from bench.attacks.answers import stream_answer
 from bench.attacks.flood.attacker import Attack, attack_until_stopped
 from bench.attacks.flood.health import ask_until_stopped
 from bench.attacks.flood.loads import MOST_QUEUED, Load, Pair, asking, pairs, prompt_of
@@ -95,17 +94,9 @@ async def _again(seconds: float, took: list[float], do: Callable[[], Awaitable[N
 
 
 async def _ask_as_victim(client: httpx.AsyncClient, engine: Engine, prompt: str, seen: Seen) -> None:
-    body = {**asking(prompt, 1), "model": engine.model, "stream": True, "stream_options": {"include_usage": True}}
-    began, first = time.perf_counter(), None
-    usage: dict[str, Any] = {}
-    async with client.stream("POST", "/v1/completions", json=body) as response:
-        response.raise_for_status()
-        async for line in response.aiter_lines():
-            if line.startswith("data: {"):
-                first = first or time.perf_counter()
-                usage = json.loads(line.removeprefix("data: ")).get("usage") or usage
-    seen.first_tokens.append((first or time.perf_counter()) - began)
-    seen.cached_tokens.append((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    answer = await stream_answer(client, {**asking(prompt, 1), "model": engine.model})
+    seen.first_tokens.append(answer.seconds)
+    seen.cached_tokens.append(answer.cached_tokens)
 
 
 async def _look_at_memory(engine: Engine, seen: Seen) -> None:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 import httpx
 
-from bench.attacks.engines import attacked_engines, say
+from bench.attacks.engines import attacked_engines
 from bench.attacks.forge.described import draw_described
 from bench.attacks.forge.forgery import Forgeries, forge_at
 from bench.attacks.forge.forging import Forged, Forger, forge
 from bench.end_to_end.engines import Engine, EngineError
+from bench.progress import say
 
 _VICTIMS = ("tenant-1", "tenant-2")
 

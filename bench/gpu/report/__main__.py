@@ -4,10 +4,11 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from bench.figures import markdown_table
 from bench.gpu.report.figures import (
     ARMS,
     STOCK,
@@ -80,7 +81,7 @@ def environment(run: Run) -> str:
     rows = [(name, str(value)) for name, value in facts.items() if value is not None]
     engines = [f"- {name}: {_engine(engine)}" for name, engine in run["engines"].items()]
     notes = [f"- {note}" for note in used["notes"]]
-    return "\n\n".join(part for part in (table(("", ""), rows), "\n".join(engines), "\n".join(notes)) if part)
+    return "\n\n".join(part for part in (markdown_table(("", ""), rows), "\n".join(engines), "\n".join(notes)) if part)
 
 
 def _engine(engine: EngineStart) -> str:
@@ -94,7 +95,7 @@ def _engine(engine: EngineStart) -> str:
 def measures(run: Run) -> str:
     """Returns each goal, the measurement, and whether the run met it."""
     rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in judged(run)]
-    return table(("goal", "measured", "outcome"), rows)
+    return markdown_table(("goal", "measured", "outcome"), rows)
 
 
 def noisy_neighbour(run: Run) -> str:
@@ -113,7 +114,7 @@ def noisy_neighbour(run: Run) -> str:
         for seed in seeds_of(run, arm)
         for tenant, reason in seed["conditions"].items()
     ]
-    return "\n\n".join(part for part in (table(header, rows), "\n".join(remarks)) if part)
+    return "\n\n".join(part for part in (markdown_table(header, rows), "\n".join(remarks)) if part)
 
 
 def _arm_row(run: Run, arm: str, kind: str) -> list[str]:
@@ -156,7 +157,7 @@ def reclaim(run: Run) -> str:
         for engine in (STOCK, ZONES)
         for row in reclaim_rows(run, engine)
     ]
-    return table(("engine", "seed", "tokens", "slowest first token, s", "found again"), rows) if rows else ""
+    return markdown_table(("engine", "seed", "tokens", "slowest first token, s", "found again"), rows) if rows else ""
 
 
 def throughput(run: Run) -> str:
@@ -188,7 +189,7 @@ def throughput(run: Run) -> str:
         for engine in (STOCK, ZONES)
         for fault in faults_of_cell(run, engine, tenants, concurrency)
     ]
-    return "\n\n".join(part for part in (table(header, rows), "\n".join(faults)) if part) if rows else ""
+    return "\n\n".join(part for part in (markdown_table(header, rows), "\n".join(faults)) if part) if rows else ""
 
 
 def equal_answers(run: Run) -> str:
@@ -208,7 +209,7 @@ def equal_answers(run: Run) -> str:
         "case", "happened", "answers", "same_tokens", "same_top_logprobs", "largest_difference", "stock_same_tokens",
         "note",
     )  # fmt: skip
-    return table(header, [[cell(row.get(key)) for key in keys] for row in rows]) if rows else ""
+    return markdown_table(header, [[cell(row.get(key)) for key in keys] for row in rows]) if rows else ""
 
 
 def further_phases(run: Run) -> dict[str, str]:
@@ -228,7 +229,7 @@ def further_phases(run: Run) -> dict[str, str]:
 def _own_columns(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns a table with every column that any row has, except columns with nested values."""
     columns = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict | list))
-    return table(list(columns), [[_reason(cell(row.get(column))) for column in columns] for row in rows])
+    return markdown_table(list(columns), [[_reason(cell(row.get(column))) for column in columns] for row in rows])
 
 
 def not_complete(run: Run) -> str:
@@ -248,7 +249,7 @@ def not_complete(run: Run) -> str:
         )
         for (group, status, why), phases in together.items()
     ]
-    return table(("group", "phases", "status", "limit, s", "reason", "results so far"), rows) if rows else ""
+    return markdown_table(("group", "phases", "status", "limit, s", "reason", "results so far"), rows) if rows else ""
 
 
 def _reason(text: str) -> str:
@@ -273,18 +274,6 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return str(value)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table in Markdown, with vertical bars in cells escaped."""
-    return "\n".join(_lines(header, rows))
-
-
-def _lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(header)} |"
-    yield "|---" * len(header) + "|"
-    for row in rows:
-        yield f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bench.end_to_end.results import percentile
+from bench.figures import percentile
 from bench.gpu.results import NoisyArm, ReclaimRow, Run, Tenants, ThroughputRow
 from bench.gpu.shapes import SHAPES
 

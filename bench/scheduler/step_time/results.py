@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from bench.figures import paired_ratios
+
 
 @dataclass(slots=True)
 class Record:
@@ -42,7 +44,7 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
     )
     yield f"{'stock':<12}{_situation(stock)}"
     for arm in arms:
-        ratios = _ratios(arm, stock)
+        ratios = paired_ratios(arm.times, stock.times)
         low, middle, high = statistics.quantiles(ratios, n=4)
         mean = sum(arm.times) / sum(stock.times)
         target = targets.get(arm.zones)
@@ -51,7 +53,8 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
         yield line.rstrip()
     with_zones = [arm for arm in arms if arm.zones]
     for one, other in pairwise(with_zones):
-        yield f"{_name(other)} against {_name(one)}, step by step: {statistics.median(_ratios(other, one)):.3f}"
+        middle = statistics.median(paired_ratios(other.times, one.times))
+        yield f"{_name(other)} against {_name(one)}, step by step: {middle:.3f}"
     for arm in with_zones:
         yield f"{_name(arm)}: {arm.outside / seconds * 1000:.1f} ms of processor time a second outside the steps"
 
@@ -71,7 +74,7 @@ def rows(stock: Record, arms: Sequence[Record]) -> list[dict[str, float | int | 
             "waiting": statistics.median(record.waiting),
             "step, median, s": statistics.median(record.times),
             "step, p99, s": statistics.quantiles(record.times, n=100)[98],
-            "to stock, median": statistics.median(_ratios(record, stock)),
+            "to stock, median": statistics.median(paired_ratios(record.times, stock.times)),
         }
         for engine, record in (("stock", stock), *(("zones", arm) for arm in arms))
     ]
@@ -86,7 +89,3 @@ def _situation(arm: Record) -> str:
     p99 = statistics.quantiles(arm.times, n=100)[98]
     step = statistics.median(arm.times)
     return f"{running:>8.0f}{waiting:>8.0f}{arm.ended:>7}{step * 1000:>11.2f} ms{p99 * 1000:>7.2f} ms"
-
-
-def _ratios(arm: Record, to: Record) -> list[float]:
-    return [mine / theirs for mine, theirs in zip(arm.times, to.times, strict=True)]

@@ -1,17 +1,17 @@
 """Runs arms alternately, step by step, so that other load on the machine affects all arms alike."""
 
 import gc
-import sys
 import time
 from collections.abc import Sequence
 
+from bench.progress import say
 from bench.scheduler.step_time.arm import Arm
 
 
 def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
     """Start the arms and run ``warm_up`` plus ``steps`` steps of each; returns the total seconds of the timed steps."""
     for number, arm in enumerate(arms, start=1):
-        _say(f"starting {number} of {len(arms)}: {arm.zones} zones")
+        say(f"starting {number} of {len(arms)}: {arm.zones} zones")
         arm.start()
     # Freeze permanent objects, so that garbage collections do not traverse them during the steps of some arm.
     gc.collect()
@@ -19,7 +19,7 @@ def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
     began = time.perf_counter()
     for number in range(warm_up + steps):
         if number % 250 == 0:
-            _say(f"step {number} of {warm_up + steps}")
+            say(f"step {number} of {warm_up + steps}")
         if number == warm_up:
             began = time.perf_counter()
             for arm in arms:
@@ -30,7 +30,3 @@ def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
             arm.step()
     gc.unfreeze()
     return time.perf_counter() - began
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
