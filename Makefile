@@ -135,25 +135,25 @@ version: python # into the files that repeat what pyproject.toml says
 	@$(VENV)/python -m hack.version --write
 
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
-	@$(VENV)/python -m hack.shipped
+	@$(VENV)/python -m hack.generate.shipped
 
 crd-reference: python ## write docs/reference/resources.md again from crds/
-	@$(VENV)/python -m hack.crd_reference
+	@$(VENV)/python -m hack.generate.crd_reference
 
 metrics-page: python ## write docs/metrics.md again from what the code declares
-	@$(VENV)/python -m hack.metrics_page
+	@$(VENV)/python -m hack.generate.metrics_page
 
 unsupported-page: python ## write docs/unsupported.md again from what the code refuses
-	@$(VENV)/python -m hack.unsupported_page
+	@$(VENV)/python -m hack.generate.unsupported_page
 
 features-page: python ## write docs/features.md again from what the tests say that they show
-	@$(VENV)/python -m hack.features_page
+	@$(VENV)/python -m hack.generate.features_page
 
 parsers-page: python ## measure vLLM's answer parsers for about 15 minutes, and write docs/parsers.md again
-	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.parsers_page
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.generate.parsers_page
 
 manager-api: python ## write the KV-cache manager's OpenAPI description and gRPC messages again
-	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.manager_api
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.generate.manager_api
 
 monitoring: python ## write manifests/monitoring again; RUNBOOKS=URL says where the alerts' runbooks are found
 	@$(VENV)/python -m hack.monitoring $(if $(RUNBOOKS),--runbooks $(RUNBOOKS))
@@ -162,7 +162,7 @@ chart: python ## write again what manifests/chart has from crds/ and the other m
 	@$(VENV)/python -m hack.manifests
 
 screenshots: ready ## take the pictures of the operator's page again, in docs/images/
-	@$(VENV)/python -m hack.screenshots
+	@$(VENV)/python -m hack.generate.screenshots
 
 lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt

@@ -63,3 +63,12 @@ def _take(ip: str, *ports: int) -> bool:
         claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     _taken.extend(claims)
     return True
+
+
+def is_served(port: int) -> bool:
+    """Returns whether a server accepts connections on this port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hack.monitoring import zone_alerts
+from hack.monitoring.alerts import zones as zone_alerts
 from hack.monitoring.model import Alert
 from hack.monitoring.time_scale import REAL_TIME
 

@@ -10,10 +10,11 @@ import asyncio
 import sys
 
 from bench.attacks.channels import ChannelFindings, listen
-from bench.attacks.engines import attacked_engines, say
+from bench.attacks.engines import attacked_engines
 from bench.attacks.findings import guess_deviation
 from bench.attacks.probing import Finding, Probe, probe
 from bench.end_to_end.engines import Engine, EngineError
+from bench.progress import say
 
 _PROMPT_WORDS = 1024
 """Number of words in a prompt; each word is one token of the bench's model."""

@@ -16,10 +16,11 @@ from statistics import median
 
 import httpx
 
-from bench.attacks.engines import attacked_engines, say
+from bench.attacks.engines import attacked_engines
 from bench.attacks.findings import Distinction, distinguish
 from bench.attacks.probing import Target
 from bench.end_to_end.engines import EngineError
+from bench.progress import say
 
 _ANSWERS = 8
 """Number of answers that are written at the same time."""

@@ -1,7 +1,6 @@
 """The engines to attack: stock vLLM and vLLM with zones, with otherwise equal settings."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from types import MappingProxyType
 
 from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, Engines
+from bench.progress import say
 
 
 @contextmanager
@@ -57,8 +57,3 @@ def attacked_engines(
         os.sched_setaffinity(0, set(cores) - set(engine_cores) or cores)
         engines.await_ready()
         yield started[0], started[1]
-
-
-def say(message: str) -> None:
-    """Print progress for the waiting user."""
-    print(message, file=sys.stderr, flush=True)

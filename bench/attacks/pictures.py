@@ -22,12 +22,13 @@ from typing import Any
 
 import httpx
 
-from bench.attacks.engines import attacked_engines, say
+from bench.attacks.engines import attacked_engines
 from bench.attacks.findings import distinguish
 from bench.attacks.probing import Target
 from bench.end_to_end.engines import EngineError
 from bench.kinds import models
 from bench.kinds.story import picture
+from bench.progress import say
 from hack.locked import with_torchvision
 
 _VISION_LAYERS = 8

@@ -7,15 +7,14 @@ cached tokens in the answers' usage.
 """
 
 import asyncio
-import json
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import httpx
 
+from bench.attacks.answers import Answer, stream_answer
 from bench.attacks.findings import Distinction, distinguish, guess_p_value
 
 _WORDS = 4000
@@ -47,17 +46,6 @@ class Probe:
     """Seed of the prompts and their order."""
     salt: str | None = None
     """The ``cache_salt`` that the victim sends and the attacker copies; None if neither sends a salt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The attacker's observation of an answer."""
-
-    seconds: float
-    """Seconds from the request to the first token."""
-    ended: float
-    """Time at which the answer was complete, on this process's clock."""
-    cached_tokens: int
 
 
 @dataclass(slots=True)
@@ -140,24 +128,10 @@ def _asker(client: httpx.AsyncClient, target: Target, tenant: int, salt: str | N
 
     async def ask(prompt: str) -> Answer:
         body = {
-            **{"model": target.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": True},
-            "stream_options": {"include_usage": True},
+            **{"model": target.model, "prompt": prompt, "max_tokens": 1, "temperature": 0},
             **({"cache_salt": salt} if salt else {}),
         }
-        began = time.perf_counter()
-        first = None
-        usage: dict[str, Any] = {}
-        async with client.stream("POST", "/v1/completions", json=body, headers=headers) as response:
-            if response.status_code != 200:
-                await response.aread()
-                raise RuntimeError(f"the engine answers {response.status_code}: {response.text[:300]}")
-            async for line in response.aiter_lines():
-                if line.startswith("data: {"):
-                    first = first or time.perf_counter()
-                    usage = json.loads(line.removeprefix("data: ")).get("usage") or usage
-        ended = time.perf_counter()
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        return Answer(seconds=(first or ended) - began, ended=ended, cached_tokens=cached)
+        return await stream_answer(client, body, headers)
 
     return ask
 

@@ -22,6 +22,7 @@ from bench.end_to_end import model
 from bench.end_to_end.engines import Engine, EngineError, Engines
 from bench.end_to_end.load import Load, LoadError, run
 from bench.end_to_end.results import Round, tables
+from bench.progress import say
 
 STEADY_SHARE = 0.5
 
@@ -79,7 +80,7 @@ def _measure(
     folder: Path, engines: Engines, options: argparse.Namespace, load: Load, engine_cores: list[int]
 ) -> dict[str, list[Round]]:
     tokenizer = folder / "model"
-    _say("making the model")
+    say("making the model")
     model.make(tokenizer)
     for name, zones in _named(options.engines).items():
         own = folder / name
@@ -88,14 +89,14 @@ def _measure(
     # From here on, keep the client off the engines' cores.
     os.sched_setaffinity(0, set(os.sched_getaffinity(0)) - set(engine_cores) or os.sched_getaffinity(0))
     engines.await_ready()
-    _say("warming up")
+    say("warming up")
     warm = [run(engine, load, tokenizer=tokenizer, seed=0) for engine in engines]
     rate = STEADY_SHARE * min(each.requests_per_second for each in warm)
-    _say(f"steady is {rate:.1f} requests a second")
+    say(f"steady is {rate:.1f} requests a second")
     results: dict[str, list[Round]] = {engine.name: [] for engine in engines}
     for number in range(1, options.rounds + 1):
         for engine in list(engines)[:: 1 if number % 2 else -1]:
-            _say(f"round {number} of {options.rounds}: {engine.name}")
+            say(f"round {number} of {options.rounds}: {engine.name}")
             saturated = run(engine, load, tokenizer=tokenizer, seed=2 * number)
             steady = run(engine, load, tokenizer=tokenizer, seed=2 * number + 1, rate=rate)
             results[engine.name].append(Round(saturated, steady))
@@ -110,10 +111,6 @@ def _named(engines: list[int | None]) -> dict[str, int | None]:
             name += " again"
         named[name] = zones
     return named
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import httpx
 import psutil
 
 from bench.end_to_end.model import LONGEST
+from hack.controlplane.server import Server
 from hack.ports import free_ports
 from tenantzone_contract.reports.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
 from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
@@ -23,12 +23,8 @@ BLOCKS = 1024
 BLOCK_TOKENS = 32
 MODEL = "bench"
 
-_LIFELINE = Path(__file__).parents[2] / "hack" / "controlplane" / "lifeline.py"
-"""Script that ends an engine when this process ends for any reason."""
-
 _START_SECONDS = 900.0
 _LOOK_SECONDS = 5.0
-_LOG_TAIL_LINES = 20
 
 
 class EngineError(Exception):
@@ -75,14 +71,9 @@ class Engine:
         command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
         if declared:
             _declare(folder, declared, tenants)
-        with self._log.open("wb") as output, _running_on(start_cores or cores):
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", _LIFELINE, *command, "--port", str(port), *flags],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**_environment(cores), **variables},
-                start_new_session=True,
+        with _running_on(start_cores or cores):
+            self._server = Server(
+                [*command, "--port", str(port), *flags], log=self._log, env={**_environment(cores), **variables}
             )
 
     @property
@@ -105,8 +96,8 @@ class Engine:
         Raises:
             EngineError: the engine has exited.
         """
-        if self._process.poll() is not None:
-            raise EngineError(f"{self.name} has ended; {self._log_tail()}")
+        if not self._server.is_running:
+            raise EngineError(f"{self.name} has ended; {self._server.log_tail()}")
         try:
             if httpx.get(f"{self.url}/health", timeout=60).status_code != 200:
                 return False
@@ -136,34 +127,28 @@ class Engine:
     def cpu_seconds(self) -> float:
         """Returns the CPU time that the engine's processes have used so far, in seconds."""
         used = 0.0
-        for process in psutil.Process(self._process.pid).children(recursive=True):
+        for process in psutil.Process(self._server.pid).children(recursive=True):
             times = process.cpu_times()
             used += times.user + times.system
         return used
 
     def api_server_bytes(self) -> int:
         """Returns the resident memory of the engine's API server, in bytes."""
-        (api_server,) = psutil.Process(self._process.pid).children()
+        (api_server,) = psutil.Process(self._server.pid).children()
         return int(api_server.memory_info().rss)
 
     def settle(self) -> None:
         """Restrict the started engine to its cores."""
-        for process in psutil.Process(self._process.pid).children(recursive=True):
+        for process in psutil.Process(self._server.pid).children(recursive=True):
             for thread in process.threads():
                 os.sched_setaffinity(thread.id, self._cores)
 
     def stop(self) -> None:
         """Stop the engine and wait until it has exited."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._server.stop()
 
     def timeout(self) -> EngineError:
-        return EngineError(f"{self.name} was not ready after {_START_SECONDS:.0f} s; {self._log_tail()}")
-
-    def _log_tail(self) -> str:
-        lines = self.log().splitlines()
-        return "\n".join(["the end of its log:", *lines[-_LOG_TAIL_LINES:]])
+        return EngineError(f"{self.name} was not ready after {_START_SECONDS:.0f} s; {self._server.log_tail()}")
 
 
 class Engines:

@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.figures import paired_ratios, percentile
+
 THROUGHPUT_TARGET = 0.99
 FIRST_TOKEN_TARGET = 1.02
 
@@ -49,19 +51,10 @@ LOADS: Mapping[str, Callable[[Round], Run]] = {
 POOLED_PERCENTILES = (50, 90, 99)
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Returns a percentile by linear interpolation between the two nearest values, like vLLM's benchmark."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
 def ratios(rounds: Sequence[Round], reference: Sequence[Round], metric: str) -> list[float]:
     """Returns the ratio of an engine's metric to the reference's, for each round."""
     value = METRICS[metric]
-    return [value(mine) / value(theirs) for mine, theirs in zip(rounds, reference, strict=True)]
+    return paired_ratios([value(each) for each in rounds], [value(each) for each in reference])
 
 
 def pooled_ratio(rounds: Sequence[Round], reference: Sequence[Round], load: str, percent: float) -> float:

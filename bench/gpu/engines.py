@@ -115,12 +115,8 @@ class Engine:
         limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_SECONDS)
         self.client = httpx.AsyncClient(timeout=_SILENCE_SECONDS, verify=False, limits=limits)
         self._began = time.monotonic()
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            environment = {**_environment(shape, eager=spec.eager), **spec.variables}
-            self._server = Server(self.command, log=self.log, keep_open=descriptor, env=environment)
-        finally:
-            os.close(descriptor)
+        environment = {**_environment(shape, eager=spec.eager), **spec.variables}
+        self._server = Server(self.command, log=self.log, env=environment)
 
     @property
     def pid(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from bench.gpu.plan import Answered, Plan, concurrency, split
-from bench.gpu.processes import importing_alike
+from bench.processes import importing_alike
 
 _REQUESTS_PER_PROCESS: Final = 32
 _CORES_OF_ENGINES: Final = 4

@@ -22,6 +22,7 @@ from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.kinds.kinds import KINDS, Kind
 from bench.kinds.results import Drafts, Result, reason_in, table
 from bench.kinds.story import Story, record
+from bench.progress import say
 from hack.locked import with_torchvision
 from tenantzone_contract.zone_config.config import ZoneConfig
 
@@ -132,11 +133,6 @@ def _drafts(engine: Engine) -> Drafts:
         return sum(int(float(value)) for value in re.findall(_METRIC.format(what), shown, re.MULTILINE))
 
     return Drafts(drafted=read("draft"), accepted=read("accepted"))
-
-
-def say(message: str) -> None:
-    """Print progress for the waiting user."""
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

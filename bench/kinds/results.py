@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bench.figures import markdown_table
 from bench.kinds.story import Answer, Story
 
 _HEADER: Final = (
@@ -59,12 +60,9 @@ def equal(ours: Sequence[Answer], stock: Sequence[Answer]) -> tuple[int, int, bo
 
 def table(results: Iterable[Result]) -> str:
     """Returns a table in Markdown, followed by the errors of engines that did not run."""
-    lines = [_row(_HEADER), _row(["---"] * len(_HEADER))]
-    reasons: list[str] = []
-    for result in results:
-        lines.append(_row(_cells(result)))
-        reasons.extend(_reasons(result))
-    return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+    shown = list(results)
+    reasons = [reason for result in shown for reason in _reasons(result)]
+    return "\n".join([markdown_table(_HEADER, map(_cells, shown)), *(["", *reasons] if reasons else [])])
 
 
 def _cells(result: Result) -> Iterator[str]:
@@ -103,10 +101,6 @@ def _reasons(result: Result) -> Iterator[str]:
         yield f"- {result.kind}: stock vLLM did not run: {result.stock}"
     if isinstance(result.zones, str) and result.zones != result.stock:
         yield f"- {result.kind}: with zones: {result.zones}"
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def reason_in(log: str) -> str:

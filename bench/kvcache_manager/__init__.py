@@ -1,1 +1,1 @@
-"""Measures the cost of the KV-cache manager (queries, writes, memory, restarts), and compares embedded stores."""
+"""Measures the cost of the KV-cache manager (queries, writes, memory, restarts), and its eviction policies."""

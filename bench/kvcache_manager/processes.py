@@ -1,8 +1,6 @@
 """Runs managers as processes, and provides clients for them."""
 
 import contextlib
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +13,8 @@ import aiohttp
 import grpc
 import msgspec
 
-from hack.ports import free_ports
+from bench.processes import importing_alike
+from hack.ports import free_ports, is_served
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.grpc import SERVICE
@@ -42,8 +41,7 @@ def manager(index: str, *options: str) -> Iterator[Manager]:
     http_port, grpc_port = free_ports(2)
     command = [sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", index, "--log-level", "warning"]
     ports = ["--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([*command, *ports, *options], env=environment) as process:
+    with subprocess.Popen([*command, *ports, *options], env=importing_alike()) as process:
         _await_port(http_port)
         yield Manager(http_port, grpc_port, process.pid)
         process.terminate()
@@ -52,7 +50,7 @@ def manager(index: str, *options: str) -> Iterator[Manager]:
 def _await_port(port: int) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        if is_served(port):
             return
         time.sleep(0.02)
     raise TimeoutError(f"no process listens on port {port}")

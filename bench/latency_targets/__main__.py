@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.end_to_end.results import percentile
+from bench.figures import percentile
 from bench.latency_targets.loads import TARGET_SECONDS, Load, random_load
 from bench.noisy_neighbour.arms import with_target
 from bench.noisy_neighbour.asking import Answer

@@ -31,6 +31,7 @@ from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.results import Results, ResultsError
+from bench.progress import say
 
 _WARM_ANSWERS = 2
 """Number of flood answers per seat after which the flood counts as being in steady state."""
@@ -115,7 +116,7 @@ def _start(
     """Start the engines and proxies of the arms; returns all engines, and the two tenants of each arm."""
     weights = options.model or folder / "model"
     if options.model is None:
-        _say("making the model")
+        say("making the model")
         model.make(weights)
     engines = stack.enter_context(Engines())
     of_arms: dict[str, Engine] = {}
@@ -172,7 +173,7 @@ async def _measure(
             names = list(arms)
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 if not results.has(name, number):
-                    _say(f"seed {number} of {options.seeds}: {name}")
+                    say(f"seed {number} of {options.seeds}: {name}")
                     await _until_idle(engines)
                     results.add(name, number, await _one(session, arms[name], shape, options, number))
 
@@ -241,10 +242,6 @@ def _phase(answers: list[Answer]) -> Phase:
         tuple(seconds for answer in answers for seconds in answer.token_seconds),
         sum(answer.refused for answer in answers),
     )
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

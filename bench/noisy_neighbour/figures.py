@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy.stats import t as student
 
-from bench.end_to_end.results import percentile
+from bench.figures import markdown_table, percentile
 
 CONFIDENCE = 0.95
 
@@ -86,9 +86,8 @@ COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
 def table(arms: Mapping[str, Sequence[Seed]]) -> str:
     """Returns a Markdown table with a row per arm and confidence intervals; the first arm is the reference."""
     reference = next(iter(arms.values()))
-    rows = [f"| arm | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
+    rows = []
     for name, seeds in arms.items():
         pairs = list(zip(seeds, reference, strict=True))
-        cells = [str(figure([value(*pair) for pair in pairs])) for value in COLUMNS.values()]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append([name, *(str(figure([value(*pair) for pair in pairs])) for value in COLUMNS.values())])
+    return markdown_table(["arm", *COLUMNS], rows)

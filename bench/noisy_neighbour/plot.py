@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.end_to_end.results import percentile
+from bench.figures import percentile
 from bench.noisy_neighbour.figures import Seed, figure
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench.end_to_end.results import percentile
+from bench.figures import percentile
 from bench.noisy_neighbour.figures import Phase, Seed, figure
 
 FIRST_TOKEN_RATIO = 6.0

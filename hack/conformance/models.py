@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.conformance.picture_models import READ_PICTURES
-from hack.demo import tiny_model
+from hack.demo.models import tiny_model
 
 _OPT = {
     "architectures": ["OPTForCausalLM"],

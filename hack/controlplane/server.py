@@ -13,14 +13,19 @@ class Server:
     """A running program. It ends with :meth:`stop`, and also when this process dies in whatever way."""
 
     def __init__(
-        self, command: Sequence[str | Path], *, log: Path, keep_open: int, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        keep_open: int | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """Start it.
 
         Args:
             command: the program and its arguments.
             log: where its output goes.
-            keep_open: a file descriptor that stays open until the program has ended.
+            keep_open: a file descriptor that stays open until the program has ended; None for none.
             env: the program's whole environment; None: ours.
         """
         self._log = log
@@ -30,7 +35,7 @@ class Server:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                pass_fds=(keep_open,),
+                pass_fds=() if keep_open is None else (keep_open,),
                 env=env,
                 # A session of its own: Ctrl-C at a terminal reaches us alone, and we stop the servers in order.
                 start_new_session=True,

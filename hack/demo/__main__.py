@@ -7,10 +7,10 @@ import sys
 
 from hack.demo import playground
 from hack.demo.explained import EXPLAINED
-from hack.demo.model import MODELS, Model
+from hack.demo.models.model import MODELS, Model
 from hack.demo.paths import REPOSITORY, STATE
 from hack.demo.stack import running
-from hack.demo.story import run_story
+from hack.demo.story.run import run_story
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.demo.model import Model
+from hack.demo.models.model import Model
 from hack.demo.paths import PYTHON, RUNTIME, demo_environment
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
 

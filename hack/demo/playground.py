@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hack.controlplane.detached import keeper_of, record_keeper
 from hack.demo.console import say, wait_until
-from hack.demo.model import Model
+from hack.demo.models.model import Model
 from hack.demo.paths import PYTHON, STATE, demo_environment
 from hack.demo.stack import AlreadyRunningError, Stack, fresh_folder, running
 from tenantzone_contract.kube_names import OPERATOR_NAMESPACE

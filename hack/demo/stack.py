@@ -25,7 +25,7 @@ from hack.demo.engines import (
     stock_command,
     zone_command,
 )
-from hack.demo.model import Model, prepare
+from hack.demo.models.model import Model, prepare
 from hack.demo.paths import PYTHON, demo_environment
 from hack.demo.processes import Processes
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, POD, SAMPLES, Samples, engine_pod, read_samples

@@ -8,7 +8,7 @@ import sys
 from httpx import HTTPError
 
 from hack.demo.explained import EXPLAINED
-from hack.demo.model import MODELS
+from hack.demo.models.model import MODELS
 from hack.demo.paths import REPOSITORY, STATE
 from hack.fleet.stack import running
 from hack.fleet.story import run_story

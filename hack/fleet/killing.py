@@ -10,10 +10,10 @@ from typing import Final
 
 from openai import OpenAIError
 
-from hack.demo.asking import make_prompt
-from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, wait_until
 from hack.demo.engines import BLOCK_TOKENS
+from hack.demo.story.asking import make_prompt
+from hack.demo.story.claims import Claims
 from hack.fleet.stack import Fleet
 
 _SECONDS: Final = 120.0

@@ -1,7 +1,6 @@
 """A Redis for the manager's index, and an S3 server for blocks."""
 
 import contextlib
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import botocore.session
 from hack.debian import DebianError
 from hack.harness.killable import KillableServer
 from hack.harness.redis_server import RedisServer
-from hack.ports import free_ports
+from hack.ports import free_ports, is_served
 
 BUCKET: Final = "cache"
 _REGION: Final = "us-east-1"
@@ -50,7 +49,7 @@ class Bucket:
         }
         """The variables by which an AWS client finds it."""
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        self.server = KillableServer("s3", folder, command, lambda: _listens(port))
+        self.server = KillableServer("s3", folder, command, lambda: is_served(port))
 
     @property
     def options(self) -> dict[str, str]:
@@ -75,11 +74,3 @@ def bucket(folder: Path) -> Iterator[Bucket]:
         yield made
     finally:
         made.server.kill()
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1):
-            return True
-    except OSError:
-        return False

@@ -9,13 +9,13 @@ from typing import Final
 
 import httpx
 
-from hack.demo.asking import Tenant, tenant_with_key
 from hack.demo.console import chapter, say, wait_until
 from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, reach_directly, zone_command
-from hack.demo.model import Model, prepare
+from hack.demo.models.model import Model, prepare
 from hack.demo.processes import Processes
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
 from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder, register, start_kubelet, start_operator
+from hack.demo.story.asking import Tenant, tenant_with_key
 from hack.demo.tenants import make_keys
 from hack.fleet import declared
 from hack.fleet.cluster import FleetCluster, fleet_cluster

@@ -4,10 +4,10 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from hack.demo.asking import Answer, make_prompt
-from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, took
 from hack.demo.engines import BLOCK_TOKENS
+from hack.demo.story.asking import Answer, make_prompt
+from hack.demo.story.claims import Claims
 from hack.fleet.killing import Killed, await_written, is_killed, problem_of_engine_a
 from hack.fleet.stack import Fleet
 

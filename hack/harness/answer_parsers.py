@@ -15,7 +15,7 @@ from vllm.parser.parser_manager import ParserManager
 from vllm.reasoning import ReasoningParserManager
 from vllm.tool_parsers import ToolParserManager
 
-from hack.demo.tiny_model import byte_tokenizer
+from hack.demo.models.tiny_model import byte_tokenizer
 
 Kind = Literal["tool", "reasoning"]
 

@@ -17,8 +17,8 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableRefresh,
 )
 
-from hack.monitoring.panel import Panel, Query
 from hack.monitoring.panels import rows
+from hack.monitoring.panels.panel import Panel, Query
 from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, Level
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")

@@ -1,12 +1,12 @@
 """All rules. ``docs/alerts.md`` says where each threshold comes from."""
 
-from hack.monitoring.manager_alerts import manager_alerts
+from hack.monitoring.alerts.manager import manager_alerts
+from hack.monitoring.alerts.operator import operator_alerts
+from hack.monitoring.alerts.tiers import tier_alerts
+from hack.monitoring.alerts.zones import zone_alerts
 from hack.monitoring.model import Group
-from hack.monitoring.operator_alerts import operator_alerts
 from hack.monitoring.recordings import recordings
-from hack.monitoring.tier_alerts import tier_alerts
 from hack.monitoring.time_scale import REAL_TIME, TimeScale
-from hack.monitoring.zone_alerts import zone_alerts
 
 EVALUATION_MINUTES = 0.25
 

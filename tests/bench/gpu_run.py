@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bench.gpu.measures import judged
+from bench.gpu.report.measures import judged
 
 FIRST = Path(__file__).parents[2] / "bench" / "gpu" / "results" / "2026-11-27-h100.json"
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.end_to_end.results import Round, Run, percentile, pooled_ratio, ratios, tables
+from bench.end_to_end.results import Round, Run, pooled_ratio, ratios, tables
+from bench.figures import percentile
 
 
 def one_round(throughput=10.0, first_token=(100.0,)):

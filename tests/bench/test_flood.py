@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import pytest
 
-from bench.attacks.flood import Seen, table
-from bench.attacks.flood_attacker import Attack, attack_until_stopped
-from bench.attacks.flood_health import ask_until_stopped
-from bench.attacks.flood_loads import MOST_QUEUED, pairs
-from bench.attacks.separate_process import in_separate_process
+from bench.attacks.flood.__main__ import Seen, table
+from bench.attacks.flood.attacker import Attack, attack_until_stopped
+from bench.attacks.flood.health import ask_until_stopped
+from bench.attacks.flood.loads import MOST_QUEUED, pairs
+from bench.attacks.flood.separate_process import in_separate_process
 from tenantzone_runtime.frontend.body.grammars import check_grammars
 from tenantzone_runtime.settings import Bounds
 from tests.waiting import await_that

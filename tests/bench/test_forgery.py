@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bench.attacks.forge import table
-from bench.attacks.forgery import Forgeries, figures_of, forge_at, names_internals
-from bench.attacks.forging import Forged, Forger, forge, on_the_wire
-from bench.attacks.raw import Reply
+from bench.attacks.forge.__main__ import table
+from bench.attacks.forge.forgery import Forgeries, figures_of, forge_at, names_internals
+from bench.attacks.forge.forging import Forged, Forger, forge, on_the_wire
+from bench.attacks.forge.raw import Reply
 
 ASKED = Forged(on_the_wire("POST", "/v1/completions", {}, b"{}"))
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

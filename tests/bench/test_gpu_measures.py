@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.gpu.measures import (
+from bench.gpu.report.__main__ import noisy_neighbour, not_complete
+from bench.gpu.report.measures import (
     LARGEST_DIFFERENCE,
     Measure,
     at_least,
@@ -12,8 +13,7 @@ from bench.gpu.measures import (
     judged,
     reclaim,
 )
-from bench.gpu.plots import lines
-from bench.gpu.report import noisy_neighbour, not_complete
+from bench.gpu.report.plots import lines
 from tests.bench.gpu_run import outcomes, phase, phase_of, two_seeds
 
 

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
+from bench.figures import markdown_table
 from bench.gpu.groups import GROUPS
-from bench.gpu.plots import bars, draw, draw_first_tokens, draw_rates, lines
-from bench.gpu.report import document, environment, main, measures, noisy_neighbour, not_complete, table, throughput
+from bench.gpu.report.__main__ import (
+    document,
+    environment,
+    main,
+    measures,
+    noisy_neighbour,
+    not_complete,
+    throughput,
+)
+from bench.gpu.report.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
+from bench.gpu.report.plots import bars, draw, draw_first_tokens, draw_rates, lines
 from bench.gpu.results import read
 from bench.gpu.shapes import SHAPES
 from tests.bench.gpu_run import FIRST, arm, cell, outcomes, phase, phase_of, raw, two_seeds
@@ -165,7 +174,7 @@ def test_an_engines_command_can_be_typed_again_and_names_no_folder_of_the_interp
 
 
 def test_bars_in_a_cell_do_not_end_it():
-    assert table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
+    assert markdown_table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
 
 
 def test_the_first_plot_distinguishes_tenants_with_and_without_a_target(run):

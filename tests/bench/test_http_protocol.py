@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.http_protocol import LOADS, PROTOCOLS, Rounds, Server, ask, await_ready, measure, table
+from bench.frontend.http_protocol import LOADS, PROTOCOLS, Rounds, Server, ask, await_ready, measure, table
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from math import log2
 
 import pytest
 
-from bench.attacks.information import estimate, into_bins
+from bench.attacks.lending.information import estimate, into_bins
 
 PAIRS = 4000
 

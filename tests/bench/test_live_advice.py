@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.live_advice import live, scenes
+from bench.replay.live_advice import live, scenes
 
 SECONDS, WINDOW = 800.0, 180.0
 

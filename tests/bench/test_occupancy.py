@@ -1,13 +1,13 @@
-"""What a borrower learns about a lender, the short form of `python -m bench.attacks.occupy`."""
+"""What a borrower learns about a lender, the short form of `python -m bench.attacks.lending`."""
 
 from itertools import pairwise
 
 import pytest
 
-from bench.attacks.lending import Terms
-from bench.attacks.lending_cost import cost
-from bench.attacks.occupancy import BLOCKS_PER_LEVEL, LEVELS, attack, leak
-from bench.attacks.occupy import costs, leaks
+from bench.attacks.lending.__main__ import costs, leaks
+from bench.attacks.lending.cost import cost
+from bench.attacks.lending.occupancy import BLOCKS_PER_LEVEL, LEVELS, attack, leak
+from bench.attacks.lending.scene import Terms
 from tenantzone_contract.zone_config.zone_terms import Lending
 
 LENDS = Terms("lends")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.step_time.arm import Arm
-from bench.step_time.loads import LOADS
-from bench.step_time.results import Record, describe, rows
+from bench.scheduler.step_time.arm import Arm
+from bench.scheduler.step_time.loads import LOADS
+from bench.scheduler.step_time.results import Record, describe, rows
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 SHORT_OF_SEATS = replace(LOADS["seats"], tenants=12, requests=24, capacity=400, seats=6, stock_seats=6)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from hack import shipped as generator
+from hack.generate import shipped as generator
 from tenantzone_cli.__main__ import main
 from tenantzone_cli.doctor.shipped import Right, differences, field_path, read_shipped
 
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def test_the_plugin_knows_the_present_schemas_and_rights():
-    assert generator.SHIPPED.read_text() == generator.shipped(), "run: python -m hack.shipped"
+    assert generator.SHIPPED.read_text() == generator.shipped(), "run: python -m hack.generate.shipped"
 
 
 def test_each_right_of_the_operators_roles_is_known():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack.demo.claims import Claims
+from hack.demo.story.claims import Claims
 
 
 def claims(*held: bool) -> Claims:

@@ -15,7 +15,7 @@ import pytest
 from hack.controlplane import ControlPlane
 from hack.demo import playground
 from hack.demo.engines import API_PORT, Engine, Tiers
-from hack.demo.model import MODELS
+from hack.demo.models.model import MODELS
 from hack.demo.playground import exports, guide
 from hack.demo.processes import Processes
 from hack.demo.samples import POD, engine_pod, read_samples

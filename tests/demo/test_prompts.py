@@ -2,9 +2,9 @@
 
 import pytest
 
-from hack.demo.asking import make_prompt
 from hack.demo.engines import BLOCK_TOKENS
-from hack.demo.model import MODELS
+from hack.demo.models.model import MODELS
+from hack.demo.story.asking import make_prompt
 
 
 @pytest.mark.parametrize("blocks", [1, 32, 60])

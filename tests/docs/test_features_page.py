@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.features_page import (
+from hack.generate.features_page import (
     BY_CONFIGURATION,
     BY_REQUEST,
     BY_SETTING,

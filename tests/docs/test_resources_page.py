@@ -2,7 +2,7 @@
 
 import yaml
 
-from hack.crd_reference import PAGE, REPOSITORY, page
+from hack.generate.crd_reference import PAGE, REPOSITORY, page
 
 
 def test_the_reference_page_is_what_the_schemas_say():

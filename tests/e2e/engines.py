@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hack.controlplane import Cluster
-from hack.demo import tiny_model
+from hack.demo.models import tiny_model
 from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
 from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, parse_report
 from tests.e2e import host_environment

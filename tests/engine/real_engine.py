@@ -15,7 +15,7 @@ import openai
 import psutil
 
 from hack.controlplane.server import Server
-from hack.demo import tiny_model
+from hack.demo.models import tiny_model
 from hack.ports import free_address
 from tenantzone_contract.keys.salt import SALT_KEY_FILE, new_salt_key, salt_key_id
 from tenantzone_contract.reports.report import (

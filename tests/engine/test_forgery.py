@@ -1,4 +1,4 @@
-"""Forged requests to the real engine, the short form of `python -m bench.attacks.forgery`."""
+"""Forged requests to the real engine, the short form of `python -m bench.attacks.forge.forgery`."""
 
 import asyncio
 import json
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from bench.attacks.forgery import Forgeries, figures_of, forge_at
-from bench.attacks.forging import Forged, Forger, forge, on_the_wire
+from bench.attacks.forge.forgery import Forgeries, figures_of, forge_at
+from bench.attacks.forge.forging import Forged, Forger, forge, on_the_wire
 from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_contract.zone_config.zone_terms import Lending
 from tests.engine.real_engine import API_PORT, RealEngine
@@ -75,7 +75,7 @@ def test_no_forged_request_is_taken_for_another_tenants(attacked: Attacked):
 
 def test_no_request_by_the_servers_own_description_is_taken_for_another_tenants(attacked: Attacked):
     pytest.importorskip("schemathesis")
-    from bench.attacks.described import draw_described
+    from bench.attacks.forge.described import draw_described
 
     description = httpx.get(f"{attacked.url}/openapi.json", headers=OWN, timeout=60).json()
     forged = draw_described(description, OWN, REQUESTS, seed_number=1)

@@ -5,8 +5,8 @@ import re
 import pytest
 import vllm
 
+from hack.generate.parsers_page import PAGE, page
 from hack.harness.answer_parsers import ParserName, registered
-from hack.parsers_page import PAGE, page
 
 _CHECK = re.compile(r"^\| `([^`]+)` \|(.*)\|$", re.M)
 _ROW = re.compile(r"^\| (tool|reasoning) `([^`]+)` \|(.*)\|$", re.M)

@@ -16,7 +16,7 @@ import openai
 import pytest
 
 import tenantzone_runtime
-from hack.litellm import litellm_python
+from hack.third_party.litellm import litellm_python
 from tenantzone_runtime.engine.patches.refusals import _STATUSES as ENGINE_STATUSES
 from tenantzone_runtime.frontend.responses.refusals import Reason
 from tests.frontend.harness import frontend, serving

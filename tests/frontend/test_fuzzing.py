@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bench.attacks.raw import Reply
+from bench.attacks.forge.raw import Reply
 from tests.frontend.fuzzing.client import Seen
 from tests.frontend.fuzzing.drawn import Pool, Sending, draw_batch
 from tests.frontend.fuzzing.fuzz import Result

@@ -10,8 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from hack.envoy import envoy
 from hack.ports import free_ports
+from hack.third_party.envoy import envoy
 from tenantzone_contract.zone_config.identity import IdentityConfig, Proof, SecretHeader, TrustedHeader
 from tests.frontend.harness import PROMPT, eventually, frontend, give_keys, give_zones, serving, tenant_seen
 from tests.frontend.identities import SECRET, bearer, give_files, key_set, token

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp.test_utils import TestServer
 from openapi_spec_validator import validate
 
-from hack import manager_api
+from hack.generate import manager_api
 from tenantzone_manager.core import settings
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager

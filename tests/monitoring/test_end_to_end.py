@@ -21,12 +21,12 @@ import yaml
 
 from hack.controlplane import Cluster
 from hack.monitoring.files import RUNBOOKS
-from hack.monitoring.manager_panels import manager
 from hack.monitoring.model import rule_file
 from hack.monitoring.panels import rows
+from hack.monitoring.panels.manager import manager
+from hack.monitoring.panels.tiers import tiers
 from hack.monitoring.rules import groups
 from hack.monitoring.scraping import pod_labels, scrape_config, without_cluster
-from hack.monitoring.tier_panels import tiers
 from hack.monitoring.time_scale import TimeScale
 from hack.ports import free_address
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from hack.monitoring.panel import Panel
 from hack.monitoring.panels import rows
+from hack.monitoring.panels.panel import Panel
 from hack.monitoring.rules import groups
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import encode

@@ -9,8 +9,8 @@ from typing import TextIO
 
 from bench.alerts.history import BEGINNING, SCRAPE_SECONDS
 from bench.alerts.queries import serving
-from hack.monitoring.panel import Panel
-from hack.monitoring.tier_panels import tiers
+from hack.monitoring.panels.panel import Panel
+from hack.monitoring.panels.tiers import tiers
 from tests.runtime.scraping import scrape
 
 VARIABLES = {"$__rate_interval": "2m", "$namespace": ".*", "$pool": ".*", "$zone": ".*"}

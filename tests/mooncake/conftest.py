@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
-from hack.mooncake import MooncakePool
+from hack.third_party.mooncake import MooncakePool
 from tenantzone_contract.cache.mooncake import connect
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tests.manager.playing import INSTANCE, Playing

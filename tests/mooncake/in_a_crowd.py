@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hack.mooncake import MooncakePool
+from hack.third_party.mooncake import MooncakePool
 from tenantzone_contract.cache import mooncake
 from tenantzone_contract.cache.mooncake import connect, pinned, using
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
-from hack.mooncake import MooncakePool
+from hack.third_party.mooncake import MooncakePool
 from tenantzone_contract.cache.mooncake import pinned
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack import mooncake
+from hack.third_party import mooncake
 
 _ROOT = Path(__file__).parents[2]
 _AS_ROOT = () if os.geteuid() == 0 else ("--map-root-user",)

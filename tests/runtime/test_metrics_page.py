@@ -1,6 +1,6 @@
 """docs/metrics.md agrees with the declarations in the code."""
 
-from hack.metrics_page import PAGE, page
+from hack.generate.metrics_page import PAGE, page
 
 
 def test_the_reference_page_is_what_the_code_declares():

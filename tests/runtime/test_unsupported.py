@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack.unsupported_page import PAGE, page
+from hack.generate.unsupported_page import PAGE, page
 from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, check
 from tenantzone_runtime.usage import FLAGS, UsageError
 

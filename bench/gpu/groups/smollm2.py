@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.first_token import prompts_of
 from bench.gpu.answers import ask_each
 from bench.gpu.compare import cold_and_cached
 from bench.gpu.engines import EngineSpec
 from bench.gpu.group import Context, Group, NotPossible, Phase
 from bench.gpu.loads import ACME, zones
 from bench.gpu.shapes import Shape
-from hack.demo.model import MODELS, prepare
+from bench.tiers.first_token import prompts_of
+from hack.demo.models.model import MODELS, prepare
 from hack.progress import CommandFailed
 
 _MODEL: Final = "smollm2"

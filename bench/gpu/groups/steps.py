@@ -15,8 +15,8 @@ from bench.gpu.groups.metrics import OPEN_METRICS, total, vllm_metrics
 from bench.gpu.load import Loaded
 from bench.gpu.loads import ACME, BURST, caller, checked, distinct, zones
 from bench.gpu.plan import Plan, Stream, poisson
-from bench.gpu.processes import importing_alike
 from bench.gpu.shapes import Shape
+from bench.processes import importing_alike
 from tenantzone_contract.zone_config.zone_terms import Latency
 
 _PREDICTIONS: Final = ("predicted_steps", "step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
@@ -68,7 +68,7 @@ async def _scheduler(context: Context) -> Mapping[str, Any]:
     file = context.folder / "step_time.json"
     steps = context.shape.load.scheduler_steps
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.step_time", "--loads", "no-queue", "--json", file,
+        sys.executable, "-m", "bench.scheduler.step_time", "--loads", "no-queue", "--json", file,
         "--steps", str(steps), "--warm-up", str(steps // 5),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         env=importing_alike(), start_new_session=True,
@@ -85,7 +85,7 @@ async def _scheduler(context: Context) -> Mapping[str, Any]:
             process.kill()
             await process.wait()
     if code:
-        raise StepTimeError(f"bench.step_time ended with code {code}: {line}")
+        raise StepTimeError(f"bench.scheduler.step_time ended with code {code}: {line}")
     return {"rows": json.loads(file.read_text())}
 
 

@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     }
     from vllm import LLM
 
-    from hack.demo import tiny_model
+    from hack.demo.models import tiny_model
 
     tiny_model.make(folder / "tiny")
     llm = LLM(

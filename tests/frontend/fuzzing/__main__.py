@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.end_to_end.results import percentile
+from bench.figures import percentile
 from tests.frontend.fuzzing.client import send
 from tests.frontend.fuzzing.drawn import Sending
 from tests.frontend.fuzzing.fuzz import CLIENTS, MAX_CALLBACK_SECONDS, Result, fuzz

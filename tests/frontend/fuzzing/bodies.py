@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bench.attacks.forged_bodies import usual_bodies
-from bench.attacks.forging import mostly
+from bench.attacks.forge.bodies import usual_bodies
+from bench.attacks.forge.forging import mostly
 
 Body = tuple[str, Mapping[str, str], bytes]
 """A path, headers that describe the body, and the body."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bench.attacks.forgery import has_failed, names_internals
-from bench.attacks.raw import Reply, read_answer
+from bench.attacks.forge.forgery import has_failed, names_internals
+from bench.attacks.forge.raw import Reply, read_answer
 from tests.frontend.fuzzing.drawn import Sending
 
 BOUND_SECONDS = 300.0

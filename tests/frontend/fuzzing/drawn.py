@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bench.attacks.described import draw_described
-from bench.attacks.forging import Forged, Forger, draw, forge, on_the_wire
+from bench.attacks.forge.described import draw_described
+from bench.attacks.forge.forging import Forged, Forger, draw, forge, on_the_wire
 from tenantzone_runtime.frontend.body.values import MAX_DEPTH, nests_deeper
 from tests.frontend.fuzzing.bodies import Body, hard_bodies
 from tests.frontend.fuzzing.measured import NUMBER_HEADER

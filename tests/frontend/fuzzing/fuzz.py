@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from bench.attacks.flood_health import ask_until_stopped
-from bench.attacks.separate_process import in_separate_process
+from bench.attacks.flood.health import ask_until_stopped
+from bench.attacks.flood.separate_process import in_separate_process
 from hack.progress import say
 from tests.frontend.fuzzing.client import Seen, send_each
 from tests.frontend.fuzzing.drawn import Pool, Sending, draw_batch, draw_pool, first_batch

@@ -1,0 +1,1 @@
+"""Forged requests, with which a client tries to act as another tenant."""

@@ -1,0 +1,1 @@
+"""What a borrower learns of a lender from its own evictions and waits."""

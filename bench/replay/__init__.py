@@ -1,0 +1,1 @@
+"""Compares the replay with real engines, and measures what its advice does."""

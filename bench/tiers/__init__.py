@@ -1,0 +1,1 @@
+"""Measures the tiers below the blocks: CPU memory, disk and shared storage."""

@@ -1,0 +1,1 @@
+"""The story of the demo: its prompts, floods, changes and claims."""

@@ -1,0 +1,1 @@
+"""Generators of files that repeat what the code declares; a module for each file."""

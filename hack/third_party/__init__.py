@@ -1,0 +1,1 @@
+"""Programs of others that tests run next to the product, installed as locked."""
