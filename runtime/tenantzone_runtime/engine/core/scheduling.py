@@ -14,6 +14,7 @@ from typing import Any
 
 from vllm.distributed.kv_events import KVEventBatch
 from vllm.lora.request import LoRARequest
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
@@ -30,10 +31,10 @@ from tenantzone_runtime.engine.blocks.latencies import note_arrival
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.blocks.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.blocks.whole_images import WholeImages
+from tenantzone_runtime.engine.core.backported_hooks import HookCalls
 from tenantzone_runtime.engine.core.beside_steps import BesideSteps
 from tenantzone_runtime.engine.core.binding import Binder, refusal_of
 from tenantzone_runtime.engine.core.early_requests import EarlyRequests
-from tenantzone_runtime.engine.core.hooked_scheduler import HookedScheduler
 from tenantzone_runtime.engine.core.lower_tiers import tiers_of
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
 from tenantzone_runtime.engine.core.step_watch import StepWatch, check_latency
@@ -60,7 +61,7 @@ _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
-class ZoneAwareScheduler(HookedScheduler):
+class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     """An async scheduler with blocks, queues and preemption by zone.
 
     Every public method that vLLM calls takes ``zone_lock`` and releases it on return, so that the housekeeping thread

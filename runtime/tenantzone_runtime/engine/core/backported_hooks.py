@@ -1,13 +1,13 @@
-"""vLLM's async scheduler with the hooks that docs/upstream.md proposes.
+"""The scheduler's hooks that docs/upstream.md proposes, for a vLLM without them.
 
-Where vLLM has no such hooks, this class calls them from overrides of vLLM's methods. A vLLM with the hooks needs none
-of these overrides.
+The base class ``HookCalls`` calls the hooks from overrides of vLLM's methods. A vLLM with the hooks needs none of these
+overrides.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
@@ -15,8 +15,8 @@ from tenantzone_runtime.engine.patches.substitution import zone_classes
 from tenantzone_runtime.engine.versions import end_with_next_output
 
 
-class BackportedHooks(AsyncScheduler):
-    """The hooks as overrides. The arguments and results are those of vLLM's methods."""
+class BackportedHooks(Scheduler):
+    """The hooks, and overrides of vLLM's methods that call them. To be named before vLLM's class as a base."""
 
     failed_reqs: dict[str, Request]
     """Requests, by id, that the next output ends with an error. They are never scheduled."""
@@ -125,8 +125,11 @@ class BackportedHooks(AsyncScheduler):
         )
 
 
-# The scheduler that calls the hooks: vLLM's own, or if vLLM has no hooks, the one with overrides.
-if TYPE_CHECKING or not hasattr(AsyncScheduler, "may_admit"):  # noqa: SIM108 - a type checker needs the statement
-    HookedScheduler = BackportedHooks
+class NoBackport:
+    """In place of the overrides if vLLM has the hooks."""
+
+
+if TYPE_CHECKING or not hasattr(Scheduler, "may_admit"):  # noqa: SIM108 - a type checker needs the statement
+    HookCalls = BackportedHooks
 else:
-    HookedScheduler = AsyncScheduler
+    HookCalls = NoBackport
