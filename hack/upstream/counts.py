@@ -16,10 +16,9 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-
 from tenantzone_runtime import engine
 from tenantzone_runtime.engine import plugin
+from tenantzone_runtime.engine.core.backported_hooks import HookCalls, NoBackport
 from tenantzone_runtime.engine.patches import adapter_weights, first_use, recording, scrubbing, waking
 from tenantzone_runtime.engine.patches.substitution import zone_classes
 
@@ -126,7 +125,7 @@ def count() -> Counts:
     count_methods(classes_of(engine), counts)
     prepare()
     # An engine core replaces these classes while it creates its scheduler.
-    with nullcontext() if hasattr(AsyncScheduler, "block_pool_cls") else zone_classes():
+    with nullcontext() if HookCalls is NoBackport else zone_classes():
         counts.replaced += sorted(replaced())
     return counts
 
