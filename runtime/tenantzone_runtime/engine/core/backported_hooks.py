@@ -1,7 +1,7 @@
 """The scheduler's hooks that docs/upstream.md proposes, for a vLLM without them.
 
-The base class ``HookCalls`` calls the hooks from overrides of vLLM's methods. A vLLM with the hooks needs none of these
-overrides.
+The base class ``HookCalls`` calls the hooks from overrides of vLLM's methods. It is empty for a vLLM that has the
+hooks.
 """
 
 from typing import TYPE_CHECKING, Any
