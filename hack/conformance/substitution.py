@@ -30,7 +30,7 @@ def pytest_configure() -> None:
         # Two tests make a scheduler without its constructor, and set by hand whatever stock's method reads. Ours reads
         # a few fields more.
         module.ZoneAwareScheduler.zone_lock = RLock()
-        module.ZoneAwareScheduler._refused = {}
+        module.ZoneAwareScheduler.failed_reqs = {}
         module.ZoneAwareScheduler._pooling = False
         module.ZoneAwareScheduler._steps_in_flight = 0
         module.ZoneAwareScheduler._watch = Mock()

@@ -54,7 +54,10 @@ def adapter(folder, name="sql", number=1):
 def load(adapter):
     """Loads an adapter as vLLM's engine core does for its API server; the workers do not matter here."""
     loaded = []
-    core = SimpleNamespace(model_executor=SimpleNamespace(add_lora=lambda each: not loaded.append(each)))
+    core = SimpleNamespace(
+        model_executor=SimpleNamespace(add_lora=lambda each: not loaded.append(each)),
+        scheduler=SimpleNamespace(on_lora_added=ADAPTERS.read),  # called by a vLLM with hooks
+    )
     assert EngineCore.add_lora(core, adapter) is True
     assert loaded == [adapter]
 

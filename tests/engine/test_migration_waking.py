@@ -1,12 +1,13 @@
 """vLLM's own loop over a real scheduler: a move keeps an engine without requests awake, but not one that ends."""
 
 from contextlib import suppress
+from functools import partial
 from queue import Queue
 from threading import Thread
 from types import SimpleNamespace
 
 import pytest
-from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCoreProc, EngineShutdownState
 
@@ -74,6 +75,8 @@ def engine(config, manager):  # noqa: F811 - the fixture
 def core(engine):
     let_migrations_wake_engines()
     core = Core(engine)
+    if hasattr(SchedulerInterface, "on_engine_ready"):  # called by a vLLM with hooks in the constructor
+        engine.scheduler.on_engine_ready(partial(core.input_queue.put_nowait, WAKEUP), core.is_running)
     core.thread.start()
     try:
         await_that(lambda: migration(engine).wake is not bool, "the loop says how it is woken")

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 from vllm.distributed.kv_events import KVEventBatch
+from vllm.lora.request import LoRARequest
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
@@ -30,6 +31,7 @@ from tenantzone_runtime.engine.blocks.latencies import note_arrival
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.blocks.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
 from tenantzone_runtime.engine.blocks.whole_images import WholeImages
+from tenantzone_runtime.engine.core.backported_hooks import HookCalls
 from tenantzone_runtime.engine.core.beside_steps import BesideSteps
 from tenantzone_runtime.engine.core.binding import Binder, refusal_of
 from tenantzone_runtime.engine.core.early_requests import EarlyRequests
@@ -40,13 +42,14 @@ from tenantzone_runtime.engine.core.zone_engine import ZoneEngine
 from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.grammars.grammar_compilation import cancel_compilation, compile_in_turns
 from tenantzone_runtime.engine.grammars.grammar_masks import NOT_COMPILED, GrammarMasks
+from tenantzone_runtime.engine.patches.adapter_weights import ADAPTERS
 from tenantzone_runtime.engine.patches.refusals import mark
 from tenantzone_runtime.engine.patches.scrubbing import check_scrub, model_needs_zeroing
-from tenantzone_runtime.engine.patches.substitution import zone_classes
+from tenantzone_runtime.engine.patches.waking import connect_migration
 from tenantzone_runtime.engine.queues.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.queues.load_queue import LoadQueue
 from tenantzone_runtime.engine.queues.request_queue import ZoneRequestQueue
-from tenantzone_runtime.engine.versions import check_supported, check_version, end_with_next_output
+from tenantzone_runtime.engine.versions import check_supported, check_version
 from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 
 logger = logging.getLogger(__name__)
@@ -58,7 +61,7 @@ _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
-class ZoneAwareScheduler(AsyncScheduler):
+class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     """An async scheduler with blocks, queues and preemption by zone.
 
     Every public method that vLLM calls takes ``zone_lock`` and releases it on return, so that the housekeeping thread
@@ -74,10 +77,14 @@ class ZoneAwareScheduler(AsyncScheduler):
     waiting: ZoneRequestQueue
     encoder_cache_manager: ZoneEncoderCacheManager
 
+    # Classes that vLLM uses, if it has the hook.
+    kv_cache_manager_cls = ZoneKVCacheManager
+    block_pool_cls = ZoneBlockPool
+    encoder_cache_manager_cls = ZoneEncoderCacheManager
+
     def __init__(self, *args: Any, seal_key: bytes = b"", scrub_blocks: bool = False, **kwargs: Any) -> None:
         check_version()
-        with zone_classes():
-            super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)
         check_supported(self.vllm_config, self.kv_cache_config)
         self.zone_lock = RLock()
         manager = self.kv_cache_manager
@@ -123,8 +130,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._early = EarlyRequests(self, loads, self._media)
         self._beside_steps = BesideSteps(self, self._early, self._watch)
         self._pooling = self.vllm_config.model_config.runner_type == "pooling"
-        self._refused: dict[str, Request] = {}
-        """Refused requests by id. They are in no queue, so they are never scheduled. The next output ends them."""
         self._scrub_blocks = scrub_blocks
         self._steps_in_flight = 0
         self._counted = time.monotonic()
@@ -194,22 +199,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         """Count a request as refused, and have the next output report the reason to its client."""
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
-        self._refused[request.request_id] = request
+        self.failed_reqs[request.request_id] = request
         request.refusal = error
         cancel_compilation(request)
 
     def is_refused(self, request: Request) -> bool:
         """Returns whether a request was refused and the next output will end it."""
-        return request.request_id in self._refused
-
-    def _enqueue_waiting_request(self, request: Request) -> None:
-        if not self.is_refused(request):
-            super()._enqueue_waiting_request(request)
-
-    def get_num_unfinished_requests(self) -> int:
-        # The next output has to end refused requests, so an otherwise idle engine must not sleep.
-        unfinished: int = super().get_num_unfinished_requests()
-        return unfinished if self.pause_state == PauseState.PAUSED_ALL else unfinished + len(self._refused)
+        return request.request_id in self.failed_reqs
 
     # Steps
 
@@ -241,26 +237,24 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._watch.scheduled(output, now)
             return output
 
-    def _try_schedule_encoder_inputs(
-        self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
-    ) -> Any:
+    def num_tokens_to_encode(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         # Media beyond the request's share of the step are not encoded yet, because other requests need the encoder.
         if self._zones:
             num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
         if num_new_tokens and self._arbiter.shares_tokens:
             num_new_tokens = self._part_of_step(self._arbiter.share_of, request, num_computed_tokens, num_new_tokens)
-        return super()._try_schedule_encoder_inputs(request, num_computed_tokens, num_new_tokens, *args, **kwargs)
+        return num_new_tokens
 
-    def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        # This is vLLM's last call before it takes blocks for a running request; 0 makes it skip the request. If the
-        # blocks were unavailable, vLLM would preempt the newest request, or schedule none of the requests behind.
+    def num_tokens_to_schedule(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        # 0 makes vLLM skip a running request. If its blocks were unavailable, vLLM would preempt the newest request, or
+        # schedule none of the requests behind.
         if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
             # Most running requests generate, and vLLM's check here only concerns prompts.
             tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
             return self._if_it_has_blocks(request, tokens)
         if self._arbiter.shares_tokens:
             num_new_tokens = self._part_of_step(self._arbiter.tokens_for, request, num_computed_tokens, num_new_tokens)
-        tokens = int(super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens))
+        tokens = int(super().num_tokens_to_schedule(request, num_computed_tokens, num_new_tokens))
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
@@ -304,24 +298,19 @@ class ZoneAwareScheduler(AsyncScheduler):
         processed: ProcessedTokens = self.kv_cache_manager.processed
         return processed
 
-    def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+    def on_preempt(self, request: Request) -> None:
         self._processed.stay_ends(request)
-        super()._preempt_request(request, timestamp, drop_stale_output)
         self.tiers.preempted(request)
 
-    def _request_blocks_can_be_freed(self, request: Request) -> bool:
-        # vLLM calls this before it preempts a running request in favor of a request that was just refused blocks.
+    def select_victim(self, request: Request, victim: Request | None) -> Request | None:
         # The arbiter decides on preemption before a step, never during it.
-        return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
+        return victim if self.kv_cache_manager.refused is None else None
 
-    def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        # This is vLLM's first call with the request that it has peeked at, which it now skips or gives blocks.
+    def may_admit(self, request: Request) -> bool:
         self._arbiter.admit(request)
         # vLLM only counts the adapters of requests in this step. Requests that it skipped or that are still loading
         # need their adapters too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
-        if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
-            return False
-        return bool(super()._handle_blocked_waiting_request(request))
+        return not self._zones or (self._may_have_slot(request) and self._engine.has_adapter_room(request))
 
     def _may_have_slot(self, request: Request) -> bool:
         # While a request's tier hits are loaded into its blocks, it keeps its adapter's slot as well.
@@ -353,7 +342,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         """Refuse requests that vLLM ends because their grammars do not compile, so that clients get the reason."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
-            if request is not None and name not in self._refused:
+            if request is not None and name not in self.failed_reqs:
                 self._refuse_grammar(request)
 
     def _refuse_grammar(self, request: Request) -> None:
@@ -366,9 +355,8 @@ class ZoneAwareScheduler(AsyncScheduler):
     ) -> dict[int, EngineCoreOutputs]:
         with self.zone_lock:
             self._refuse_what_does_not_compile()
-            end_with_next_output(self, self._refused)
             self._processed.step_ends(scheduler_output)
-            refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
+            refusals = {id: error for id, request in self.failed_reqs.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals or self._pooling:
                 mark(outputs.values(), refusals, pooling=self._pooling)
@@ -377,27 +365,14 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._watch.completed(scheduler_output, first_tokens, time.monotonic())
             return outputs
 
-    def make_spec_decoding_stats(
-        self,
-        spec_decoding_stats: Any,
-        num_draft_tokens: int,
-        num_accepted_tokens: int,
-        num_invalid_spec_tokens: dict[str, int] | None,
-        request_id: str,
-    ) -> Any:
-        # vLLM calls this for each request whose drafts were verified in the step, whether or not it collects
-        # statistics.
-        self._processed.drafts_verified(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
-        return super().make_spec_decoding_stats(
-            spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
-        )
+    def on_drafts_verified(self, request: Request, num_rejected: int) -> None:
+        self._processed.drafts_verified(request, num_rejected)
 
-    def _get_new_block_ids_to_zero(self) -> list[int] | None:
-        new: list[int] | None = super()._get_new_block_ids_to_zero()
+    def block_ids_to_zero(self, block_ids: list[int] | None) -> list[int] | None:
         scrubbed = self.tenancy.ledger.take_blocks_to_scrub()
         if not model_needs_zeroing(self.kv_cache_config):
             return scrubbed or None
-        return [*(new or ()), *scrubbed] or None
+        return [*(block_ids or ()), *scrubbed] or None
 
     # Requests end
 
@@ -406,7 +381,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.waiting.remove_requests([request])
         self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
-        self._refused[request.request_id] = request
+        self.failed_reqs[request.request_id] = request
 
     def _fail_unsatisfiable(self, request: Request, error: str) -> None:
         """End a waiting request with an error, because it can never get the blocks that it needs."""
@@ -419,15 +394,11 @@ class ZoneAwareScheduler(AsyncScheduler):
             finished: list[Request] = super().finish_requests(request_ids, finished_status)
             return finished
 
-    def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
-        # vLLM calls this for every request, however it ended.
-        self._refused.pop(request.request_id, None)
+    def on_finish(self, request: Request) -> None:
         self._processed.stay_ends(request)
         cancel_compilation(request)
-        return super()._free_request(request, delay_free_blocks)
 
-    def _free_blocks(self, request: Request) -> None:
-        super()._free_blocks(request)
+    def on_blocks_freed(self, request: Request) -> None:
         zone = zone_of(request)
         if zone is not None:
             now = time.monotonic()
@@ -436,6 +407,16 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._media.ended(request, zone)
             zone.counters.request_ended(outcome_of(request))
             self.tenancy.request_finished(zone, now)
+
+    # The engine core
+
+    def on_engine_ready(self, wake: Callable[[], None], is_running: Callable[[], bool]) -> None:
+        """Called once, before the first step."""
+        connect_migration(self, wake, is_running)
+
+    def on_lora_added(self, lora_request: LoRARequest) -> None:
+        """Called before the workers load an adapter."""
+        ADAPTERS.read(lora_request)
 
     # Pauses and resets
 

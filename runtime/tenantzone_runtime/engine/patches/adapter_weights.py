@@ -81,11 +81,11 @@ ADAPTERS: Final = AdapterWeights()
 def identify_adapters_by_weights() -> None:
     """Make vLLM's engine core read each adapter before it loads it, and include the digest in block hashes."""
     # Imported here, because it imports the scheduler's module, which imports this module.
+    from vllm.v1.core.sched.interface import SchedulerInterface
     from vllm.v1.engine.core import EngineCore
 
-    if hasattr(EngineCore.add_lora, "__wrapped__"):
-        return
-    EngineCore.add_lora = _after_reading(EngineCore.add_lora)
+    if not hasattr(SchedulerInterface, "on_lora_added") and not hasattr(EngineCore.add_lora, "__wrapped__"):
+        EngineCore.add_lora = _after_reading(EngineCore.add_lora)
     kv_cache_utils._gen_lora_extra_hash_keys = _with_digest
 
 

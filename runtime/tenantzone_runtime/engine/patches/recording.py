@@ -22,9 +22,13 @@ def record_generations() -> None:
     # Imported here: only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    if not hasattr(AsyncLLM.generate, "is_recorded"):
+    if hasattr(AsyncLLM.generate, "is_recorded"):
+        return
+    if hasattr(AsyncLLM.generate, "intercept"):
+        AsyncLLM.generate.intercept(_recorded)
+    else:
         AsyncLLM.generate = _recorded(AsyncLLM.generate)
-        AsyncLLM.generate.is_recorded = True
+    AsyncLLM.generate.is_recorded = True
 
 
 def _recorded(generate: _Generate) -> _Generate:

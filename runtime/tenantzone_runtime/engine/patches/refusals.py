@@ -12,7 +12,7 @@ API server returns to the client.
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -123,10 +123,16 @@ def pass_refusals_on() -> None:
     # Imported here, because only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    if not hasattr(AsyncLLM.generate, "passes_refusals_on"):
-        AsyncLLM.generate = _passing_refusals_on(AsyncLLM.generate, validate_beside_the_loop())
+    if hasattr(AsyncLLM.generate, "passes_refusals_on"):
+        return
+    passing_on = partial(_passing_refusals_on, validation=validate_beside_the_loop())
+    if hasattr(AsyncLLM.generate, "intercept"):
+        AsyncLLM.generate.intercept(passing_on)
+        AsyncLLM.encode.intercept(_passing_refusals_of_pooling_on)
+    else:
+        AsyncLLM.generate = passing_on(AsyncLLM.generate)
         AsyncLLM.encode = _passing_refusals_of_pooling_on(AsyncLLM.encode)
-        AsyncLLM.generate.passes_refusals_on = True
+    AsyncLLM.generate.passes_refusals_on = True
 
 
 def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> _Generate:

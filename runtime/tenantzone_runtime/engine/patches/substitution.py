@@ -19,7 +19,7 @@ from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 
 @contextmanager
 def zone_classes() -> Iterator[None]:
-    """Make vLLM create our classes instead of its own within the ``with`` block."""
+    """Make a vLLM without the hook create our classes instead of its own within the ``with`` block."""
     manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
     encoder_cache = stock_scheduler.EncoderCacheManager
     stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool

@@ -10,33 +10,42 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
+from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
+
+
+def connect_migration(scheduler: Any, wake: Callable[[], None], is_running: Callable[[], bool]) -> None:
+    """Give an engine's migration, if it has one, the functions to wake the engine core and to read its state.
+
+    Args:
+        scheduler: the engine's scheduler, with zones.
+        wake: starts a step of the engine core.
+        is_running: returns False if the engine core is shutting down.
+    """
+    migration = scheduler.tiers.migration
+    if migration is not None:
+        migration.wake = wake
+        migration.may_go_on = lambda: is_running() and scheduler.pause_state == PauseState.UNPAUSED
+        migration.is_ending = lambda: not is_running()
+
 
 def let_migrations_wake_engines() -> None:
     """Give each engine core's migration, if it has one, the functions to wake the core and to read its state."""
     # Imported here, because it imports the scheduler's module, which imports this module.
     from vllm.v1.engine.core import EngineCoreProc
 
+    if hasattr(SchedulerInterface, "on_engine_ready"):
+        return  # vLLM calls the scheduler's method
     if not hasattr(EngineCoreProc._process_input_queue, "__wrapped__"):
         EngineCoreProc._process_input_queue = _after_telling(EngineCoreProc._process_input_queue)
 
 
 def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
-    from vllm.v1.core.sched.interface import PauseState
     from vllm.v1.engine import EngineCoreRequestType
-
-    def is_ending(core: Any) -> bool:
-        return not core.is_running()
-
-    def may_go_on(core: Any) -> bool:
-        return bool(core.is_running()) and core.scheduler.pause_state == PauseState.UNPAUSED
 
     @wraps(process)
     def tell_and_process(core: Any) -> Any:
-        migration = core.scheduler.tiers.migration
-        if migration is not None:
-            migration.wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
-            migration.may_go_on = partial(may_go_on, core)
-            migration.is_ending = partial(is_ending, core)
+        wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
+        core.scheduler.on_engine_ready(wake, core.is_running)
         # Done only once. Later iterations of the engine's loop call vLLM's method directly.
         core._process_input_queue = partial(process, core)
         return process(core)
