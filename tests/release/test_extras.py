@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,21 @@ REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OWN = {path.name: path for part in ("operator", "runtime") for path in (REPOSITORY / part).glob("tenantzone_*")}
-PROVIDED = packages_distributions()
-"""Distributions by the top-level module that they provide."""
+PROVIDED: dict[str, list[str]] = json.loads(
+    subprocess.check_output(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            "import json; from importlib.metadata import packages_distributions as provided\n"
+            "print(json.dumps(provided()))",
+        ]
+    )
+)
+"""Distributions by the top-level module that they provide, as a new process finds them.
+
+Once a process has imported setuptools, it also finds the packages in setuptools' own folder.
+"""
 
 OF_VLLM = {
     "PIL", "av", "cv2", "numpy", "opentelemetry", "pybase64", "soundfile", "torch", "uvicorn", "vllm", "xgrammar",
