@@ -159,7 +159,7 @@ def python(code: str, hidden: list[str], argument: list[str]) -> subprocess.Comp
 
 
 def imported(modules: Iterable[str], hidden: list[str]) -> set[str]:
-    """Our modules that are loaded after an import of these, in a process without the hidden ones."""
+    """Imports modules in a process without the hidden ones, and returns the names of our modules that this loads."""
     done = python(IMPORT, hidden, sorted(modules))
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
