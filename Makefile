@@ -12,7 +12,7 @@ LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-head
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet up down test test-rest test-all quick quick-pythons lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
-  simulate soak bench-operator soak-operator soak-attacks bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
+  simulate soak bench-operator soak-operator soak-attacks bench-alerts generate version policy-names shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
 help:
@@ -129,10 +129,13 @@ bench-alerts: python ## where the alerts' thresholds are from: simulated days, w
 ##@ Regenerate files
 
 generate: python ## all except pictures, locks and measurements, in the order of their dependencies
-	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart
+	@$(MAKE) --no-print-directory version policy-names shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says
 	@$(VENV)/python -m hack.version --write
+
+policy-names: python # into the CRDs and the contract, from the registry of eviction policies
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.policy_names
 
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
 	@$(VENV)/python -m hack.generate.shipped

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tenantzone_contract.reports.report import ConfigStatus, dump_report, parse_report
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES
 from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.engines.observation import Observation
@@ -37,7 +38,7 @@ _BOUNDS: Final = {
     "limit": {"min": "10%", "max": "90%"},
     "weight": {"min": 1, "max": 16},
     "ttl": {"min": "10s", "max": "24h"},
-    "evictionPolicies": ["LRU", "Clock", "LFU"],
+    "evictionPolicies": list(EVICTION_POLICIES),
     "watermarks": {"min": 0, "max": 0.5},
 }
 

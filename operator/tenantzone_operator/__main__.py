@@ -4,15 +4,20 @@ import argparse
 from pathlib import Path
 
 from tenantzone_contract.duration import parse_duration
+from tenantzone_contract.extras import needs_extra
 from tenantzone_contract.kube_names import OPERATOR
 
 
 def main() -> None:
-    """Run ``tenantzone-operator`` with the arguments of the command line."""
+    """Run ``tenantzone-operator`` with the arguments of the command line.
+
+    The exit code is 1 if a package of the extra ``operator`` is not installed.
+    """
     parser = _parser()
     arguments = parser.parse_args()
     # Import late: --help does not need the Kubernetes client, which takes seconds to import.
-    from tenantzone_operator.starting import options_of, start
+    with needs_extra("tenantzone-operator", "operator"):
+        from tenantzone_operator.starting import options_of, start
 
     try:
         options = options_of(arguments)

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final, NoReturn
 
+from tenantzone_contract.extras import needs_extra
 from tenantzone_contract.text import printable
 from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_replay.traces.load import TraceError
@@ -24,8 +26,17 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a subcommand. Exits with code 1 and a message if a trace, a file or an option can't be used."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Run a subcommand. Exits with code 1 and a message if a trace, a file or an option can't be used.
+
+    The same happens if a package of the extra ``replay``, or vLLM, is not installed.
+    """
+    # The extra cpu would replace a vLLM for GPUs, so the message names it only if there is no vLLM.
+    extras = ["replay"] if find_spec("vllm") else ["cpu", "replay"]
+    with needs_extra("tenantzone-replay", *extras):
+        _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="tenantzone-replay", description=__doc__)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, what in _COMMANDS.items():

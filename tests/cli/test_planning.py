@@ -26,8 +26,11 @@ def test_they_are_the_replays_own_commands(capfd, command, says):
 def test_what_is_not_installed_is_named(monkeypatch, capsys, missing):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else found(name))
-    assert main(["replay", "trace.jsonl"]) == 1
-    assert f"needs {missing}, which is not installed" in capsys.readouterr().err
+    for command, extra in (("replay", "replay"), ("advise", "advice")):
+        assert main([command, "trace.jsonl"]) == 1
+        shown = capsys.readouterr().err
+        assert f"needs {missing}, which is not installed" in shown
+        assert f"pip install 'tenantzone[cpu,{extra}]'" in shown
 
 
 def test_a_trace_is_replayed(tmp_path, capfd):

@@ -1,6 +1,8 @@
 """The list of tests that ``make test`` leaves out is right, and leaves something of each real part."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -25,3 +27,19 @@ def test_something_of_each_real_part_is_left(marker: str) -> None:
 def test_something_of_each_folder_is_left() -> None:
     folders = {name.partition("/")[0] for name in ALL if "/" in name}
     assert folders == {name.partition("/")[0] for name in set(ALL) - set(LISTED) if "/" in name}
+
+
+def test_the_tests_run_without_the_plugin_for_parallel_processes() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "tests/contract/test_share.py",
+    ]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

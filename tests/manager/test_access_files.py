@@ -14,7 +14,7 @@ from aiohttp.test_utils import unused_port
 from hack.controlplane.credentials import Authority
 from tenantzone_contract.keys.tls import TlsFiles, server_context
 from tenantzone_manager import starting
-from tenantzone_manager.__main__ import _parser
+from tenantzone_manager.arguments import make_parser
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server.access import Authenticator, Reviewed, StaticTokens, Unauthenticated
 from tenantzone_manager.server.token_review import ApiServerReview
@@ -27,7 +27,7 @@ def of_tokens(path: Path, _: CacheManager) -> Authenticator:
 
 
 def of_service_accounts(path: Path, manager: CacheManager) -> Authenticator:
-    options: argparse.Namespace = _parser().parse_args(["--index", "unused", "--service-accounts", str(path)])
+    options: argparse.Namespace = make_parser().parse_args(["--index", "unused", "--service-accounts", str(path)])
     return starting._authenticator(options)(manager.catalog)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_manager.__main__ import AUDIENCE, _parser
+from tenantzone_manager.arguments import AUDIENCE, make_parser
 from tests.manifests.rendering import ENGINES, MANIFESTS, OVERLAYS, Objects, kustomize
 
 Template = dict[str, Any]
@@ -193,7 +193,7 @@ def test_a_client_of_the_manager_may_reach_it_and_is_admitted(rendered, client):
 
 def test_the_manager_takes_the_flags_that_it_is_started_with(rendered):
     (container,) = rendered["manager"]["StatefulSet", "tenantzone-manager"]["spec"]["template"]["spec"]["containers"]
-    options = _parser().parse_args(container["args"])
+    options = make_parser().parse_args(container["args"])
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {str(path.parent) for path in (Path(options.index), options.service_accounts)} <= mounted
     assert str(options.credentials) in mounted

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_manager.__main__ import _parser
+from tenantzone_manager.arguments import make_parser
 from tests.manifests.rendering import NAMESPACE, Objects, refusal, template
 
 SERVER, CLIENT = "manager-certificate", "operator-certificate"
@@ -48,7 +48,7 @@ def flags_of(container: dict[str, Any]) -> dict[str, str]:
 
 def test_the_manager_shows_its_certificate_and_asks_for_one(objects: Objects):
     spec, container = pod(objects, "StatefulSet", "tenantzone-manager")
-    options = _parser().parse_args(container["args"])
+    options = make_parser().parse_args(container["args"])
     found = kept_files(spec, container)
     assert found[str(options.tls_cert_file)] == (SERVER, "tls.crt")
     assert found[str(options.tls_private_key_file)] == (SERVER, "tls.key")

@@ -172,7 +172,7 @@ def test_of_several_files_the_invalid_one_is_named(tmp_path: Path):
 def test_an_operator_without_the_official_client_says_how_to_install_it(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tenantzone_operator.kube.credentials.kubeconfig", None)
 
-    with pytest.raises(CredentialsError, match=r"tenantzone\[kubeconfig\]"):
+    with pytest.raises(CredentialsError, match=r"pip install 'tenantzone\[kubeconfig\]'"):
         Connection(str(write(tmp_path / "config", {})))._read()
 
 

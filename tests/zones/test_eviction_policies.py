@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack import policy_names
+from tenantzone_contract.zone_config import eviction_policies
 from tenantzone_contract.zone_config.config import ConfigError
+from tenantzone_operator.advice.values import ANYTHING
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.clock import Clock
 from tenantzone_runtime.zones.eviction_policies.lfu import MOST_USES, LeastFrequentlyUsed
@@ -201,8 +204,33 @@ def schema_of_the_field():
     return spec["properties"]["evictionPolicy"]
 
 
-def test_the_api_accepts_each_policy_and_no_other():
-    assert schema_of_the_field()["enum"] == list(EVICTION_POLICIES)
+def test_crds_and_contract_have_the_names_of_the_registry():
+    stale = [path.name for path, text in policy_names.files().items() if path.read_text() != text]
+    assert stale == [], "run make policy-names"
+    assert tuple(EVICTION_POLICIES) == eviction_policies.EVICTION_POLICIES
+    assert ANYTHING.eviction_policies == tuple(EVICTION_POLICIES)
+
+
+@pytest.mark.parametrize("crd", policy_names.CRDS, ids=lambda path: path.stem)
+def test_a_new_policy_of_the_registry_is_written_into_the_enums_and_nowhere_else(crd):
+    before, after = (yaml.safe_load(text) for text in (crd.read_text(), policy_names.files(["LRU", "Novel"])[crd]))
+    changed = {place: (old, new) for place, old, new in differences(before, after)}
+    (place,) = changed
+    assert place in ("evictionPolicy.enum", "evictionPolicies.items.enum")
+    assert changed[place] == (list(EVICTION_POLICIES), ["LRU", "Novel"])
+
+
+def differences(before, after, place=()):
+    """The last three parts, at most, of each place at which two documents differ, with both values."""
+    if isinstance(before, dict) and before.keys() == after.keys():
+        for key in before:
+            yield from differences(before[key], after[key], (*place, key))
+    elif isinstance(before, list) and any(isinstance(each, dict) for each in before) and len(before) == len(after):
+        for number, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differences(old, new, (*place, str(number)))
+    elif before != after:
+        start = next(number for number, part in enumerate(place) if part.startswith("evictionPolic"))
+        yield ".".join(place[start:]), before, after
 
 
 @each_policy

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenantzone_cli.names import CONNECTION
+from tenantzone_contract.extras import install_command
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
 """Subcommand of the replay by command of the plugin."""
+_EXTRAS: Final = {"replay": "replay", "advise": "advice"}
+"""Extra that each command needs, in addition to the engine."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )
@@ -46,7 +49,7 @@ def plan(command: str, arguments: Sequence[str]) -> int:
         if importlib.util.find_spec(package) is None:
             raise PlanningError(
                 f"{command!r} needs {package}, which is not installed with this plugin: "
-                "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where the engine is installed"
+                f"{install_command('cpu', _EXTRAS[command])}, or run tenantzone-replay where the engine is installed"
             )
     # -P prevents imports of modules from the current folder.
     return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

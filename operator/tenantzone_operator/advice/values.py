@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES
 from tenantzone_contract.zone_config.share import percentage
 from tenantzone_contract.zone_config.zone_terms import Retention
 from tenantzone_operator.advice.adjustment import Field
@@ -17,7 +18,7 @@ ANYTHING = Bounds(
     limit=Range(5, 100),
     weight=Range(1, 64),
     ttl=Range(60, 86_400),
-    eviction_policies=("LRU", "Clock", "LFU"),
+    eviction_policies=EVICTION_POLICIES,
     watermarks=Range(0, 1),
 )
 """Bounds of recommendations, which do not depend on the bounds of trials."""

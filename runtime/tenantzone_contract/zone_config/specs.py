@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.quantity import parse_bytes
 from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
@@ -38,8 +40,17 @@ Body = Mapping[str, Any]
 _SHARED = 1024
 """The number of different lending and idle terms that are cached for sharing."""
 
-_COPIED = ("priority", "reserved", "limit", "weight", "scrub", "adapters", "offload")
-"""The fields of a zone's spec with the same names and values in the contract."""
+_CONVERTED = frozenset(
+    (
+        *("name", "tenant", "generation", "purge"),
+        *("lending", "idle", "queue", "request_limits", "request_priority"),
+        *("latency", "fairness", "retention", "seats", "tiers"),
+    )
+)
+"""Fields of a zone's config that are no field of the spec, or an object or a list there."""
+
+_COPIED = {name: to_camel(name) for name in ZoneConfig.model_fields if name not in _CONVERTED}
+"""All other fields, with their spelling in the spec. Both have the same values."""
 
 _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
 """The fields of a level of unknown tenants with the same names and values in the contract."""
@@ -66,7 +77,7 @@ def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str)
         seats=SeatShare(**spec.get("seats", {})),
         tiers=tuple(_tier_share(share) for share in spec.get("tiers", ())),
         purge=sys.intern(purge),
-        **_given(eviction_policy=spec.get("evictionPolicy"), **{field: spec.get(field) for field in _COPIED}),
+        **_given(**{name: spec.get(spelling) for name, spelling in _COPIED.items()}),
     )
 
 

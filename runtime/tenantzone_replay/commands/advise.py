@@ -6,8 +6,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
+from tenantzone_contract.extras import install_command
 from tenantzone_contract.text import printable
 from tenantzone_replay.commands import arguments
 from tenantzone_replay.commands.option_types import amount, file_to_write, object_name, part_of_all, whole
@@ -84,6 +86,8 @@ def run(options: argparse.Namespace) -> None:
         OSError: the file of zones can't be read, or the advised zones can't be written.
         TraceError: the load can't be read, the zones can't be used, or Optuna is not installed.
     """
+    if find_spec("optuna") is None:
+        raise TraceError(f"advice needs Optuna; run {install_command('advice')}")
     setting = arguments.setting_of(options)
     least = math.ceil(1 / min(SIZES))
     if setting.shape.blocks < least:
@@ -93,12 +97,7 @@ def run(options: argparse.Namespace) -> None:
     held_out = {" ".join(sources): _held_out_setting(options, sources, setting) for sources in options.held_out}
     if left_out := nobodys(setting.profile.demand):
         print(left_out, file=sys.stderr, flush=True)
-    try:
-        searched = search(
-            setting, options.trials, options.seed, _tell, options.attain, options.tiers, options.tier_price
-        )
-    except ImportError:
-        raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
+    searched = search(setting, options.trials, options.seed, _tell, options.attain, options.tiers, options.tier_price)
     tried = searched + narrowed(setting, searched, options.attain, _tell, options.tier_price)
     chosen = choose(tried, options.attain)
     without_zones, before = stock(setting, chosen.blocks), None

@@ -3,15 +3,17 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.housekeeping.engine import ServedEngine
-from tenantzone_runtime.journal.record import EngineRun
-from tenantzone_runtime.journal.writer import JournalWriter
 from tenantzone_runtime.settings import Settings
 from tenantzone_runtime.zones.audit.events import ConfigRefused, Event, TierReceipt
 from tenantzone_runtime.zones.tiers import tier_trail
+
+if TYPE_CHECKING:
+    from tenantzone_runtime.journal.writer import JournalWriter
 
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
@@ -19,10 +21,14 @@ CLOSE_SECONDS = 5.0
 """Seconds that a stopping engine waits for the disk, in addition to the timeout of the journal writer."""
 
 
-def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> JournalWriter | None:
+def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> "JournalWriter | None":
     """Open the journal. Returns None if the settings have no journal folder."""
     if settings.journal_dir is None:
         return None
+    # Imported late: an engine without a journal does not load the package.
+    from tenantzone_runtime.journal.record import EngineRun
+    from tenantzone_runtime.journal.writer import JournalWriter
+
     run = EngineRun(
         pod=settings.pod_name,
         started_unix_time=started_unix_time,
@@ -47,7 +53,7 @@ class Auditing:
         journal: the journal, or None to discard events, which must be collected so that they do not accumulate.
     """
 
-    def __init__(self, engine: ServedEngine, journal: JournalWriter | None) -> None:
+    def __init__(self, engine: ServedEngine, journal: "JournalWriter | None") -> None:
         self._engine = engine
         self._tenancy = engine.tenancy
         self._journal = journal
@@ -82,7 +88,7 @@ class Auditing:
         if time.monotonic() - self._collected >= COLLECT_SECONDS:
             self._take_notes()
 
-    def _hand_over(self, journal: JournalWriter) -> bool:
+    def _hand_over(self, journal: "JournalWriter") -> bool:
         """Hand over as many events as the journal has room for. Returns whether no collected events are left."""
         room = journal.room
         events = list(islice(self._helping, room))

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.config_text import make_config
+from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
@@ -22,7 +23,7 @@ ALL: dict[str, Any] = {
     "limit": {"min": "20%", "max": "80%"},
     "weight": {"min": 1, "max": 8},
     "ttl": {"min": "1m", "max": "1h"},
-    "evictionPolicies": ["LRU", "Clock", "LFU"],
+    "evictionPolicies": list(EVICTION_POLICIES),
     "watermarks": {"min": 0, "max": 0.5},
 }
 KEPT = {"zone": "acme", "field": "weight", "spec": "1", "value": "2", "state": "Kept", "since": "2023-11-14T22:13:20Z"}

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES
 from tenantzone_operator.advice.adjustment import MAX_ADJUSTMENTS, Field, read_adjustments
 from tenantzone_operator.advice.advisor import REST_WINDOWS
 from tenantzone_operator.advice.values import amount, within
@@ -34,7 +35,7 @@ specs = st.fixed_dictionaries(
         "limit": st.sampled_from(["40%", "90%", 500]),
         "weight": st.integers(1, 20),
         "retention": st.sampled_from([{"ttl": "30s"}, {"ttl": "10m"}, {"ttl": "24h"}, {"noStore": True}]),
-        "evictionPolicy": st.sampled_from(["LRU", "Clock", "LFU"]),
+        "evictionPolicy": st.sampled_from(EVICTION_POLICIES),
     },
 )
 NAMES = ("acme", "burst", "chat")

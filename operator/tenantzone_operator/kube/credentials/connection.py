@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import kopf
 
+from tenantzone_contract.extras import install_command
 from tenantzone_operator.kube.credentials.service_account import CredentialsError, from_service_account
 from tenantzone_operator.kube.credentials.tls_files import check_tls
 
@@ -67,7 +68,9 @@ class Connection:
             try:
                 from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
             except ImportError as error:
-                raise CredentialsError(f"a kubeconfig needs tenantzone[kubeconfig] to be installed: {error}") from None
+                raise CredentialsError(
+                    f"a kubeconfig needs the official client; run {install_command('kubeconfig')}: {error}"
+                ) from None
 
             found = from_kubeconfig(self.kubeconfig)
         else:

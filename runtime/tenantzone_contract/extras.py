@@ -1,0 +1,31 @@
+"""Names the command that installs an extra of the package, if a program needs one that is not installed."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def needs_extra(program: str, *extras: str) -> Iterator[None]:
+    """Exit if code in the block imports a package that is not installed, and name the command that installs it.
+
+    Args:
+        program: the program's name, which starts the message.
+        extras: the extras of the distribution ``tenantzone`` that have the program's packages.
+
+    Raises:
+        SystemExit: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        # A module of this distribution is never missing because of an extra.
+        if not package or package.startswith("tenantzone_"):
+            raise
+        sys.exit(f"{program}: the package {package} is not installed; run {install_command(*extras)}")
+
+
+def install_command(*extras: str) -> str:
+    """Returns the command that installs the distribution with these extras."""
+    return f"pip install 'tenantzone[{','.join(extras)}]'"
