@@ -16,10 +16,12 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
+from vllm.v1.kv_cache_interface import KVCacheConfig
+
 from tenantzone_runtime import engine
 from tenantzone_runtime.engine import plugin
 from tenantzone_runtime.engine.core.backported_hooks import HookCalls, NoBackport
-from tenantzone_runtime.engine.patches import adapter_weights, first_use, recording, scrubbing, waking
+from tenantzone_runtime.engine.patches import adapter_weights, first_use, recording, waking
 from tenantzone_runtime.engine.patches.substitution import zone_classes
 
 OURS = engine.__name__.partition(".")[0]
@@ -112,7 +114,7 @@ def _is_ours(value: Any) -> bool:
 def prepare() -> None:
     """Replace what the processes of an engine with all options replace."""
     first_use.warm_up_sampling_at_start()
-    scrubbing.KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
+    KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
     adapter_weights.identify_adapters_by_weights()
     waking.let_migrations_wake_engines()
     recording.record_generations()
