@@ -41,8 +41,8 @@ def odd_server(answer: Odd) -> Iterator[str]:
             length = {} if "Transfer-Encoding" in answer.headers else {"Content-Length": str(len(answer.body))}
             for name, text in (length | answer.headers).items():
                 self.send_header(name, text)
+            self.send_header("Connection", "close")
             self.end_headers()
-            self.close_connection = True
             if self.command != "HEAD":
                 self.wfile.write(answer.body)
 
