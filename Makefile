@@ -135,7 +135,7 @@ version: python # into the files that repeat what pyproject.toml says
 	@$(VENV)/python -m hack.version --write
 
 policy-names: python # into the CRDs and the contract, from the registry of eviction policies
-	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.policy_names
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.generate.policy_names
 
 shipped: python ## write again what `kubectl tenantzone doctor` compares a cluster with
 	@$(VENV)/python -m hack.generate.shipped

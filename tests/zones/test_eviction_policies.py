@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hack import policy_names
+from hack.generate import policy_names
 from tenantzone_contract.zone_config import eviction_policies
 from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_operator.advice.values import ANYTHING

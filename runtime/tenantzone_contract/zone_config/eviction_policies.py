@@ -1,4 +1,4 @@
-"""Names of the eviction policies; ``python -m hack.policy_names`` writes them from the registry."""
+"""Names of the eviction policies; ``make policy-names`` writes them from the registry."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Writes the names of the eviction policies where they are needed: the enums in ``crds/``, and a tuple in the contract.
 
 The registry in ``runtime/tenantzone_runtime/zones/eviction_policies`` defines the names. The operator imports only the
-contract, so it reads the names from the tuple. Run it after a change of the registry: python -m hack.policy_names
+contract, so it reads the names from the tuple. Run ``make policy-names`` after a change of the registry.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 CRDS = tuple(REPOSITORY / "crds" / name for name in ("tenantzones.yaml", "zonepools.yaml"))
 CONTRACT = REPOSITORY / "runtime" / "tenantzone_contract" / "zone_config" / "eviction_policies.py"
 
@@ -35,7 +35,7 @@ def _with_enum(path: Path, names: Sequence[str]) -> str:
 
 def _module(names: Sequence[str]) -> str:
     lines = "".join(f'\n    "{name}",' for name in names)
-    return f'''"""Names of the eviction policies; ``python -m hack.policy_names`` writes them from the registry."""
+    return f'''"""Names of the eviction policies; ``make policy-names`` writes them from the registry."""
 
 from typing import Final
 
