@@ -28,10 +28,10 @@ _PAGE: Final = Template("""\
 What users of stock vLLM have, and what becomes of it with zones. Each row names the tests that say they show it; what
 no test shows says why.
 
-"On an engine" is over HTTP: mostly a CPU engine with two tenants, 63 blocks, steps of 64 tokens, `--scheduling-policy
-priority`, two LoRA adapters and KV events; what it answered before any zone was declared is what its answers are
-compared with. The others are in process: vLLM's real scheduler with made-up tokens. What `bench.kinds` printed is
-[here](kinds.md).
+Tests marked "on an engine" run over HTTP, mostly on a CPU engine with two tenants, 63 blocks, steps of 64 tokens,
+`--scheduling-policy priority`, two LoRA adapters and KV events. Each answer is compared with the answer of the same
+engine before any zone was declared. All other tests run in process, with vLLM's real scheduler and made-up tokens. What
+`bench.kinds` printed is [here](kinds.md).
 
 $works
 

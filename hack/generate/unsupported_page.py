@@ -37,8 +37,8 @@ $features
 
 The frontend knows all routes of each supported vLLM version. It refuses a route that is not on this page.
 
-**Bound** to the zone of the tenant whose key comes with the request, by a seal that the scheduler checks. A field that
-would lead around the seal is refused with the status 400:
+**Bound** routes: a seal, which the scheduler checks, ties the request to the zone of the tenant whose key it has. A
+field that would bypass the seal is refused with status 400:
 
 | route | refused fields |
 |---|---|

@@ -294,7 +294,7 @@ class ConfigSource:
 
 
 def _read_start(path: Path) -> bytes:
-    """Returns a signature file's content, at most one byte more than a signature may have."""
+    """Returns the content of a signature file, at most one byte beyond the maximum length, which shows an excess."""
     with path.open("rb") as file:
         return file.read(MAX_SIGNATURE_BYTES + 1)
 

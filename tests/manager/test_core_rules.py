@@ -254,7 +254,7 @@ class TestSharing:
     )
     def test_settings_of_another_namespace_are_refused(self, fields: dict[str, object], what: str) -> None:
         registered = {"theirs": instance(pool="b/pool")}
-        message = f"group team: settings for namespace a name {what}, which is not in that namespace"
+        message = f"group team: settings for namespace a refer to {what}, which is not in that namespace"
 
         for known in (None, group()):
             with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -164,7 +164,9 @@ async def test_no_namespace_speaks_of_another_s_by_mistake(catalog: Catalog, fie
     await catalog.register_instance(instance("lab"))
     await catalog.register_instance(instance("", "by-hand"))
     before = catalog.group("team")
-    with pytest.raises(ValueError, match=f"settings for namespace shop name {what}, which is not in that namespace"):
+    with pytest.raises(
+        ValueError, match=f"settings for namespace shop refer to {what}, which is not in that namespace"
+    ):
         await catalog.put_group(said("shop", **fields), "shop")
     assert catalog.group("team") == before
 

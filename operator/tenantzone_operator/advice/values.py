@@ -123,7 +123,7 @@ def _changed(config: ZoneConfig, field: Field, value: str) -> ZoneConfig:
             fields["retention"] = Retention(ttl_seconds=parse_duration(value), no_store=config.retention.no_store)
         case Field.EVICTION_POLICY:
             fields["eviction_policy"] = value
-    # Validate the whole config again, because a limit may contradict a reservation, and a ttl the ttl of a tier.
+    # Validate the whole config again, because a limit may contradict a reservation, or a ttl a tier's ttl.
     return ZoneConfig(**fields)
 
 

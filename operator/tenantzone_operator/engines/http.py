@@ -24,7 +24,7 @@ PIECE_COSTS_BYTES = 2 * 2**10
 
 
 class UnbelievableError(ValueError):
-    """The response can't be from an engine of this project, so requests to its sender should back off."""
+    """The response can't be from an engine of this project, so the caller should wait before the next request to it."""
 
 
 class TokenRefusedError(ValueError):

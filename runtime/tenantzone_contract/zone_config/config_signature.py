@@ -67,8 +67,9 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
         )
     if signature is None:
         raise SignatureError(
-            f"the config has no signature ({SIGNATURE_KEY}); the operator replaces a config that it did not write. If "
-            "this persists, let the operator read its key, or start the engine without --signed-config"
+            f"the config has no signature ({SIGNATURE_KEY}); if the operator did not write it, it will "
+            "be replaced. If this persists, let the operator read its signing key, or start the engine without "
+            "--signed-config"
         )
     version, *lines = signature.removesuffix(b"\n").split(b"\n")
     if len(signature) > MAX_SIGNATURE_BYTES or version != _VERSION:

@@ -74,7 +74,7 @@ class Draft:
 
 
 def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
-    """Returns the differences that a change of a block makes to the counts in its parent's ``children``."""
+    """Returns how much each count in the parent's ``children`` changes when a block changes."""
     was = before.live_types if before else frozenset()
     now = after.live_types if after else frozenset()
     if was == now and before is not None and after is not None:

@@ -82,5 +82,6 @@ def _check(said: InstanceGroup, namespace: str, registered: Registered) -> None:
     ]
     if strange:
         raise ValueError(
-            f"group {said.name}: settings for namespace {namespace} name {strange[0]}, which is not in that namespace"
+            f"group {said.name}: settings for namespace {namespace} refer to {strange[0]}, which is not in that "
+            "namespace"
         )

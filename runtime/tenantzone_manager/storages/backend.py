@@ -99,7 +99,7 @@ class Claim:
         )
 
     def is_made(self) -> None:
-        """Record that the storage owns the place, so that a later takeover by another index is not undone."""
+        """Record that the storage has claimed its place. A later takeover by another index stands."""
         self._takeover = False
 
 

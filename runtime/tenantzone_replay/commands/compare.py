@@ -55,7 +55,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.capacities and set(options.policies) == {"infinite"}:
         raise TraceError(
-            "--capacities has no effect on the policy infinite, which never runs out of blocks; choose other --policies"
+            "--capacities has no effect on the policy 'infinite', which never runs out of blocks; choose other "
+            "--policies"
         )
     _check_places({"--json": options.json, "--html": options.html, "--pictures": options.pictures})
     setting = arguments.setting_of(options)

@@ -305,8 +305,8 @@ def _connection(configuration: Configuration, cluster: Section, user: Section) -
 def _path_or_data(section: Section, field: str, path: str | None) -> tuple[str | None, str | None]:
     """Returns the path of a file that the kubeconfig names, or the data that the official client wrote to a file.
 
-    The content of a named file does not become data: kopf would write a copy of the key to a file, and refuse
-    comments that are not in ASCII.
+    The path of a named file is passed on, not the file's content, because kopf would write the content to another
+    file, and would refuse files with comments that are not in ASCII.
     """
     if not path or f"{field}-data" not in section:
         return path, None

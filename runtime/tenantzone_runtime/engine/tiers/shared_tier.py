@@ -85,7 +85,7 @@ class SharedRequest(TierRequest[SharedTier]):
         self.below.whole_hits.promise(self.query, keys)
 
     def lacks(self, hit: Sequence[OffloadKey]) -> list[OffloadKey]:
-        # Storages may lack the end of a hit.
+        # The last chunks of a hit may be missing in the storages.
         return list(hit[self.below.whole_hits.first_lacking(self._tenant, self.query, hit) :])
 
     def store_hit(self, job: TransferJob, rows: Sequence[memoryview], hit: Sequence[OffloadKey]) -> None:

@@ -109,7 +109,7 @@ class WholePrompts:
             job: TransferJob = self._manager.store_job(disk, disk.lacks(hit, context), context)
             disk.store_hit(job, hit)
         for hit in hits:
-            # Mark the shortest hit as used last, because it is useful for more prompts than longer hits.
+            # Mark the shortest hit as the most recently used, because more prompts can use it than longer hits.
             disk.touch(hit, context)
 
     def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:

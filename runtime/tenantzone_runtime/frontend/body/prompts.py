@@ -55,7 +55,7 @@ def _members(body: Mapping[str, Any], name: str) -> int:
         return sum(isinstance(member, list) for member in value) or 1
     if name == _TEXTS_OR_MESSAGES:
         return sum(isinstance(member, str | list) for member in value) or 1
-    # One prompt may itself be a list, of token ids. vLLM refuses other lists, at a cost for each member.
+    # One prompt may be a list of token ids. vLLM refuses any other list, but first spends time on each member.
     return 1 if {int}.issuperset(map(type, value)) else len(value)
 
 

@@ -54,7 +54,7 @@ def check_sampling(body: Mapping[str, Any]) -> None:
         value = body.get(field)
         texts = value if isinstance(value, list) else [value]
         if sum(len(text) + 1 for text in texts if isinstance(text, str)) > most:
-            raise _refused(field, f"has more than {most} characters, counting one extra for each text")
+            raise _refused(field, f"has more than {most} characters in total; each text counts as its length plus 1")
     repetition = body.get(_REPETITION)
     if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
         raise _refused(

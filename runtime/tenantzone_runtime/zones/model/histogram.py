@@ -61,7 +61,7 @@ class Histogram:
         self.native[index] = self.native.get(index, 0) + 1
 
     def add_growth(self, newer: "Histogram", older: "Histogram") -> None:
-        """Add the increase of another histogram between two snapshots of it."""
+        """Add the difference between two snapshots of another histogram to this histogram."""
         self.sum += newer.sum - older.sum
         self.zeros += newer.zeros - older.zeros
         for bucket, count in enumerate(newer.classic):

@@ -336,7 +336,7 @@ class LatencyBudget(Generic[W]):
         pacing.of_others = count if count >= least else min(budget, at_once) if is_empty else 0
 
     def _overdue(self, prompts: Mapping[Zone, Prompts]) -> Zone | None:
-        """Returns the zone whose prompts were skipped by the most consecutive steps, if these were too many."""
+        """Returns the zone whose prompts were skipped for the most steps in a row; None if none is over the limit."""
         zone = max(prompts, key=lambda zone: self._starved.get(zone, 0), default=None)
         return None if zone is None or self._starved.get(zone, 0) < SITS_OUT_AT_MOST else zone
 

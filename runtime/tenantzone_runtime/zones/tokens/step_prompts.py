@@ -72,7 +72,7 @@ class StepPrompts(Generic[W]):
             for work in ready:
                 waiting[zone] = work, ready
                 break
-        # A request without a seat can't use tokens. Each zone counts with one seat, and any zone may have spare seats.
+        # A request without a seat can't use tokens. Assume one seat for each zone; spare seats can go to any zone.
         spare = seats - len(waiting)
         return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
