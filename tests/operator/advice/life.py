@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tenantzone_contract.reports.report import LatencyReport, TargetReport
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES
@@ -12,7 +13,6 @@ from tenantzone_operator.advice.advisor import Advisor, Moment
 from tenantzone_operator.advice.overlay import Overlay
 from tenantzone_operator.advice.values import value_of, value_of_pool
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.engines.reports import LatencyReport, TargetReport
 from tenantzone_operator.engines.views import EngineView, ZoneView
 from tenantzone_operator.kube.resources import Pool, Zone
 from tests.operator.objects import pool, zone
