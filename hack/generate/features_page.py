@@ -25,19 +25,19 @@ _PAGE: Final = Template("""\
 
 <!-- Written by `make features-page` from tests/features.toml and the tests. Do not edit by hand. -->
 
-What users of stock vLLM have, and what becomes of it with zones. Each row names the tests that say they show it; what
-no test shows says why.
+The first table says how each feature of stock vLLM works with zones. Each row names the tests that show it, or says why
+there is none.
 
 Tests marked "on an engine" run over HTTP, mostly on a CPU engine with two tenants, 63 blocks, steps of 64 tokens,
-`--scheduling-policy priority`, two LoRA adapters and KV events. Each answer is compared with the answer of the same
-engine before any zone was declared. All other tests run in process, with vLLM's real scheduler and made-up tokens. What
-`bench.kinds` printed is [here](kinds.md).
+`--scheduling-policy priority`, two LoRA adapters and KV events. Each answer is compared with the answer that the same
+engine gave before any zone was declared. All other tests run in process, with vLLM's real scheduler and made-up tokens.
+[Kinds of models](kinds.md) shows what `bench.kinds` printed.
 
 $works
 
 ## What is refused
 
-When, and by which route: [what does not go with zones](unsupported.md).
+[What zones do not support](unsupported.md) shows when each feature is refused, and lists refused routes.
 
 $refused
 """)

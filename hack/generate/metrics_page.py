@@ -25,39 +25,39 @@ _PAGE = Template("""\
 
 <!-- Written by `make metrics-page` from what the code declares. Do not edit by hand. -->
 
-Four processes export metrics. A counter's name ends with `_total`; units are in the names; a counter
-is there with 0 from the start, so that a rate has something to rise from, but for zones' series [by label](#levels).
+Four processes export metrics. Names include the unit; names of counters end with `_total`. Except for [some series of
+zones](#levels), counters are exported as 0 from the start, so that a rate does not miss the first increment.
 
 | where | what |
 |---|---|
-| the engine's admin port ($port), `/metrics` | blocks, requests and durations by zone; the config in force |
-| vLLM's own port, `/metrics` | vLLM's own metrics, and what the frontend refuses |
+| the engine's admin port ($port), `/metrics` | blocks, requests and durations by zone; the config in effect |
+| vLLM's own port, `/metrics` | vLLM's own metrics, and the frontend's refusals |
 | the operator's `--metrics-port` | pools, and the operator's own work |
 | the KV-cache manager's HTTP port, `/metrics` | queries, writes, quotas and storages, by group |
 
 ## The engine
 
-The admin port answers in Prometheus' text format, in OpenMetrics and in protobuf, as the scraper asks. One scrape is
-one snapshot: the numbers are copied between steps of the scheduler, a hundred zones at a time, and no step waits for
-more than that. All numbers of one zone are of one moment, and so are those of the engine. Two zones may be of moments
-some milliseconds apart: a block that changed hands in between is counted with both or with neither, so that sums over
-zones may differ from the capacity by that much. What zones have lent adds up to what zones have borrowed. An engine
-that hangs still answers, with numbers that grow old: `tenantzone_report_time_seconds` says from when they are.
+The admin port answers in the format that the scraper requests: Prometheus' text format, OpenMetrics or protobuf.
+Figures are copied between steps of the scheduler, a hundred zones at a time, so a step waits for at most one such copy.
+All figures of one zone are from the same moment, and so are the engine's own. Figures of two zones may be some
+milliseconds apart. If a block moves from one zone to the other in between, both zones count it or neither does, so sums
+over zones may differ from the capacity by such blocks. The sums of lent and of borrowed blocks are always equal. An
+engine that hangs still answers, but with old figures; `tenantzone_report_time_seconds` is their time.
 
 ### Levels
 
-`--metrics-level` of `tenantzone-runtime serve`, or `TENANTZONE_METRICS_LEVEL`, bounds the series of each zone:
+`--metrics-level` of `tenantzone-runtime serve`, or `TENANTZONE_METRICS_LEVEL`, sets how many series a zone can have:
 
-| level | | series of a zone, at most |
+| level | what it exports | most series of a zone |
 |---|---|---|
-| `basic` (default) | what alerts and everyday questions need | $basic |
-| `detailed` | all that is counted, by reason, outcome and tier; durations as sum and count | $detailed |
-| `full` | whom evictions were for, and histograms of durations, too | $full |
+| `basic` (default) | what alerts and daily operation need | $basic |
+| `detailed` | all counts, by reason, outcome and tier; durations as sum and count | $detailed |
+| `full` | also the beneficiaries of evictions, and histograms of durations | $full |
 
-The bounds are those of a zone with latency targets and all three tiers, in which all that is counted has happened. At
-each level zeros by `reason`, `beneficiary`, `outcome`, `kind` and `state` of a zone are left out; a rate misses the
-increment with which such a series appears. What the shipped alerts ask for is there from the start at each level. With
-1,000 zones that each have all their series, a scrape of the default level is below 2 MB
+A zone has the most series if it has latency targets and all three tiers, and every kind of event has occurred. At each
+level, a zone's series with the label `reason`, `beneficiary`, `outcome`, `kind` or `state` are omitted while they are
+0, so a rate misses their first increment. Series that the shipped alerts use exist from the start. With 1,000 zones
+that each have all their series, a scrape at the default level is smaller than 2 MB
 ([measured](measurements.md#a-scrape)).
 
 ### Its metrics
@@ -66,31 +66,29 @@ A metric that has more labels at a higher level has a row for each level.
 
 $engine
 
-**Labels.** `pool`, `zone` and `tenant` bound the series by the config. A pool may register tenants automatically, in
-any number: the first $cap of them have series of their own (`--max-auto-registered-series`), and all others are added
-up in one zone, `zone="overflow", tenant="overflow"`. Which zone is in it is decided when the zone is registered, and
-stays so until it is forgotten or declared by a TenantZone. The overflow's counters never decrease. The series of a zone
-that is removed disappear.
+**Labels.** The config determines the values of `pool`, `zone` and `tenant`, and so limits the series. A pool may
+register any number of tenants automatically. The first $cap have their own series (`--max-auto-registered-series`); the
+figures of all others are added up as `zone="overflow", tenant="overflow"`. Whether a zone is in the overflow is decided
+when it is registered, and does not change until the engine forgets the zone or a TenantZone declares it. The overflow's
+counters never decrease. When a zone is removed, its series disappear.
 
-**Evictions.** `reason` says by which rule a cached block was evicted, and `beneficiary` for whom, by priority against
-the zone that lost it. These pairs occur:
+**Evictions.** `reason` is the rule by which a cached block was evicted. `beneficiary` shows the zone for which it was
+evicted, by that zone's priority relative to the zone that lost the block. These pairs occur:
 
 $evictions
 
-**Outcomes.** $outcomes.
-`refused` counts requests that are larger than a zone may ever hold; requests for which no zone is found are in
-`tenantzone_engine_refused_requests_total` only.
+**Outcomes.** $outcomes. `refused` counts requests that need more blocks than their zone may ever hold. Requests without
+a zone count only in `tenantzone_engine_refused_requests_total`.
 
-**Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: time in which
-the zone had something to do and no blocks, or no seat, to do it with. Each step says it anew of the zones whose next
-request it looks at. While no seat is free no zone is looked at; then the time counts as `seats` for all that wait and
-were not denied their blocks before.
+**Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: the time in
+which the zone had waiting requests, but no blocks or no seat for them. A step decides this only for zones whose next
+request it examines. While no seat is free, steps examine no zone; then the time counts as `seats` for each zone that
+has waiting requests and was not waiting for blocks before.
 
-**Durations** begin with vLLM's arrival time of the request, in the API server: the way to the engine core and the wait
-for the step that was under way are a part of them, which vLLM's own queue time leaves out. The classic buckets end at
-$bounds seconds. To a Prometheus that
-asks for protobuf (2.40 and later, with `--enable-feature=native-histograms`) the same metrics are native histograms of
-schema 3, whose buckets are no more than 9 % wide.
+**Durations** start when the request arrives in the API server. So they include the transfer to the engine core and the
+wait for the step in progress, which vLLM's own queue time omits. The upper bounds of the classic buckets are $bounds
+seconds. A Prometheus that requests protobuf (2.40 and later, with `--enable-feature=native-histograms`) gets native
+histograms of schema 3 instead, whose buckets are at most 9 % wide.
 
 ## The frontend
 
@@ -104,7 +102,7 @@ $operator
 
 $manager
 
-`process_…` are those of prometheus_client.
+The metrics `process_…` come from prometheus_client.
 """)
 
 

@@ -54,14 +54,15 @@ _PAGE = Template("""\
 <!-- Written by `make parsers-page` from measurements. Do not edit by hand. -->
 
 vLLM's tool and reasoning parsers (`--tool-call-parser`, `--reasoning-parser`) read each answer on the API server's
-event loop. Each parser of vLLM $version got hostile answers here: its own markers, and repeated brackets, spaces and
-quotes, as a whole and as a stream of single tokens. A row shows the answer that takes longest with 10,000 repetitions.
+event loop. Each parser of vLLM $version was measured with hostile answers: its own markers, and repeated brackets,
+spaces and quotes, once as a whole and once as a stream of single tokens. A row shows the answer that would take longest
+with 10,000 repetitions.
 
-The growth is the exponent of the time when an answer becomes twice as long: 1 is linear, 2 quadratic, 3 cubic. The time
-is of one core for the named number of repetitions; `>` means that the parser was stopped. A `-` means that no answer
-took the parser longer than $least ms, or that each took time in proportion to its length.
+The growth is the exponent with which the time grows with an answer's length: 1 is linear, 2 quadratic, 3 cubic. The
+time is that of one core for the given number of repetitions; `>` means that the parser was stopped. `-` means that each
+answer took at most $least ms, or time in proportion to its length.
 
-[The frontend](frontend.md#answers) bounds what each of them may take.
+[The frontend](frontend.md#answers) limits the time of each parser.
 
 | parser | whole: growth | time | answer | stream: growth | time | answer |
 |---|---|---|---|---|---|---|
@@ -69,12 +70,12 @@ $rows
 
 ## In the engine core
 
-With structured answers (`structured_outputs`, `response_format`, tools that are required) and a reasoning parser, the
-engine core asks that parser whether the reasoning has ended: about a prompt once, and about an answer after each step
-of it. The parser gets token ids. The table has the longest of such checks for 32,768 of them, of hostile ones: each of
-the parser's markers again and again, alone and between others, and once before others. The second number is how many
-times as long that is as for half of them, where the check takes more than 1 ms: 2 is in proportion. The machine was
-busy, and most numbers of 3 and more were about 2 in another run. Nothing bounds these checks further.
+With structured answers (`structured_outputs`, `response_format`, required tools) and a reasoning parser, the engine
+core asks that parser whether the reasoning has ended: once for the prompt, and after each step for the answer. The
+parser gets token ids. The table shows the longest check of 32,768 hostile token ids: each of the parser's markers,
+repeated alone, repeated with other tokens between, and once before other tokens. If a check takes more than 1 ms, the
+second number is the ratio to the time for half as many ids; 2 means linear growth. The machine was busy: most ratios of
+3 or more were about 2 in another run. Nothing limits these checks.
 
 | reasoning parser | prompt | one step |
 |---|---|---|

@@ -14,41 +14,41 @@ from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, Unsupported
 PAGE = Path(__file__).parents[2] / "docs" / "unsupported.md"
 
 _PAGE = Template("""\
-# What does not go with zones
+# What zones do not support
 
 <!-- Written by `make unsupported-page` from what the code declares. Do not edit by hand. -->
 
-A feature is refused because blocks, or a tenant's input, would bypass the zones. No refusal has a planned end.
-[Features](features.md) lists what is supported with zones, and the test that shows it.
+TenantZone refuses features with which blocks or a tenant's input would bypass the zones. No refusal has a planned end.
+[Features](features.md) lists the supported features and their tests.
 
 ## Refused by the engine
 
-| what | refused | why | instead | when |
+| feature | refused settings | why | instead | when |
 |---|---|---|---|---|
 $features
 
-- **Start**: `tenantzone-runtime serve` ends with `FLAG can't be used: WHY; INSTEAD`, before a model is loaded. Your own
-  `vllm serve` does not look at flags; what vLLM's configuration shows is refused when the model is loaded.
-- **Model is loaded**: the engine process ends with `model MODEL can't be served with zones: WHAT (WHY; INSTEAD)`. That
-  holds for what a model brings, and for what a config file turns on, too.
-- **Request**: the engine goes on, and the request ends with an error.
+- **Start**: `tenantzone-runtime serve` exits with `FLAG can't be used: WHY; INSTEAD` before it loads a model. Your own
+  `vllm serve` does not check flags, but settings in vLLM's configuration are refused when the model is loaded.
+- **Model is loaded**: the engine process exits with `model MODEL can't be served with zones: WHAT (WHY; INSTEAD)`, also
+  if the model itself or a config file turns the feature on.
+- **Request**: only the request fails, with an error.
 
 ## Refused and bound by the frontend
 
 The frontend knows all routes of each supported vLLM version. It refuses a route that is not on this page.
 
-**Bound** routes: a seal, which the scheduler checks, ties the request to the zone of the tenant whose key it has. A
-field that would bypass the seal is refused with status 400:
+**Bound** routes: a seal that the scheduler checks ties each request to the zone of the tenant whose key the request
+carries. A request with a field that would bypass the seal gets status 400:
 
 | route | refused fields |
 |---|---|
 $sealed
 
-**For clients with a key**; these routes touch no KV cache: $keyed.
+**For clients with a key** (these routes do not use the KV cache): $keyed.
 
-**For all clients**: $open.
+**For all clients**, even without a key: $open.
 
-**Refused** with the status 403, a WebSocket while it is opened:
+**Refused** with status 403 (a WebSocket, while it is opened):
 
 | routes | why |
 |---|---|
