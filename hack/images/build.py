@@ -27,7 +27,7 @@ TARGETS = ("operator", "manager", "engine", "engine-cpu")
 """The images that can be built here. The engine for GPUs has a small base instead of vLLM's image: it can be built, and
 does not serve. The one for CPUs serves; it has 7 GB, and takes three times as much during the build."""
 
-VLLM_PACKAGES = ("pydantic", "prometheus-client")
+VLLM_PACKAGES = ("msgspec", "pydantic", "prometheus-client")
 """The packages of vLLM's image that our wheel needs at once."""
 
 _OF_OLDER_PYTHONS = re.compile(r" ; python_full_version < '3\.11\.\d+'")
@@ -141,7 +141,7 @@ def _base() -> str:
 
 def _with_packages(base: str, wheels: Path) -> str:
     """Stands for vLLM's image."""
-    name = f"{base}-with-packages"
+    name = f"{base}-with-{'-'.join(VLLM_PACKAGES)}"
     if not buildah.ask("images", "--quiet", name):
         container = buildah.ask("from", "--pull=never", base)
         install = ("python3", "-m", "pip", "install", "--quiet", "--break-system-packages", "--no-index")

@@ -28,6 +28,7 @@ from tenantzone_contract.reports.report import (
 )
 from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
+from tests.processes import descendants
 
 API_PORT = 8000
 ADMIN_PORT = 9464
@@ -60,11 +61,7 @@ class RealEngine:
     @contextmanager
     def stopped_core(self) -> Iterator[None]:
         """Stops the engine core: all requests sent meanwhile have arrived when its next step begins."""
-        (core,) = (
-            each
-            for each in psutil.Process(self.pid).children(recursive=True)
-            if "EngineCore" in " ".join(each.cmdline())
-        )
+        (core,) = (each for each, line in descendants(self.pid, "cmdline") if "EngineCore" in " ".join(line))
         core.suspend()
         try:
             yield
@@ -202,7 +199,8 @@ class StartingEngine:
     def kill(self) -> None:
         """Kills the engine with all of its processes."""
         for process in [*psutil.Process(self.server.pid).children(recursive=True), psutil.Process(self.server.pid)]:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.server.stop()
 
     def restart(self) -> RealEngine:

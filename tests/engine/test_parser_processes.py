@@ -28,6 +28,7 @@ from tenantzone_runtime.engine.versions import generation_error
 from tenantzone_runtime.frontend.request_context import RequestContext, current_context
 from tenantzone_runtime.frontend.responses.answers import Refusal
 from tests.engine.test_parser_bounds import HOSTILE_WHOLE, PROSE, output_of
+from tests.processes import descendants
 from tests.waiting import await_that
 
 API_SERVER = os.getpid()
@@ -339,7 +340,7 @@ async def test_a_request_that_is_given_up_ends_its_process():
 
 async def test_a_call_that_outlives_its_request_leaves_no_process(refusals):
     def processes():
-        return {each for each in psutil.Process().children(recursive=True) if each.ppid() != API_SERVER}
+        return {each for each, parent in descendants(os.getpid(), "ppid") if parent != API_SERVER}
 
     tasks = []
 

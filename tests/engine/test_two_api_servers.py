@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,6 +17,7 @@ from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_contract.zone_config.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
 from tenantzone_contract.zone_config.zone_terms import Queue
 from tests.engine.real_engine import API_PORT, FRONTEND_DELAY_SECONDS, RealEngine, StartingEngine
+from tests.processes import descendants
 
 pytestmark = pytest.mark.flagged_engine
 
@@ -78,8 +78,8 @@ def both(engine: RealEngine) -> Iterator[tuple[httpx.Client, httpx.Client]]:
 
 def _server_of(engine: RealEngine, client: tuple[str, int]) -> int:
     """The process that answers on a connection."""
-    for process in psutil.Process(engine.pid).children(recursive=True):
-        if any(each.raddr and tuple(each.raddr) == tuple(client) for each in process.net_connections("tcp")):
+    for process, connections in descendants(engine.pid, "net_connections"):
+        if any(each.raddr and tuple(each.raddr) == tuple(client) for each in connections):
             return process.pid
     raise AssertionError(f"no process has the connection of {client}")
 

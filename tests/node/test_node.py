@@ -10,6 +10,7 @@ import pytest
 from hack.node import Node
 from hack.node.images import HOST_IMAGE, SHELL_IMAGE
 from tests.node.pods import apply, log_of_finished, needs_a_node, pod
+from tests.processes import descendants
 from tests.waiting import await_that
 
 pytestmark = needs_a_node
@@ -113,10 +114,6 @@ def test_a_daemon_that_dies_is_started_again(node):
 
 def daemon(node: Node, name: str) -> psutil.Process:
     """The daemon of this name."""
-    found = [
-        each
-        for each in psutil.Process(node.first_process).children(recursive=True)
-        if Path((each.cmdline() or [""])[0]).name == name
-    ]
+    found = [each for each, line in descendants(node.first_process, "cmdline") if Path((line or [""])[0]).name == name]
     (only,) = found
     return only

@@ -5,7 +5,6 @@ import re
 import secrets
 
 import httpx
-import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,6 +13,7 @@ from tenantzone_runtime.settings import SEAL_KEY
 from tests.engine.features.asking import complete, text, zone
 from tests.engine.features.spans import Span, SpanReceiver
 from tests.engine.real_engine import API_PORT, RealEngine
+from tests.processes import descendants
 
 TENANTS = ("acme", "burst")
 FROM_C = re.compile(r"\[[A-Z]\d{4} ")
@@ -113,7 +113,7 @@ def test_no_secret_gets_into_the_log_even_if_requests_and_errors_do(engine):
 
 
 def seal_key(engine: RealEngine) -> str:
-    found = {child.environ().get(SEAL_KEY) for child in psutil.Process(engine.pid).children(recursive=True)}
+    found = {variables.get(SEAL_KEY) for _, variables in descendants(engine.pid, "environ")}
     (key,) = filter(None, found)
     return key
 
