@@ -42,7 +42,9 @@ def copy(folder: Path) -> None:
     for path in changed_files(PATCH.read_text()):
         (folder / path).unlink()
         shutil.copyfile(stock.parent / path, folder / path)
-    subprocess.run(["patch", "-p1", "--directory", folder, "--input", PATCH], check=True, stdout=subprocess.DEVNULL)
+    # Without the ceiling, git would look for the files in a repository that contains the folder.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    subprocess.run(["git", "-C", folder, "apply", PATCH], check=True, env=environment)
 
 
 def main() -> None:
