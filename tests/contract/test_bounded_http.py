@@ -141,9 +141,10 @@ async def test_a_client_that_does_not_end_a_closed_connection_is_not_waited_for(
 async def test_an_answer_that_is_read_slowly_comes_whole(
     contexts: Any, is_streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over several times as long as a client may read nothing, or asyncio waits for the end of TLS."""
-    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", SHORT.unread_seconds)
-    parts = 12
+    """Over more than twice as long as a client may read nothing, or asyncio waits for the end of TLS."""
+    # Long enough that a busy machine reads in time, and five times each pause.
+    unread_seconds, parts = 2.0, 12
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", unread_seconds)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if not is_streamed:
@@ -161,11 +162,11 @@ async def test_an_answer_that_is_read_slowly_comes_whole(
             pause = threading.Event()
             while piece := client.recv(2**18):
                 if taken // 2**20 != (taken + len(piece)) // 2**20:
-                    pause.wait(2 * SHORT.unread_seconds / parts * 2)
+                    pause.wait(unread_seconds / 5)
                 taken += len(piece)
             return taken
 
-    async with application(answer, replace(PATIENT, unread_seconds=SHORT.unread_seconds), contexts[0]) as port:
+    async with application(answer, replace(PATIENT, unread_seconds=unread_seconds), contexts[0]) as port:
         assert await asyncio.to_thread(read, port) > parts * 2**20
 
 
