@@ -19,9 +19,9 @@ def needs_extra(program: str, *extras: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        # A module of this distribution is never missing because of an extra.
-        if not package or package.startswith("tenantzone_"):
+        package = error.name or ""
+        # An extra is not the reason if a module of this distribution is missing, or one of an installed package.
+        if not package or "." in package or package.startswith("tenantzone_"):
             raise
         sys.exit(f"{program}: the package {package} is not installed; run {install_command(*extras)}")
 

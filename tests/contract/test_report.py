@@ -38,6 +38,16 @@ def test_what_is_written_is_what_is_read(zones: int):
     assert parse_report(dump_report(whole)) == whole
 
 
+@pytest.mark.parametrize("number", [499, 500, 501, 1500])
+def test_a_long_report_is_encoded_in_parts_and_read_as_a_whole(number: int):
+    """One call that encodes all zones would block all Python threads."""
+    zone = msgspec.convert(zone_report(name='"zones":[],"loans":[]'), ZoneReport)
+    loan = LoanReport(lender="a", borrower="b", blocks=3, since_unix_time=1.0)
+    whole = msgspec.structs.replace(REPORT, zones=(zone,) * number, loans=(loan,) * number, pod='"zones":[],"loans":[]')
+    assert dump_report(whole) == msgspec.json.encode(whole)
+    assert parse_report(dump_report(whole)) == whole
+
+
 @pytest.mark.parametrize("missing", ["saltKey", "identity", "adminPort"])
 def test_a_report_without_its_security_settings_is_refused(missing: str):
     """A default would claim, for example, that the admin port is protected."""

@@ -5,6 +5,7 @@ imported, as in an environment that has nothing else.
 """
 
 import ast
+import importlib
 import json
 import os
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tenantzone_contract.extras import needs_extra
 
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -327,6 +330,11 @@ def test_a_program_whose_extra_is_missing_names_the_command_that_installs_it(pro
     assert done.stderr.startswith(f"tenantzone-{program}: the package ")
     assert done.stderr.endswith(f" is not installed; run pip install 'tenantzone[{extra}]'\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_module_that_an_installed_package_lacks_is_no_missing_extra():
+    with pytest.raises(ModuleNotFoundError, match=r"pydantic\.of_another_version"), needs_extra("program", "manager"):
+        importlib.import_module("pydantic.of_another_version")
 
 
 def test_advice_without_optuna_names_the_command_that_installs_it():

@@ -70,7 +70,7 @@ class S3Client:
             raise StorageError(str(error)) from error
         except Exception as error:
             # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
-            raise StorageError(f"the server's answer is not an answer of S3: {error!r}") from error
+            raise StorageError(f"the S3 client failed: {error!r}") from error
 
     async def close(self) -> None:
         """Close the connections. The next request searches for credentials again, and opens new connections."""

@@ -124,4 +124,4 @@ def _storage_errors() -> Iterator[None]:
         raise
     except Exception as error:
         # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
-        raise OSError(f"the server's answer is not an answer of S3: {error!r}") from error
+        raise OSError(f"the S3 client failed: {error!r}") from error
