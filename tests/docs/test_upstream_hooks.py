@@ -45,7 +45,7 @@ def parts(targets: list[ast.expr]) -> list[ast.expr]:
 
 
 def root(target: ast.expr) -> str:
-    """The name with which an attribute's expression begins; empty if it is none."""
+    """The name with which an attribute's expression begins; empty if the expression does not begin with a name."""
     inner = target
     while isinstance(inner, ast.Attribute):
         inner = inner.value

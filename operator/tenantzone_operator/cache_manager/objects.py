@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-import aiohttp
-
 from tenantzone_contract.kube_names import GROUPS, STORAGES
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.declared import FINALIZER, Declared
 from tenantzone_operator.kube.api import Api
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS
 
 T = TypeVar("T", bound=Declared)
 _CLUSTER_SCOPED: Final = (STORAGES, GROUPS)
@@ -79,7 +77,7 @@ class Objects:
     async def _watch(self, plural: str, seconds: float) -> None:
         """Return at the first event of this kind from another client; without one, sleep longer than ``seconds``."""
         version = self._versions.get(plural, 0)
-        with suppress(RestError, aiohttp.ClientError, TimeoutError):
+        with suppress(*REQUEST_ERRORS):
             async for event in self._api.watch_cluster(plural, version, int(seconds) + 1):
                 if _version(event.get("object", {})) not in self._written[plural]:
                     return

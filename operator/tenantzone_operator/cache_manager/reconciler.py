@@ -11,8 +11,6 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
-import aiohttp
-
 from tenantzone_contract.kube_names import GROUPS, KINDS, STORAGES
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
@@ -23,7 +21,7 @@ from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.cache_manager.statuses import group_status, is_refused, storage_status, without_gauges
 from tenantzone_operator.cache_manager.turn import Turn
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.writing.events import Recorder
 from tenantzone_operator.writing.refusals import Refusals
@@ -81,7 +79,7 @@ class ManagerReconciler:
                 complaint = ""
                 try:
                     complaint = await self._round(recorder)
-                except (RestError, aiohttp.ClientError, TimeoutError) as error:
+                except REQUEST_ERRORS as error:
                     is_without_kinds = isinstance(error, RestError) and error.status == 404
                     complaint = NEEDS_CRDS if is_without_kinds else explain(error)
                 except Exception:

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-import aiohttp
-
 from tenantzone_contract.cache.blocks import BLOCKS_PATH, CELLS_PARAMETER, TIER_PARAMETER, BlockMap, parse_block_map
 from tenantzone_contract.reports.report import EngineReport, ZoneReport
 from tenantzone_contract.reports.summary import ZoneSummary
@@ -17,7 +15,7 @@ from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import WatchedEngine
 from tenantzone_operator.kube.resources import Pod, Pool
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS
 from tenantzone_operator.kube.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
@@ -146,7 +144,7 @@ class LiveEngines:
     async def _ask(self, key: Key, look: _PoolLook) -> None:
         pool = self._store.view(key).pool
         if pool is not None and key not in self._store.pods:
-            with suppress(RestError, aiohttp.ClientError, TimeoutError):
+            with suppress(*REQUEST_ERRORS):
                 look.pods = await self._list_pods(pool)
         tokens = await self._read_tokens(*key)
         view = self.view(key)

@@ -8,12 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import aiohttp
-
 from tenantzone_contract.kube_names import GROUPS, STORAGES
 from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS
 
 FRESH_SECONDS = 2.0
 """Minimum number of seconds between two listings."""
@@ -66,7 +64,7 @@ class LiveStorages:
             try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     self.stored = await self._list_all()
-            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+            except REQUEST_ERRORS as error:
                 self.problem = explain(error)
             else:
                 self.problem = ""

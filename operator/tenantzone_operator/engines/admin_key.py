@@ -5,8 +5,6 @@ import logging
 import time
 from contextlib import suppress
 
-import aiohttp
-
 from tenantzone_contract.keys.admin_token import (
     ADMIN_KEY_SECRET,
     KEY_FILE,
@@ -17,7 +15,7 @@ from tenantzone_contract.keys.admin_token import (
     parse_admin_keys,
 )
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +65,7 @@ class AdminKey:
 
     async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
         """Returns the known tokens of a pool. Reads the Secret if no key is known yet; returns none if that fails."""
-        with suppress(RestError, aiohttp.ClientError, TimeoutError):
+        with suppress(*REQUEST_ERRORS):
             await self.ensure()
         return self.known_tokens(namespace, pool)
 
@@ -86,7 +84,7 @@ class AdminKey:
                 return
             try:
                 self._take(parse_admin_keys(await self._read_or_make()))
-            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+            except REQUEST_ERRORS as error:
                 # A missing namespace is a lasting problem: retrying soon does not help.
                 is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
                 if is_lasting:
@@ -112,7 +110,7 @@ class AdminKey:
     async def _learn(self) -> None:
         async with self._looking:
             # The leader reports errors.
-            with suppress(RestError, aiohttp.ClientError, TimeoutError, AdminTokenError):
+            with suppress(*REQUEST_ERRORS, AdminTokenError):
                 found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
                 if found is not None:
                     self._take(parse_admin_keys(found))

@@ -7,11 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Generic
 
-import aiohttp
-
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.kube.store import InformerCache, T
 from tenantzone_operator.logs import About
 
@@ -23,8 +21,6 @@ LAST_PAUSE_SECONDS = 5.0
 """Maximum backoff in seconds."""
 LONGEST_ASKED_SECONDS = 30.0
 """Maximum number of seconds that a ``Retry-After`` header of the API server may request."""
-
-TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 class Informer(Generic[T]):
@@ -95,7 +91,7 @@ class Informer(Generic[T]):
             began, asked = time.monotonic(), 0.0
             try:
                 await self._watch(await self._list())
-            except TRANSIENT as error:
+            except REQUEST_ERRORS as error:
                 self._fail(error)
                 asked = min((isinstance(error, RestError) and error.retry_after) or 0.0, LONGEST_ASKED_SECONDS)
                 asked = max(asked, self._forbidden_seconds if self.is_forbidden else 0.0)

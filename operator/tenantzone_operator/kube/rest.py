@@ -7,7 +7,7 @@ from asyncio import sslproto
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import kopf
@@ -54,6 +54,10 @@ class RestError(Exception):
     def is_lasting(self) -> bool:
         """Whether the API server would refuse the same request again, so that retrying does not help."""
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
+
+
+REQUEST_ERRORS: Final = (RestError, aiohttp.ClientError, TimeoutError)
+"""The errors of requests to the API server, which is refusing, unreachable or too slow."""
 
 
 @dataclass(slots=True, eq=False)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.informer import TRANSIENT, Informer
+from tenantzone_operator.kube.informer import Informer
 from tenantzone_operator.kube.resources import Pod, Secret, read_secret
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.kube.store import InformerCache
 from tenantzone_operator.logs import About
 
@@ -84,7 +84,7 @@ class SecretWatches:
     def _fail(self, name: str, error: Exception, _: bool) -> None:
         informer = self._informers.get(name)
         # After a broken connection, the known version remains valid.
-        is_broken = isinstance(error, TRANSIENT) and not (isinstance(error, RestError) and error.is_forbidden)
+        is_broken = isinstance(error, REQUEST_ERRORS) and not (isinstance(error, RestError) and error.is_forbidden)
         if informer is None or (is_broken and informer.is_listed and name not in self._unwatched):
             return
         complaint = explain(error)

@@ -13,7 +13,7 @@ import aiohttp
 
 from tenantzone_contract.kube_names import OPERATOR_NAMESPACE
 from tenantzone_operator.kube.api import explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.leader.lease import Election
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Leadership:
         try:
             async with asyncio.timeout(limit):
                 done = await what()
-        except (RestError, aiohttp.ClientError, TimeoutError) as error:
+        except REQUEST_ERRORS as error:
             complaint = f"the Lease: {explain(error)}"
             if isinstance(error, RestError) and error.status in (403, 404):
                 complaint += " (--leader-elect-namespace sets its namespace, --no-leader-elect runs without it)"

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import aiohttp
-
 from tenantzone_contract.keys.admin_token import admin_secret_name
 from tenantzone_contract.keys.salt import salt_secret_name
 from tenantzone_contract.zone_config.config import RuntimeConfig
@@ -13,7 +11,7 @@ from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.resources import Pod, Pool
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS
 from tenantzone_operator.kube.secret_watch import SecretWatches, most_mounted
 from tenantzone_operator.kube.store import Key
 from tenantzone_operator.logs import About
@@ -22,9 +20,6 @@ from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.pool_secret import PoolSecret
 from tenantzone_operator.pool.salt_secret import ensure_salt_secret
-
-_TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
-"""Transient errors, after which retrying may help."""
 
 
 class Mounts:
@@ -124,6 +119,6 @@ class Mounts:
         ):
             try:
                 await step()
-            except _TRANSIENT as error:
+            except REQUEST_ERRORS as error:
                 failure = failure or error
         return failure

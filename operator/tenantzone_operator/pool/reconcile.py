@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-import aiohttp
-
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.kube.store import Key, Store
 from tenantzone_operator.pool.outcome import Outcome
 from tenantzone_operator.pool.worker import PoolWorker
@@ -164,7 +162,7 @@ class Resync:
         while True:
             try:
                 await self._list()
-            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+            except REQUEST_ERRORS as error:
                 is_without_crds = isinstance(error, RestError) and error.status == 404
                 logger.warning("listing: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
                 await asyncio.sleep(RETRY_SECONDS)

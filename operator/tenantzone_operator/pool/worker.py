@@ -7,8 +7,6 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import aiohttp
-
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.reading_quota import ReadingQuota
@@ -18,7 +16,7 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.informer import LONGEST_ASKED_SECONDS
 from tenantzone_operator.kube.pod_watch import PodsForbiddenError, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.kube.store import Key, Store, View
 from tenantzone_operator.logs import About, Complaints
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
@@ -57,7 +55,7 @@ takes seconds, and status writes must still make progress.
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 
-TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError, ConfigForbiddenError)
+TRANSIENT = (*REQUEST_ERRORS, PodsUnknownError, ConfigForbiddenError)
 """The errors that may not recur on a retry."""
 
 

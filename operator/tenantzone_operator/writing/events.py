@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import aiohttp
-
 from tenantzone_contract.kube_names import GROUP, OPERATOR, VERSION
 from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.resources import Meta
-from tenantzone_operator.kube.rest import RestError
+from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 from tenantzone_operator.status.notices import Notice
 
 logger = logging.getLogger(__name__)
@@ -155,7 +153,7 @@ class Recorder:
             count = series.count
             try:
                 await self._send(series)
-            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+            except REQUEST_ERRORS as error:
                 if isinstance(error, RestError) and error.status < 500 and error.status != 429:
                     logger.warning("an Event is dropped: %s", explain(error))
                     return

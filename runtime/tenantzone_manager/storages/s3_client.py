@@ -69,7 +69,7 @@ class S3Client:
         except (BotoCoreError, ClientError, HTTPError, OSError) as error:
             raise StorageError(str(error)) from error
         except Exception as error:
-            # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
+            # botocore fails in many ways if an answer is not what S3 sends, for example without a length.
             raise StorageError(f"the S3 client failed: {error!r}") from error
 
     async def close(self) -> None:

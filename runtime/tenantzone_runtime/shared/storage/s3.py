@@ -123,5 +123,5 @@ def _storage_errors() -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:
-        # botocore fails in many ways if an answer is not what S3 sends, for example after endless redirects.
+        # botocore fails in many ways if an answer is not what S3 sends, for example without a length.
         raise OSError(f"the S3 client failed: {error!r}") from error
