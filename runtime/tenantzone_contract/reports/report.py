@@ -4,6 +4,7 @@ Any pod that matches a pool's labels may have sent a report. So all names and nu
 report can be shown in a status.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -446,15 +447,15 @@ _ENCODED_AT_ONCE: Final = 500
 
 def dump_report(report: EngineReport) -> bytes:
     """Returns the report as JSON. It is encoded in several calls, because each call blocks all Python threads."""
-    zones, loans = (
-        b",".join(
-            msgspec.json.encode(parts[begin : begin + _ENCODED_AT_ONCE])[1:-1]
-            for begin in range(0, len(parts), _ENCODED_AT_ONCE)
-        )
-        for parts in (report.zones, report.loans)
-    )
-    head = msgspec.json.encode(msgspec.structs.replace(report, zones=(), loans=()))
-    return head.replace(b'"zones":[],"loans":[]', b'"zones":[' + zones + b'],"loans":[' + loans + b"]", 1)
+    zones, loans = _encoded(report.zones), _encoded(report.loans)
+    return msgspec.json.encode(msgspec.structs.replace(report, zones=zones, loans=loans))
+
+
+def _encoded(parts: Sequence[_Part]) -> msgspec.Raw:
+    """Returns the parts as a JSON array."""
+    starts = range(0, len(parts), _ENCODED_AT_ONCE)
+    arrays = [msgspec.json.encode(parts[start : start + _ENCODED_AT_ONCE]) for start in starts]
+    return msgspec.Raw(b"[" + b",".join(array[1:-1] for array in arrays) + b"]")
 
 
 def parse_report(text: str | bytes) -> EngineReport:
