@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 
 @contextmanager
@@ -21,9 +22,17 @@ def needs_extra(program: str, *extras: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         package = error.name or ""
         # An extra is not the reason if a module of this distribution is missing, or one of an installed package.
-        if not package or "." in package or package.startswith("tenantzone_"):
+        if not package or package.startswith("tenantzone_") or _is_in_installed_package(package):
             raise
         sys.exit(f"{program}: the package {package} is not installed; run {install_command(*extras)}")
+
+
+def _is_in_installed_package(module: str) -> bool:
+    """Returns whether the top-level package of a missing module is installed."""
+    package, dot, _ = module.partition(".")
+    # A namespace package has no origin. Several distributions may share it, so the missing one may be an extra.
+    found = find_spec(package) if dot else None
+    return found is not None and found.origin is not None
 
 
 def install_command(*extras: str) -> str:

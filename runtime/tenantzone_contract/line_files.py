@@ -59,6 +59,8 @@ class LineFile:
         Raises:
             OSError: no line was written.
         """
+        # Another process may have truncated the file, for example to rotate it.
+        self.size = os.fstat(self._file).st_size
         ends = list(accumulate(map(len, lines)))
         count = max(1, bisect_right(ends, max_bytes - self.size))
         data = memoryview(b"".join(lines[:count]))

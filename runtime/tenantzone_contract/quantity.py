@@ -1,8 +1,11 @@
-"""Bytes as Kubernetes users write them: ``8Gi``, ``500M``, ``1073741824``."""
+"""Bytes as Kubernetes users write them (``8Gi``, ``500M``, ``1073741824``), and the bound of all counts."""
 
 import re
 from decimal import Decimal
 from typing import Final
+
+MAX_COUNT: Final = 2**53 - 1
+"""Largest integer that every JSON parser represents exactly."""
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _LONGEST: Final = 32

@@ -55,7 +55,7 @@ def test_blocks_are_added_up_by_who_has_them_zones_first_and_free_ones_last():
 
 
 @pytest.mark.parametrize(
-    ("blocks", "capacity", "percent"), [(1, 3, 33.3), (2, 3, 66.7), (10**400, 1, 100.0), (0, 0, 0)]
+    ("blocks", "capacity", "percent"), [(1, 3, 33.3), (2, 3, 66.7), (2**53 - 1, 1, 100.0), (0, 0, 0)]
 )
 def test_a_share_of_the_engine_has_one_decimal_whatever_an_engine_says(blocks: int, capacity: int, percent: float):
     (owner,) = show_blocks(picture(capacity, kind("acme", "in_use", blocks)))["owners"]

@@ -23,6 +23,16 @@ def test_it_survives_the_wire():
     assert parse_block_map(PICTURE.model_dump_json(by_alias=True)) == PICTURE
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("takenUnixTime", "NaN"), ("takenUnixTime", "Infinity"), ("capacityBlocks", 10**309)]
+)
+def test_numbers_that_can_not_be_shown_are_refused(field, value):
+    content = PICTURE.model_dump_json(by_alias=True)
+    known = json.dumps(json.loads(content)[field])
+    with pytest.raises(ValueError, match=field):
+        parse_block_map(content.replace(f'"{field}":{known}', f'"{field}":{value}'))
+
+
 def test_a_newer_engine_may_say_more():
     content = json.loads(PICTURE.model_dump_json(by_alias=True))
     content["kinds"][0]["future"] = content["future"] = True

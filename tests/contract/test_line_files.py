@@ -1,5 +1,6 @@
 """Files of lines: what a crash or a full disk leaves, and what permissions new files have."""
 
+import errno
 import os
 
 import pytest
@@ -44,6 +45,24 @@ def test_a_part_of_a_line_that_can_not_be_removed_makes_the_file_unusable(path):
         file.append([b"line\n"], WHOLE)
     assert not file.is_usable, "/dev/full has no length that could be restored"
     file.close()
+
+
+def test_a_file_that_another_process_has_truncated_has_no_hole(path, monkeypatch):
+    """As copytruncate of logrotate does, just before the disk is full."""
+    file = LineFile(path)
+    file.append([b"first\n"], WHOLE)
+    os.truncate(path, 0)
+    with monkeypatch.context() as full:
+
+        def write(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(os, "write", write)
+        with pytest.raises(OSError, match="No space left"):
+            file.append([b"lost\n"], WHOLE)
+    file.append([b"second\n"], WHOLE)
+    file.close()
+    assert path.read_bytes() == b"second\n"
 
 
 def test_a_file_in_the_place_of_another_is_not_mistaken_for_it(path):

@@ -65,6 +65,12 @@ def test_of_many_things_that_are_wrong_the_first_is_looked_for(prompts, words):
         parse_order(text.encode())
 
 
+def test_a_number_that_can_not_be_added_up_is_refused():
+    report = MigrationReport(tenant="acme", chunk_bytes=8, chunk_tokens=2).model_dump_json(by_alias=True)
+    with pytest.raises(ValueError, match="chunkBytes"):
+        parse_migration(report.replace('"chunkBytes":8', f'"chunkBytes":{10**309}').encode())
+
+
 def test_an_order_names_a_bounded_number_of_blocks():
     prompts = ((b"x",) * MAX_BLOCKS,)
     order = MigrationOrder(order="warm-up", tenant="acme", prompts=prompts)

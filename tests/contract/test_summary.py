@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_contract.reports.report import MAX_COUNT, ZoneReport, ZoneState
+from tenantzone_contract.quantity import MAX_COUNT
+from tenantzone_contract.reports.report import ZoneReport, ZoneState
 from tenantzone_contract.reports.summary import STATUS_FIELDS, ZoneSummary, busiest
 
 BLOCKS = st.integers(0, 10_000)

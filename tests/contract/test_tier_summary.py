@@ -1,6 +1,7 @@
 """A zone's tiers over several engines: added up, except for what all of them hold together."""
 
-from tenantzone_contract.reports.report import MAX_COUNT, ZoneTierReport
+from tenantzone_contract.quantity import MAX_COUNT
+from tenantzone_contract.reports.report import ZoneTierReport
 from tenantzone_contract.reports.tier_summary import tier_summaries
 
 

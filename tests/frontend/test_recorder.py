@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import socket
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -107,6 +108,27 @@ def test_what_the_disk_does_not_take_is_counted_and_costs_no_request(tmp_path, c
     (line,) = lines(folder)
     assert line["lost"] == 2
     assert caplog.text.count("are not recorded") == 1
+
+
+def test_a_disk_that_hangs_does_not_keep_a_process_from_ending(tmp_path, monkeypatch):
+    monkeypatch.setattr("tenantzone_runtime.frontend.recorder._WAITING", 1)
+    monkeypatch.setattr("tenantzone_runtime.frontend.recorder._LEAVE_SECONDS", 0.1)
+    recorder = Recorder(tmp_path / "recorded", 2**20, 2)
+    hangs, is_hanging = threading.Event(), threading.Event()
+
+    def append(_):
+        is_hanging.set()
+        hangs.wait()
+
+    monkeypatch.setattr(recorder._files, "append", append)
+    record(recorder, range(8))
+    assert is_hanging.wait(60)
+    record(recorder, range(8))
+    closing = threading.Thread(target=recorder.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    hangs.set()
 
 
 @pytest.mark.parametrize("token", [2**32, 2**70, -1])

@@ -172,6 +172,17 @@ async def test_a_redirect_is_reported_with_its_target(s3: Any, target: str) -> N
         await storage.close()
 
 
+async def test_an_owner_that_anybody_may_have_written_is_quoted_in_one_short_line(s3: Any, endpoint: str) -> None:
+    options: dict[str, str | int | bool] = {"bucket": "cache", "prefix": "kv", "endpoint": endpoint, "region": "r"}
+    storage = make(Storage("bucket", "S3", options), "an index")
+    s3.put_object(Bucket="cache", Key="kv/owner", Body=b"forged\n\x1b[2J" + b"a" * 2**20)
+    with pytest.raises(StorageError, match="belongs to the index forged") as refused:
+        await storage.check_health()
+    assert len(str(refused.value)) < 2000
+    assert str(refused.value).isprintable()
+    await storage.close()
+
+
 async def test_objects_of_others_at_the_top_of_a_bucket_are_passed_over(s3: Any, endpoint: str) -> None:
     options: dict[str, str | int | bool] = {"bucket": "cache", "endpoint": endpoint, "region": "us-east-1"}
     storage = make(Storage("whole", "S3", options), "an index")

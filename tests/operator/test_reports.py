@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tenantzone_contract.quantity import MAX_COUNT
 from tenantzone_contract.reports.report import (
     MAX_BLOCKS,
-    MAX_COUNT,
     MAX_SECONDS,
     ConfigStatus,
     LatencyReport,

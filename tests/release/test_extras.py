@@ -337,6 +337,13 @@ def test_a_module_that_an_installed_package_lacks_is_no_missing_extra():
         importlib.import_module("pydantic.of_another_version")
 
 
+def test_a_module_of_a_namespace_package_may_be_missing_because_of_an_extra(tmp_path, monkeypatch):
+    (tmp_path / "shared_namespace").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit, match="the package shared_namespace"), needs_extra("program", "manager"):
+        importlib.import_module("shared_namespace.part")
+
+
 def test_advice_without_optuna_names_the_command_that_installs_it():
     done = python(RUN, ["optuna"], ["tenantzone_replay", "advise", "missing.jsonl"])
     assert (done.returncode, done.stderr) == (

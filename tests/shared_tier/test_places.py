@@ -64,7 +64,7 @@ def test_what_an_engine_can_not_use_is_refused_by_name(change, message):
         place(OWN, **change)
 
 
-@pytest.mark.parametrize("offset", ["-1", "x", "1e3", ""])
+@pytest.mark.parametrize("offset", ["-1", "x", "1e3", "", "9" * 20, "9" * 5000])
 def test_an_offset_is_a_number(offset):
     with pytest.raises(PlaceError):
         place("/mnt/kv/files/ml.chat/0a1b/4096/00000007", f"?size=64&offset={offset}")

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 from tenantzone_runtime.shared.storage.places import ObjectPlace
 from tenantzone_runtime.shared.storage.s3 import open_s3
-from tests.odd_s3 import ODD, odd_server
+from tests.odd_s3 import ODD, Odd, odd_server
 from tests.shared_tier.engines import OBJECT, Engine, contents, group, prompt
 
 KEYS = prompt("a", 4)
@@ -135,6 +135,21 @@ def test_nothing_is_read_from_a_server_that_is_no_s3_server(monkeypatch, answer)
         except OSError:
             is_whole = False
     assert not is_whole
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken", "TokenRefreshRequired"])
+def test_credentials_that_have_expired_are_read_again(monkeypatch, code):
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with odd_server(Odd(400, {}, f"<Error><Code>{code}</Code></Error>".encode())) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        storages = open_s3()
+        before = storages._client
+        for _ in range(2):
+            with pytest.raises(OSError, match=code):
+                storages.read(ObjectPlace("cache", "kv/one"), bytearray(4))
+            assert storages._client is None
+    assert before is not None
 
 
 @pytest.fixture

@@ -204,13 +204,19 @@ def shown_condition(status: Any, kind: Type) -> dict[str, Any]:
 
 def show_blocks(found: BlockMap) -> dict[str, Any]:
     """Returns an engine's block map, and the totals of zones, of blocks without a zone, and of free blocks."""
+    kinds = tuple(
+        kind.model_copy(
+            update={"zone": kind.zone and printable(kind.zone), "tenant": kind.tenant and printable(kind.tenant)}
+        )
+        for kind in found.kinds
+    )
     owners: dict[tuple[bool, str | None], list[BlockKind]] = {}
-    for kind in found.kinds:
+    for kind in kinds:
         is_free = kind.use == "free"
         owners.setdefault((is_free, None if is_free else kind.zone), []).append(kind)
     order = sorted(owners, key=lambda owner: (owner[0], owner[1] is None, owner[1] or ""))
     return {
-        **found.model_dump(mode="json", by_alias=True),
+        **found.model_copy(update={"kinds": kinds}).model_dump(mode="json", by_alias=True),
         "owners": [_owner(is_free, zone, owners[is_free, zone], found) for is_free, zone in order],
     }
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tenantzone_contract.quantity import MAX_COUNT
 from tenantzone_contract.reports.report import (
-    MAX_COUNT,
     ApiServerReport,
     EngineReport,
     EvictionReason,

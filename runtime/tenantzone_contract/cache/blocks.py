@@ -5,8 +5,10 @@ The operator's console requests it from the engine's admin port.
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from pydantic.alias_generators import to_camel
+
+from tenantzone_contract.quantity import MAX_COUNT
 
 BLOCKS_VERSION: Final = 1
 
@@ -21,7 +23,7 @@ MAX_CELLS = 4096
 BlockUse = Literal["free", "in_use", "cached"]
 """A block is in_use if a request refers to it, cached if only the prefix cache keeps it, and else free."""
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class _Model(BaseModel):
@@ -64,13 +66,13 @@ class BlockMap(_Model):
     """Name of the tier whose chunks the map shows; empty for the engine's blocks. A chunk in transfer is in use."""
     capacity_blocks: Count
     """Number of blocks that requests can use, without vLLM's null block."""
-    blocks_per_cell: Annotated[int, Field(ge=1)]
+    blocks_per_cell: Annotated[int, Field(ge=1, le=MAX_COUNT)]
     """Number of blocks per cell; the last cell may stand for fewer."""
     kinds: tuple[BlockKind, ...] = ()
     """The kinds in the map, without kinds that are too small for a cell."""
     runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()
     """Runs of consecutive cells of one kind, as pairs of an index in ``kinds`` and a number of cells."""
-    taken_unix_time: float
+    taken_unix_time: FiniteFloat
 
     @model_validator(mode="after")
     def _is_of_a_size_that_can_be_shown(self) -> "BlockMap":

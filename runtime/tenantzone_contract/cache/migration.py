@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from tenantzone_contract.quantity import MAX_COUNT
 from tenantzone_contract.zone_config.config_text import explain
 
 MIGRATION_PATH: Final = "/migration"
@@ -34,7 +35,7 @@ warm-up: load prompts from storages into CPU memory.
 Order = Literal[Work, "stop"]
 State = Literal["None", "Running", "Done", "Stopped", "Failed"]
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Hash = Annotated[bytes, Field(min_length=1, max_length=64)]
 # Fail fast, because reporting the errors of a million hashes would take an engine seconds.

@@ -1,6 +1,9 @@
 """Rules that the S3 clients of the manager and of the engine share. botocore is imported on first use."""
 
-from typing import Any
+from typing import Any, Final
+
+_EXPIRED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
+"""Codes of errors about temporary credentials, which S3 sends with the status 400."""
 
 
 def create_client(session: Any, **options: Any) -> Any:
@@ -20,7 +23,8 @@ def is_denied(error: BaseException | None) -> bool:
     from botocore.exceptions import ClientError, NoCredentialsError
 
     if isinstance(error, ClientError):
-        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status in (401, 403) or error.response.get("Error", {}).get("Code") in _EXPIRED
     return isinstance(error, NoCredentialsError)
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from tenantzone_contract.quantity import MAX_COUNT
+
 REPORT_VERSION: Final = 1
 
 REPORT_PATH = "/report"
@@ -75,9 +77,6 @@ gets the next slot. Encoder: encoder: encodings of other requests' media fill th
 kept for another zone. Preparation, for which all waiting requests of the zone wait: grammar: the request's grammar is
 not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks from a tier.
 """
-
-MAX_COUNT: Final = 2**53 - 1
-"""Largest integer that every JSON parser represents exactly."""
 
 MAX_BLOCKS: Final = 2**31 - 1
 """Maximum number of blocks of one engine."""

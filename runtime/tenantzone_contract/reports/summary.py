@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, get_args
 
-from tenantzone_contract.reports.report import MAX_COUNT, ZoneState
+from tenantzone_contract.quantity import MAX_COUNT
+from tenantzone_contract.reports.report import ZoneState
 
 STATES: Final[tuple[ZoneState, ...]] = get_args(ZoneState)
 """All states of a zone, the busiest first."""

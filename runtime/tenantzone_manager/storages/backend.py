@@ -6,8 +6,9 @@ The manager itself reads and writes bytes only to copy them from one storage to 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from tenantzone_contract.text import printable
 from tenantzone_manager.core.records import CacheLocation, LocationSpec
 
 
@@ -49,10 +50,14 @@ class PlaceTaken(StorageError):
 
     def __init__(self, place: str, owner: str, storage: str) -> None:
         super().__init__(
-            f"{place} belongs to the storage {owner}, whose blocks {storage} would overwrite; give {storage} "
-            f"another place, or remove {owner} first"
+            f"{place} belongs to the storage {printable(owner)}, whose blocks {storage} would overwrite; give "
+            f"{storage} another place, or remove {printable(owner)} first"
         )
         self.owner = owner
+
+
+MAX_OWNER_BYTES: Final = 1024
+"""Maximum number of bytes to read from an ``owner`` file, which any client that may write to the place can replace."""
 
 
 class Claim:
@@ -94,8 +99,8 @@ class Claim:
         if self._takeover:
             return True
         raise StorageError(
-            f"{place} belongs to the index {index}, not to {self.index}; register the storage with the option "
-            "takeover to remove the blocks of the other index"
+            f"{place} belongs to the index {printable(index)}, not to {self.index}; register the storage with the "
+            "option takeover to remove the blocks of the other index"
         )
 
     def is_made(self) -> None:

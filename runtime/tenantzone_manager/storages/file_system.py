@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    MAX_OWNER_BYTES,
     Claim,
     DataStorageBackend,
     Place,
@@ -157,7 +158,10 @@ class FileSystemStorage(DataStorageBackend):
             FileExistsError: a concurrent check, by this or another storage, is writing the owner file.
         """
         owner = self._root / "owner"
-        found = owner.read_text(errors="replace") if owner.exists() else ""
+        found = ""
+        if owner.exists():
+            with owner.open("rb") as file:
+                found = file.read(MAX_OWNER_BYTES).decode(errors="replace")
         if self.claim.has_to_write(found, str(self._root)):
             # The folder may have been replaced or emptied, so known folders and files may no longer exist.
             self._made.clear()

@@ -14,8 +14,10 @@ from urllib.parse import quote
 import aiohttp
 
 from tenantzone_contract.cache.mooncake import MISSING, pinned, using
+from tenantzone_contract.text import printable
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    MAX_OWNER_BYTES,
     Claim,
     DataStorageBackend,
     Place,
@@ -155,7 +157,9 @@ class MooncakeStorage(DataStorageBackend):
             if code:
                 raise StorageError(f"can't write to Mooncake at {self._master} (code {code})")
             if (found := _text(store, name)) != self.claim.text:
-                raise StorageError(f"the index {found} claimed {place} at the same time; the claim is retried")
+                raise StorageError(
+                    f"the index {printable(found)} claimed {place} at the same time; the claim is retried"
+                )
         self.claim.is_made()
 
 
@@ -168,8 +172,11 @@ def _size(store: Any, name: str) -> int | None:
 
 
 def _text(store: Any, name: str) -> str:
-    """Returns an object as text, replacing invalid bytes, or an empty string if the object does not exist."""
-    return "" if _size(store, name) is None else _content(store, name).decode(errors="replace")
+    """Returns a short object as text, replacing invalid bytes, or an empty string if the object does not exist."""
+    size = _size(store, name)
+    if size is not None and size > MAX_OWNER_BYTES:
+        raise StorageError(f"{name} has {size} bytes, too many for the name of an owner; remove it")
+    return "" if size is None else _content(store, name).decode(errors="replace")
 
 
 def _content(store: Any, name: str) -> bytes:

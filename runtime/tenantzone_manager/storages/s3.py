@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from tenantzone_contract.cache.s3 import is_denied
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    MAX_OWNER_BYTES,
     Claim,
     DataStorageBackend,
     Place,
@@ -139,7 +140,7 @@ class S3Storage(DataStorageBackend):
     def _read(self, client: Any, name: str) -> str:
         try:
             with client.get_object(Bucket=self._bucket, Key=name)["Body"] as body:
-                return str(body.read().decode(errors="replace"))
+                return str(body.read(MAX_OWNER_BYTES).decode(errors="replace"))
         except client.exceptions.NoSuchKey:
             return ""
 

@@ -13,6 +13,7 @@ import queue
 import socket
 import threading
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +102,11 @@ class Recorder:
             self._no_room += 1
 
     def close(self) -> None:
-        """Write the lines of all ended requests, and stop."""
+        """Write the lines of all ended requests, and stop. A disk that hangs delays this for some seconds only."""
         atexit.unregister(self.close)
-        self._ended.put(None)
-        self._thread.join(_LEAVE_SECONDS)
+        with suppress(queue.Full):
+            self._ended.put(None, timeout=_LEAVE_SECONDS)
+            self._thread.join(_LEAVE_SECONDS)
 
     def _write_all(self) -> None:
         while (ended := self._ended.get()) is not None:

@@ -19,6 +19,9 @@ _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>
 _NAMED_OBJECT: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
 _SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
 
+_LONGEST_OFFSET: Final = 18
+"""Maximum number of digits of an offset. 18 digits always fit into 64 bits."""
+
 
 class PlaceError(ValueError):
     """A location that this engine can't or may not use."""
@@ -115,6 +118,6 @@ def _split(path: str, start: str, form: re.Pattern[str]) -> tuple[str, re.Match[
 
 
 def _offset(text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _LONGEST_OFFSET:
         raise PlaceError(f"{text!r} is not a valid offset")
     return int(text)
