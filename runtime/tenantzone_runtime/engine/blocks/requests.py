@@ -1,4 +1,4 @@
-"""The attributes that the runtime sets on vLLM's requests."""
+"""Reads and sets the attributes that the runtime adds to vLLM's requests."""
 
 from typing import Final
 
@@ -18,13 +18,13 @@ def zone_of(request: Request) -> Zone | None:
 
 
 def user_of(request: Request) -> str:
-    """Returns the pseudonymous id of the user, within the tenant, who sent a request."""
+    """Returns the pseudonymous id of the tenant's user who sent a request, or ``NO_USER`` if it is unknown."""
     user: str = getattr(request, "user", NO_USER)
     return user
 
 
 def note_admission(request: Request, zone: Zone) -> None:
-    """Record in a request how many purges of its zone have begun so far. A preempted request keeps its number."""
+    """Record in a request how many purges of its zone have begun. A preempted request keeps the earlier number."""
     if request.num_preemptions == 0:
         request.purges = zone.purges
 
@@ -38,7 +38,7 @@ def may_be_cached(request: Request, zone: Zone) -> bool:
 
 
 def charge(request: Request, zone: Zone, cost: float) -> None:
-    """Charge the cost of service to a request's zone, and within the zone to the request's user."""
+    """Charge the cost of service to a request's zone and, if the zone tracks users, also to the request's user."""
     zone.account.charge(cost)
     if zone.users is not None:
         zone.users.charge(user_of(request), cost)
@@ -55,13 +55,13 @@ def count_generated(request: Request, zone: Zone) -> None:
 
 
 def enter_queue(request: Request, zone: Zone, now: float) -> None:
-    """Count a request that has just arrived among its zone's waiting requests."""
+    """Add a request that has just arrived to the count of its zone's waiting requests."""
     request.queued_tokens = request.num_prompt_tokens
     zone.queue.enter(request.queued_tokens, now)
 
 
 def leave_queue(request: Request, zone: Zone, now: float, *, is_served: bool) -> None:
-    """Stop counting a scheduled or ended request among its zone's waiting requests. Idempotent."""
+    """Remove a scheduled or ended request from the count of its zone's waiting requests. Idempotent."""
     tokens = getattr(request, "queued_tokens", None)
     if tokens is not None:
         request.queued_tokens = None
@@ -77,5 +77,5 @@ _OUTCOMES: Final[dict[FinishReason, Outcome]] = {
 
 
 def outcome_of(request: Request) -> Outcome:
-    """Returns the outcome of a request, for the counters."""
+    """Returns how a request ended, as a label for the counters."""
     return _OUTCOMES.get(request.get_finished_reason(), "other")
