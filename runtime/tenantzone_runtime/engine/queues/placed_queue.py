@@ -1,6 +1,6 @@
 """A queue of waiting requests in vLLM's order, in which a request can return to its old place.
 
-In vLLM's first-come, first-served queue, a request that has left can only return at one of the ends.
+vLLM's first-come, first-served queue can add a request only at its ends.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -17,11 +17,11 @@ _PLACES: Final = count(1)
 _BY_PLACE: Final = attrgetter("place")
 
 _FEW: Final = 16
-"""Maximum number of leaving requests to look up one by one. For more requests, the whole queue is scanned once."""
+"""Maximum number of requests to remove by binary search. To remove more at once, the queue is scanned."""
 
 
 def take_last_place(request: Request) -> None:
-    """Give a request the last place in the order of arrival, even if it enters a queue later."""
+    """Give a request the last place in the order of arrival. It keeps this place if it enters a queue later."""
     request.place = next(_PLACES)
 
 
@@ -36,12 +36,12 @@ class PlacedQueue(RequestQueue):
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self._is_by_arrival = policy is SchedulingPolicy.FCFS
-        # Under the priority policy, vLLM's requests define the order themselves.
+        # Without a key, requests are compared directly. vLLM's `Request` compares by priority and then by arrival.
         self._order: Callable[[Request], Any] | None = _BY_PLACE if self._is_by_arrival else None
         self._requests: list[Request] = []
 
     def add_request(self, request: Request) -> None:
-        """Add a request after all requests that arrived before it."""
+        """Give a request the last place in the order of arrival, and add it."""
         take_last_place(request)
         self.put_back(request)
 
@@ -85,7 +85,7 @@ class PlacedQueue(RequestQueue):
         if len(leaving) > _FEW:
             self._requests = [request for request in self._requests if request not in leaving]
             return
-        # Scanning for each request would take quadratic time if thousands of clients disconnect one by one.
+        # If thousands of clients disconnect one by one, scanning the queue for each request would take quadratic time.
         for request in leaving:
             index = self._index(request)
             if index is not None:

@@ -1,1 +1,1 @@
-"""Bounds and names the images, sounds and videos of requests."""
+"""Limits the memory of images, sounds and videos of requests, and names them by tenant."""
