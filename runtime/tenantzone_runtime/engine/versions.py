@@ -67,7 +67,7 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
     if found:
         raise UnsupportedError(
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "
-            "Or start vLLM without --scheduler-cls to run without zones"
+            "To run without zones, start vLLM without --scheduler-cls"
         )
 
 

@@ -175,7 +175,7 @@ class BlockTables:
         return sum(1 + int(caches.has_prefill_checkpoint_blocks) for caches in self._aligned)
 
     def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
-        """Returns the hits without states that the request does not need, because vLLM would count them nevertheless.
+        """Returns the hits without states that the request does not need, because vLLM would count their blocks.
 
         Args:
             hits: the cached blocks of the request's prefix, by group.

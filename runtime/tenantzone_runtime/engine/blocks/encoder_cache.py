@@ -195,9 +195,9 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             kept.clear()
 
     def _next_to_go(self, zone: Zone | None) -> str:
-        """Returns the name of the unused encoding to evict for a zone: the least recently used of the first kind.
+        """Returns the name of the unused encoding to evict for a zone.
 
-        The kinds, in this order: encodings of zones above their shares, of the zone itself, and of other zones.
+        This is the LRU encoding of zones that exceed their shares, else of the zone itself, else of any zone.
         """
         its_own = anybody = ""
         for name in self.freeable:

@@ -23,7 +23,7 @@ class EarlyRequests:
         self._media = media
         self._queue = loads
         self._loads: set[Request] = set()
-        """Early requests whose loads began before they had blocks for their whole prompts."""
+        """Early requests that began to load without blocks for the rest of the prompt."""
 
     def adopt(self) -> None:
         """Bind the early requests to a special zone that no config declares. Do nothing if no zone is declared yet."""

@@ -75,7 +75,7 @@ class TurnsOfTenants:
 
 
 def compilation_of(request: Request) -> Future[Any] | None:
-    """Returns the future of a request's unfinished grammar. None if it is finished or the request has no grammar."""
+    """Returns the future of a grammar that is still being compiled for a request, or None if there is none."""
     structured = request.structured_output_request
     # Read `_grammar`, because the property `grammar` replaces a finished future by its result.
     grammar = None if structured is None else structured._grammar
@@ -94,7 +94,7 @@ def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threa
 
     Args:
         manager: the engine's manager of structured outputs.
-        seal_key: the key with which the frontend makes seals. A request's seal shows its tenant before it is bound.
+        seal_key: the key with which the frontend makes seals. The seal names the tenant of a request.
         threads: the maximum number of tenants whose grammars are compiled at the same time.
     """
 

@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 _USUAL_SECONDS: Final = 0.05
 """CPU time in seconds that a tenant's grammars may take per step without adding to the tenant's debt."""
 _USUAL_OF_EACH_SECONDS: Final = 0.002
-"""The same per structured output. It applies if the sum over a tenant's outputs exceeds ``_USUAL_SECONDS``."""
+"""CPU time in seconds per step and structured output that adds no debt, for tenants with many outputs at once."""
 
 
 class GrammarDebts:
@@ -181,7 +181,7 @@ class GrammarMasks:
         return _OWES_TOO_MUCH if self._debts.is_too_much(tenant, time.monotonic()) else None
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
-        """Returns the drafted tokens before the first token that the grammar rejects, or none if time is used up."""
+        """Returns the drafted tokens up to the first rejected token, or no tokens if the CPU time is used up."""
         has_taken_all = self._taken.of(grammar.tenant) > self._tenant_limit_seconds
         if has_taken_all or self._refusal_of(grammar.tenant) is not None:
             return []

@@ -1,7 +1,7 @@
 """Wraps a tenant's grammar so that the thread that runs the steps never calls the grammar library.
 
-Not only masks, but also sampled and drafted tokens may take the library long. So sampled tokens are recorded first, and
-the thread that computes the next mask accepts them, where their CPU time is measured.
+Accepting sampled tokens and validating drafted tokens may take the library as long as computing a mask. So sampled
+tokens are only recorded. The thread that computes the next mask accepts them, and their CPU time is measured there.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 EvictionOrder = Literal["lru", "priority", "random-lru"]
-"""Eviction order of a stock pool. "priority": lowest priority first. "random-lru": the LRU block of a random few."""
+"""Eviction order: least recently used, lowest priority first, or the least recently used of a few random blocks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _warm_up(runner: Any) -> None:
         return
     vocabulary = runner.model_config.get_vocab_size()
     devices = [runner.device] if runner.device.type == "cuda" else []
-    # Compile in inference mode, as in vLLM's steps. Restore the random state afterwards, because the seed has set it.
+    # Compile in inference mode, as in vLLM's steps. Restore the random state, which depends on the engine's seed.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
             # Zeros replace the model's logits, because the model's layers may not run before adapters are set.

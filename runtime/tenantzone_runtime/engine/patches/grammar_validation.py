@@ -78,7 +78,7 @@ def _check_library(params: SamplingParams) -> None:
 
 
 def _tenant_of(params: SamplingParams) -> str:
-    """Returns the tenant in a request's seal, which needs no check in the API server, or "" if there is no seal."""
+    """Returns the tenant in a request's seal, without checking the seal, or "" if the request has no seal."""
     seal = (params.extra_args or {}).get(SEAL_ARGUMENT, "")
     return str(seal).split(".")[1] if str(seal).count(".") else ""
 

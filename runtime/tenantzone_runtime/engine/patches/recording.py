@@ -83,6 +83,6 @@ def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: Req
         generation.finish = completion.finish_reason or generation.finish
     if generation.first_token_seconds is None and any(generation.answers.values()):
         generation.first_token_seconds = asker.recorder.now() - generation.arrival
-        # If the answer comes in one piece, only vLLM knows the time of the first token, measured from a bit earlier.
+        # For an answer in one piece, use vLLM's time to first token, although vLLM's clock starts a little earlier.
         if output.metrics is not None and output.metrics.first_token_latency:
             generation.first_token_seconds = min(generation.first_token_seconds, output.metrics.first_token_latency)

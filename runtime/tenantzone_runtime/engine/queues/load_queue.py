@@ -74,7 +74,7 @@ class LoadQueue(RequestQueue):
             if self._may_go_on(request):
                 self._peeked = request
                 return request
-        raise IndexError("no load has finished")
+        raise IndexError("no request whose load has landed can run")
 
     def prepend_request(self, request: Request) -> None:
         self.add_request(request)

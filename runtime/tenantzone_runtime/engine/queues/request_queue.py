@@ -50,7 +50,7 @@ class ZoneRequestQueue(RequestQueue):
         """Total length of all zones' queues. Counted, because vLLM needs it in each step, for thousands of queues."""
 
     def front(self, zone: Zone) -> Request:
-        """Returns the next request of a zone, even if the request is not admissible. The zone's queue isn't empty."""
+        """Returns the next request of a zone, even if it is not admissible. The zone's queue must not be empty."""
         return self._queues[zone].peek_request()
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
@@ -182,7 +182,7 @@ class ZoneRequestQueue(RequestQueue):
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         """Put requests that a step has skipped back into the queue."""
-        # `reversed` restores the order of arrival, because vLLM passes the request that it skipped last first.
+        # `reversed` restores the order of arrival, because vLLM passes skipped requests in reverse order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}
         for request in requests:

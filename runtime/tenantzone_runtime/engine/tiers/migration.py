@@ -26,7 +26,7 @@ _GROUPS: Final = (
     "this engine's model has several groups of KV caches, so it needs no migration; chunks are copied to storages "
     "when a request ends, and loaded when a request needs them"
 )
-"""Why an engine whose model has several KV cache groups refuses migrations."""
+"""Message with which an engine refuses migrations if its model has several KV cache groups."""
 
 
 class Migration:
@@ -43,7 +43,7 @@ class Migration:
         self.wake: Callable[[], object] = bool
         """Makes an idle engine run a step."""
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Returns False while the engine shuts down or is paused, because these must not wait for a migration."""
+        """Returns False while the engine shuts down or is paused, because neither may wait for a migration."""
         self.is_ending: Callable[[], bool] = lambda: False
         """Returns whether the engine is shutting down and runs steps only for existing requests."""
         self.patience = PATIENCE_SECONDS
@@ -92,9 +92,9 @@ class Migration:
         if self.is_ending():
             raise MigrationError(ENDING)
         if order.tenant not in shared.below.zones:
-            raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
+            raise MigrationError(f"tenant {order.tenant} has no zone in this engine's config; create a zone first")
         if self._task is not None and self._task.tenant != order.tenant:
-            raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")
+            raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for its end, or stop it")
         self.stop(order.tenant, "a new migration of this zone was requested")
         now = time.monotonic()
         rate_limit = RateLimit(order.bytes_per_second, self.chunk_bytes, now)

@@ -119,7 +119,7 @@ class MovedPrompt:
         return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
 
     def let_go(self) -> None:
-        """Allow eviction of the chunks that were stored so far from CPU memory, to make room for the next chunks."""
+        """Allow CPU memory to evict the chunks that were stored so far, to make room for the next chunks."""
         self._manager.primary_tier.let_go(self._context)
 
     def copy_down(self, keys: Sequence[OffloadKey]) -> None:

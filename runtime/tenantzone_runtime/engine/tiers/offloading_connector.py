@@ -115,7 +115,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None:
             return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
-            # In the next step, vLLM still copies a preempted request's former blocks, so it can't load for the request.
+            # In the next step, vLLM may still copy a preempted request's former blocks. It can't load at the same time.
             return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)

@@ -160,7 +160,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
 
     def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
-        # Only existing chunks, because some may have been purged meanwhile, or their zone may be being removed.
+        # Leave out chunks that no longer exist, because they were purged meanwhile or their zone is being removed.
         return super().create_store_job(self.primary_tier.are_kept(keys, req_context), req_context, tier_idx)
 
 

@@ -246,7 +246,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         assert caller is not None, "only a request of a zone loads chunks"
         chunk_ids = self._chunk_ids(keys)
-        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a foreign chunk"
+        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "another zone's chunk"
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
@@ -306,7 +306,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
-        assert output is not None, "there is no room, although room was made"
+        assert output is not None, "vLLM found no room, although the tier has made room"
         chunk_ids = self._chunk_ids(output.keys_to_store)
         self.tier.store(caller.zone, chunk_ids)
         self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))

@@ -1,1 +1,1 @@
-"""Limits the memory of images, sounds and videos of requests, and names them by tenant."""
+"""Limits the memory for images, sounds and videos of requests, and prefixes the names of media by tenant."""

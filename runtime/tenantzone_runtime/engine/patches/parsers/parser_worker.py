@@ -37,7 +37,7 @@ class Template:
 
     def __init__(self, shared: Shared) -> None:
         self.connection, theirs = socket.socketpair()
-        """Connection to send sockets to the template. For each socket, it forks a process that answers calls there."""
+        """Connection on which the template receives sockets. For each, it forks a process that answers calls there."""
         with theirs:
             try:
                 pid = os.fork()
