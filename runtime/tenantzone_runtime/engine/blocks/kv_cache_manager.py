@@ -341,7 +341,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
         hits = state.hit_tokens
-        # vLLM counts the loaded tokens as computed. They may be fewer than the tokens that the tier reported as hits.
+        # vLLM counts loaded tokens as computed. Fewer tokens may have been loaded than the tier reported as hits.
         loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)

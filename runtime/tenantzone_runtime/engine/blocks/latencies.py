@@ -17,7 +17,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 def note_arrival(request: Request, now: float) -> None:
-    """Set a request's arrival time on the monotonic clock."""
+    """Set a request's arrival time, converted to the monotonic clock, in seconds."""
     state_of(request).arrived = now - max(0.0, time.time() - request.arrival_time)
 
 
@@ -29,7 +29,7 @@ class Latencies:
         """Admitted requests that have not generated their first token yet."""
 
     def scheduled(self, request: Request, zone: Zone, now: float) -> None:
-        """Count the queue time of a request that was admitted for the first time."""
+        """Count the queue time of a request that has just been admitted for the first time."""
         zone.counters.queue_time.observe(now - state_of(request).arrived)
         self._tokenless.append((request, zone))
 

@@ -33,7 +33,7 @@ class ProcessedTokens:
             self._begun.append(request)
 
     def adopted(self, request: Request) -> None:
-        """Record a running request that has just got a zone. Earlier tokens are not counted."""
+        """Record a running request that has just been assigned to a zone. Earlier tokens are not counted."""
         state_of(request).progress.begin_uncounted(_certain(request))
 
     def scheduled(self, output: SchedulerOutput) -> None:
@@ -44,7 +44,7 @@ class ProcessedTokens:
                 # The request's admission was revoked in this step.
                 continue
             position = request.num_computed_tokens - scheduled
-            # vLLM may recompute the end of a hit for layers with a window.
+            # For layers with a window, vLLM may recompute the end of a hit.
             hits = min(state_of(request).hit_tokens, position)
             state_of(request).progress.begin_stay(hits, position - hits, zone.counters)
         self._begun.clear()

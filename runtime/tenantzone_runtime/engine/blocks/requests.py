@@ -1,7 +1,7 @@
-"""What the runtime knows about each of vLLM's requests.
+"""The runtime's state of each of vLLM's requests.
 
-The requests themselves have the two attributes that the arbiter reads, ``zone`` and ``peak`` (see
-``zones.engine.Work``). Everything else is in a `ZoneRequest`.
+A vLLM request itself gets only the two attributes that the arbiter reads: ``zone`` and ``peak`` (see
+``zones.engine.Work``). All other state of a request is in its `ZoneRequest`.
 """
 
 from dataclasses import dataclass, field
@@ -23,30 +23,30 @@ class ZoneRequest:
     """The runtime's state of one request."""
 
     user: str = NO_USER
-    """Pseudonymous id of the user, within the tenant, who sent the request."""
+    """Pseudonymous id of the tenant's user who sent the request."""
     refusal: BindingError | None = None
-    """Why the scheduler refused the request, or None."""
+    """The error with which the scheduler refused the request, or None if it did not refuse the request."""
     arrived: float = 0.0
     """Time of arrival in seconds on the monotonic clock."""
     place: int | None = None
     """Place in the order of arrival, or None before the request has entered a queue."""
     queued_tokens: int | None = None
-    """Number of prompt tokens that the zone's queue counts for the request, or None if it is not waiting there."""
+    """Number of prompt tokens for which the request counts in its zone's queue, or None if it is not in the queue."""
     purges: int = 0
     """Number of purges of the zone that had begun when the request was first admitted."""
     hit_tokens: int = 0
     """Number of prompt tokens found in the prefix cache at the last admission."""
     loaded_tokens: int = 0
-    """Number of prompt tokens that a tier is loading."""
+    """Number of prompt tokens that are being loaded from a tier."""
     counted_tokens: int = 0
-    """Number of generated tokens that are counted and charged."""
+    """Number of generated tokens that were counted and charged."""
     progress: Progress = field(default_factory=Progress)
     last_token: tuple[float, int, ZoneSpec | None] = (0.0, 0, None)
-    """Time of the last output, number of generated tokens then, and the zone's spec then."""
+    """Monotonic time of the last output in seconds, and the number of generated tokens and the spec at that time."""
 
 
 def state_of(request: Request) -> ZoneRequest:
-    """Returns the runtime's state of a request, which is created on first use."""
+    """Returns the runtime's state of a request, and creates it on the first call."""
     try:
         state: ZoneRequest = request.zone_request
     except AttributeError:
@@ -61,7 +61,7 @@ def zone_of(request: Request) -> Zone | None:
 
 
 def user_of(request: Request) -> str:
-    """Returns the pseudonymous id of the user, within the tenant, who sent a request."""
+    """Returns the pseudonymous id of the tenant's user who sent a request, or ``NO_USER`` if it is unknown."""
     return state_of(request).user
 
 
@@ -98,13 +98,13 @@ def count_generated(request: Request, zone: Zone) -> None:
 
 
 def enter_queue(request: Request, zone: Zone, now: float) -> None:
-    """Count a request that has just arrived among its zone's waiting requests."""
+    """Add a request that has just arrived to the count of its zone's waiting requests."""
     tokens = state_of(request).queued_tokens = int(request.num_prompt_tokens)
     zone.queue.enter(tokens, now)
 
 
 def leave_queue(request: Request, zone: Zone, now: float, *, is_served: bool) -> None:
-    """Stop counting a scheduled or ended request among its zone's waiting requests. Idempotent."""
+    """Remove a scheduled or ended request from the count of its zone's waiting requests. Idempotent."""
     state = state_of(request)
     if state.queued_tokens is not None:
         zone.queue.leave(state.queued_tokens, now, is_served=is_served)
