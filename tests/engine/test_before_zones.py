@@ -111,6 +111,16 @@ def test_a_session_ends_when_zones_are_declared_and_stops_no_request(driver):
     assert [driver.finished[request.request_id] for request in requests] == ["length"] * 4
 
 
+def test_a_session_that_waits_for_input_in_an_idle_engine_ends_without_other_work(driver):
+    session = driver.send(None, prompt(40), resumable=True)
+    driver.step()
+    driver.step()
+    driver.declare(zone("acme"))
+    driver.run()
+    assert driver.finished[session.request_id] == "error"
+    assert driver.scheduler.num_waiting_for_streaming_input == 0
+
+
 def test_a_session_that_runs_ends_with_its_next_output(driver):
     session = driver.send(None, prompt(40), max_tokens=50, resumable=True)
     driver.step()

@@ -67,3 +67,15 @@ def test_no_request_yields_while_all_is_paused(config):
     driver.run()
     assert running[1].num_preemptions == 0
     assert driver.finished[running[1].request_id] == "length"
+
+
+def test_preemptions_by_a_reset_that_fails_are_counted(config, monkeypatch):
+    """vLLM preempts all requests first, and fails if blocks are still in use then."""
+    driver = Driver(make_scheduler(config, 100))
+    driver.declare(zone("acme"))
+    driver.send("acme", prompt(3), max_tokens=20)
+    driver.step()
+    monkeypatch.setattr(driver.scheduler.kv_cache_manager, "reset_prefix_cache", lambda: False)
+    with pytest.raises(RuntimeError):
+        driver.scheduler.reset_prefix_cache(reset_running_requests=True)
+    assert driver.zone("acme").counters.preemptions == 1

@@ -110,12 +110,18 @@ class Tenancy:
         if self.ledger.is_present(zone):
             self._timers.set(zone)
 
-    def refused(self, tenant: str | None, reason: RefusalReason) -> None:
-        """Note that a request was refused; ``tenant`` is None if the request has no trusted tenant."""
+    def refused(self, tenant: str | None, reason: RefusalReason, *, is_ended: bool = True) -> None:
+        """Count a refused request.
+
+        Args:
+            tenant: the request's tenant, or None if the request has no trusted tenant.
+            reason: the reason.
+            is_ended: whether to count the request among its zone's ended requests, too.
+        """
         self.ledger.trail.refused(tenant, reason)
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         zone = None if tenant is None else self.ledger.zones.get(tenant)
-        if zone is not None and not zone.leaving:
+        if is_ended and zone is not None and not zone.leaving:
             zone.counters.request_ended("queue_full" if reason == "queue_full" else "refused")
 
     def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:

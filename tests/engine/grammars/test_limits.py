@@ -1,9 +1,16 @@
 """The time that all of one tenant's grammars may take in a step, and over many steps."""
 
-from hack.harness.scheduler import Driver, prompt
+import hashlib
+from concurrent.futures import Future
+
+import torch
+from vllm.config import VllmConfig
+from vllm.v1.request import RequestStatus
+
+from hack.harness.scheduler import Driver, make_scheduler, prompt, with_drafts
 from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_runtime.engine.grammars.grammar_masks import LIMIT_SECONDS, GrammarDebts
-from tests.engine.grammars.stand_ins import Dear, Grammar, Slow, busy, send, step
+from tests.engine.grammars.stand_ins import Dear, Grammar, Slow, busy, rows_of_masks, send, step
 from tests.engine.test_refused import refusal
 from tests.frontend.harness import eventually
 
@@ -97,3 +104,46 @@ def test_who_owes_too_much_does_so_too_when_its_zone_is_made_anew(driver: Driver
     refused = send(driver, "acme", Grammar(2))
     assert step(driver) == {stays.request_id: [1]}
     assert "recently taken too much CPU time" in refusal(driver, refused).message
+
+
+class SlowDrafts(Slow):
+    """A grammar that takes long for drafted tokens only."""
+
+    def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
+        Grammar.fill_bitmask(self, rows, row)
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        while not self.over.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
+        return tokens
+
+
+def test_a_request_that_is_aborted_after_its_grammar_was_given_up_has_ended(config: VllmConfig):
+    """The client may abort it before the step that would have refused it."""
+    driver = Driver(make_scheduler(with_drafts(config, "ngram", 3), 100))
+    driver.declare(ZoneConfig(name="acme", tenant="acme", generation=1))
+    driver.scheduler.structured_output_manager._grammar_bitmask = rows_of_masks()
+    slow = SlowDrafts(9)
+    try:
+        request = send(driver, "acme", slow, max_tokens=40)
+        output, result = driver.schedule()
+        driver.scheduler.get_grammar_bitmask(output)
+        driver.update(output, result)
+        driver.draft(output)
+    finally:
+        slow.over.set()
+    driver.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+    driver.send("acme", prompt(1), max_tokens=3)
+    for _ in range(10):
+        step(driver)
+    assert driver.scheduler.get_num_unfinished_requests() == 0
+    assert driver.zone("acme").counters.requests == {"abort": 1, "length": 1}
+
+
+def test_a_request_whose_grammar_does_not_compile_counts_once(driver: Driver):
+    compiling: Future[Grammar] = Future()
+    driver.send("acme", prompt(1), grammar=compiling)
+    compiling.set_exception(ValueError("no such rule"))
+    driver.run()
+    assert driver.zone("acme").counters.requests == {"error": 1}
+    assert driver.scheduler.tenancy.refusals["unsupported"] == 1

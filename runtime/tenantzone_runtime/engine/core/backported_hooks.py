@@ -19,7 +19,7 @@ class BackportedHooks(Scheduler):
     """The hooks, and overrides of vLLM's methods that call the hooks. List this class before vLLM's class as a base."""
 
     failed_reqs: dict[str, Request]
-    """Requests, by id, that the next output will end with an error. vLLM never schedules these requests."""
+    """Unfinished requests, by id, that the next output will end with an error. vLLM never schedules these requests."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.failed_reqs = {}

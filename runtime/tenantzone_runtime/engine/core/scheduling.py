@@ -203,9 +203,15 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
             self._media.arrived(request, zone)
 
     def refuse(self, request: Request, error: BindingError) -> None:
-        """Count a request as refused, and have the next output report the reason to its client."""
+        """Count a request as refused, and have the next output report the reason to its client.
+
+        Does nothing if the request has ended since the reason arose, for example because its client has aborted it.
+        """
+        if request.is_finished():
+            return
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
-        self.tenancy.refused(error.tenant, error.reason)
+        # A request that has a zone is counted when it ends, like any other.
+        self.tenancy.refused(error.tenant, error.reason, is_ended=zone_of(request) is None)
         self.failed_reqs[request.request_id] = request
         state_of(request).refusal = error
         cancel_compilation(request)
@@ -384,10 +390,19 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     # Requests end
 
     def end_with_error(self, request: Request) -> None:
-        """End a request with an error in the next ``update_from_output``. If it is waiting, remove it from queues."""
+        """Remove a waiting or running request from the queues, and end it with an error in the next output.
+
+        Does nothing if the request has already ended.
+        """
+        if request.is_finished():
+            return
         self.waiting.remove_requests([request])
         self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
+        if request.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
+            # vLLM leaves these requests out of the unfinished ones, and an engine without unfinished requests sleeps.
+            request.status = RequestStatus.WAITING
+            self.num_waiting_for_streaming_input -= 1
         self.failed_reqs[request.request_id] = request
 
     def _fail_unsatisfiable(self, request: Request, error: str) -> None:
@@ -438,8 +453,13 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         with self.zone_lock:
             running = list(self.running)
-            is_reset = bool(super().reset_prefix_cache(reset_running_requests, reset_connector))
-            for request in running if self._zones else ():
-                if request.status == RequestStatus.PREEMPTED:
-                    self._arbiter.note_preemption(request, "reset", None)
-            return is_reset
+            try:
+                return bool(super().reset_prefix_cache(reset_running_requests, reset_connector))
+            finally:
+                for request in running if self._zones else ():
+                    if request.status == RequestStatus.PREEMPTED:
+                        self._arbiter.note_preemption(request, "reset", None)
+
+    def reset_encoder_cache(self) -> None:
+        with self.zone_lock:
+            super().reset_encoder_cache()
