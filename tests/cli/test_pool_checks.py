@@ -71,7 +71,7 @@ NOT_SERVED = pool(
             "type": "Accepted",
             "status": "False",
             "reason": "PoolNotServed",
-            "message": "it is not served: its pods can't be listed",
+            "message": "this pool is not served: the pool's pods can't be listed",
         }
     ]
 )
@@ -144,7 +144,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"pools": [NOT_SERVED], "configs": {KEY: FORBIDDEN}, "pods": {KEY: []}, "answers": []},
             "WARN",
             POOL,
-            "it is not served: its pods can't be listed",
+            "this pool is not served: the pool's pods can't be listed",
             id="a pool that the operator has no rights for",
         ),
         # Configs.

@@ -105,7 +105,7 @@ def test_in_a_namespace_without_listed_pools_each_pool_says_so(
     world.add_zone("acme", reserved="10%")
 
     refusal = world.await_condition("acme", "Accepted", "False", "PoolNotServed")["message"]
-    assert refusal.startswith(f"ZonePool {POOL} is not served: its pods can't be listed: 403")
+    assert refusal.startswith(f"ZonePool {POOL} is not served: the pool's pods can't be listed: 403")
     apply(control_plane, binding("Role", _USER, world.namespace))
     world.await_condition("acme", "Accepted", "True")
 

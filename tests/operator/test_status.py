@@ -157,7 +157,7 @@ def test_an_engine_that_has_the_config_and_something_else_in_force_has_not_ackno
     programmed = condition(status, "Programmed")
     assert (programmed["status"], programmed["reason"]) == ("False", "ZoneDiffers")
     ((field, value),) = other.items()
-    assert programmed["message"].startswith("engine-1 has the config but reports generation")
+    assert programmed["message"].startswith("engine-1 has the config but reports the zone with generation")
     assert f"{field} {value}" in programmed["message"]
     assert condition(status, "Ready")["reason"] == "ZoneDiffers"
     assert [row["acknowledged"] for row in status["engines"]] == [True, False]

@@ -280,7 +280,7 @@ def test_engines_that_have_what_is_declared_enforce_it():
             (tier(size=GI),),
             (reported(awaited_bytes=2 * GI),),
             "TierTooSmall",
-            "b has 1Gi of tier cpu and lacks the zone's 2Gi; start it with the size",
+            "b has 1Gi of tier cpu and lacks 2Gi that the zone reserves; start the engine with the size",
             id="too small",
         ),
         pytest.param(

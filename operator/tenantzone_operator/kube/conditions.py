@@ -14,7 +14,7 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
     """The spec is valid, and its reservation fits into the pool."""
     PROGRAMMED = "Programmed"
-    """Every ready engine reports the zone at this generation, with the amounts that its spec asks for."""
+    """Every ready engine reports the zone's current generation, with the amounts in the zone's spec."""
     READY = "Ready"
     """The object is accepted and programmed, so the engines enforce it now."""
     IDENTITY_ENFORCED = "IdentityEnforced"
@@ -22,13 +22,13 @@ class Type(StrEnum):
     STALLED = "Stalled"
     """The operator waits for a user to change something. Present only in that case, as kstatus expects."""
     DEGRADED = "Degraded"
-    """An engine is too small for the accepted reservations. Other engines are not affected. Present only if so."""
+    """An engine is too small for the accepted reservations. Other engines are not affected. Present only if True."""
     SELECTOR_OVERLAPS = "SelectorOverlaps"
-    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only if so."""
+    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only if True."""
     SALT_NOT_SHARED = "SaltNotShared"
-    """Some engines lack the pool's salt key, so prefix hashes differ between engines. Present only if so."""
+    """Some engines lack the pool's salt key, so prefix hashes differ between engines. Present only if True."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
-    """An engine's admin port refuses the operator, or answers without a token. Present only if so."""
+    """An engine's admin port refuses the operator's token, or answers without a token. Present only if True."""
     PURGED = "Purged"
     """Every ready engine has carried out the requested purge. Only on a TenantZone whose purge was requested."""
     LATENCY_TARGET_MET = "LatencyTargetMet"
@@ -36,15 +36,15 @@ class Type(StrEnum):
     TIERS_ENFORCED = "TiersEnforced"
     """Every ready engine has the tiers that the spec declares. Present only if the spec declares tiers."""
     TIER_INEFFECTIVE = "TierIneffective"
-    """The zone loads too few of the blocks that it stores in a tier. Only on a TenantZone, and present only if so."""
+    """The zone loads too few of the blocks that it stores in a tier. Only on a TenantZone; present only if True."""
     NOT_ENFORCED = "NotEnforced"
-    """A field is set that this version does not enforce. Present only if so."""
+    """A field is set that this version does not enforce. Present only if True."""
     REGISTERED = "Registered"
     """The KV-cache manager has registered the current spec. Only on a KVStorage or KVCacheGroup."""
     HEALTHY = "Healthy"
     """The KV-cache manager's last attempt to use the storage succeeded. Only on a KVStorage."""
     PLACE_SHARED = "PlaceShared"
-    """Another KVStorage names the same location. Only on a KVStorage, and present only if so."""
+    """Another KVStorage names the same location. Only on a KVStorage, and present only if True."""
     POOLS_RESOLVED = "PoolsResolved"
     """Each named pool exists, and its engines' service account is known. Only on a KVCacheGroup."""
 
@@ -72,7 +72,7 @@ class Reason(StrEnum):
     ENGINES_OF_ANOTHER_POOL = "EnginesOfAnotherPool"
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_UNTRUSTED = "ConfigUntrusted"
-    """An engine refuses a config whose signature is invalid, or that is older than its current config."""
+    """An engine refuses a config because the signature is invalid, or because the engine's current config is newer."""
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     API_SERVER_DIFFERS = "ApiServerDiffers"
     ENGINE_UNREACHABLE = "EngineUnreachable"
@@ -179,7 +179,7 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
     """Returns the condition that names engines that are too small; empty if no engine is too small.
 
     Args:
-        unfit: for each such engine its name and the blocks that it lacks, in words.
+        unfit: one text for each such engine, with the engine's name and the blocks that the engine lacks.
     """
     if not unfit:
         return []
