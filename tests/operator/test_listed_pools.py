@@ -84,7 +84,7 @@ def test_a_pool_that_is_not_listed_says_so_once_until_it_is(world: World, contro
     world.await_ready("acme")
 
     refusal = world.await_condition("beta", "Accepted", "False", "PoolNotServed")["message"]
-    assert refusal.startswith("ZonePool other is not served: its ConfigMap can't be read: 403")
+    assert refusal.startswith("ZonePool other is not served: the pool's ConfigMap can't be read: 403")
     assert "add the pool to the value pools of its chart" in refusal
     assert conditions(world.pool("other"))["Stalled"]["reason"] == "PoolNotServed"
     world.kubectl("annotate", "zonepool", "other", "looked=at")

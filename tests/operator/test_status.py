@@ -69,8 +69,8 @@ def test_the_message_names_the_pod_the_process_and_what_differs():
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (1, "1 of the API server processes that it was started with has not reported"),
-        (2, "2 of the API server processes that it was started with have not reported"),
+        (1, "1 of the engine's API server processes has not reported since its start"),
+        (2, "2 of the engine's API server processes have not reported since its start"),
     ],
 )
 def test_an_api_server_process_that_never_reported_is_named(missing, said):

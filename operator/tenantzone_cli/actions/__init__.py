@@ -1,1 +1,1 @@
-"""Commands that change something."""
+"""Commands that are neither ``doctor`` nor views of zones, such as ``purge`` and ``migrate``."""

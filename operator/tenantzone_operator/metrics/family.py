@@ -1,4 +1,4 @@
-"""The description of one of the operator's metrics, without samples."""
+"""Describes the operator's metrics: their names, types, labels and help texts, without samples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ class Family:
     """A metric's name, type, labels and help text."""
 
     name: str
-    """Name of the metric in a scrape."""
+    """Name of the metric as Prometheus scrapes it."""
     type: Literal["counter", "gauge", "histogram", "info"]
     labels: tuple[str, ...]
     help: str
@@ -21,5 +21,5 @@ def gauge(name: str, text: str, *labels: str) -> Family:
 
 
 def info(name: str, text: str, *labels: str) -> Family:
-    """Returns an info metric: a series that is always 1 and carries its information in labels."""
+    """Returns an info metric: a series whose value is always 1 and whose labels contain the information."""
     return Family(f"{name}_info", "info", labels, text)

@@ -1,4 +1,4 @@
-"""The outcome of a pool's last reconcile, which the operator keeps for its metrics."""
+"""The outcome of a pool's last reconcile, from which the operator computes metrics."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ EngineState = Literal["acknowledged", "pending", "rejected", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOutcome:
-    """The state of one engine with respect to the newest snapshot."""
+    """Whether one engine enforces the newest config snapshot."""
 
     pod: str
     state: EngineState
     generation: int | None
-    """Generation of the config that the engine has applied; None without a config or an answer."""
+    """Generation of the config that the engine has applied; None if the engine has no config or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
