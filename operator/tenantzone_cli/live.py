@@ -171,7 +171,7 @@ class Engine:
                 return self._from_here(method, path, query, body)
             return self._through_api_server(method, path, query, body)
         except ApiError as error:
-            # The engine has refused the request, because the API server accepted this user before, to read the pool.
+            # This refusal comes from the engine, because the API server accepted the user before, to read the pool.
             raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
 
     def _lacks_token(self, error: ApiError) -> bool:

@@ -1,1 +1,1 @@
-"""Commands that are neither ``doctor`` nor views of zones, such as ``purge`` and ``migrate``."""
+"""The plugin's commands ``advise``, ``migrate``, ``purge``, ``replay``, ``salt`` and ``storage``."""

@@ -120,7 +120,7 @@ def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
 
     Args:
         pod: the engine's pod.
-        age: the API server's time minus the time in the report, which the engine's clock determines, in seconds.
+        age: the age of the report in seconds: the API server's time minus the time in the report.
     """
     if age > _FROZEN_SECONDS:
         yield fail(

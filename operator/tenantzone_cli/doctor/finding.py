@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of checking one subject, with advice."""
+    """The result of a check of one subject, and advice."""
 
     level: Level
     subject: str

@@ -1,4 +1,4 @@
-"""``advise --watch``: shows the operator's advice for pools, and the results of the changes that it made itself."""
+"""``advise --watch``: shows the operator's advice for pools, and the changes that the operator has tried itself."""
 
 import json
 from collections.abc import Iterator, Sequence

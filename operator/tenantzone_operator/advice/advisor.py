@@ -34,9 +34,9 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 
 REST_WINDOWS: Final = 6
-"""Number of windows without a new trial after an undone trial, or of the opposite change after a kept trial.
+"""Number of windows after an undone trial of a field without another trial; doubles with each consecutive undone trial.
 
-After undone trials, the number doubles with each consecutive one.
+After a kept trial, only a change in the opposite direction must wait for this number of windows.
 """
 MOST_DOUBLINGS: Final = 6
 """Maximum number of times that ``REST_WINDOWS`` is doubled."""
@@ -56,9 +56,9 @@ class Moment:
     """The inputs of one call of `Advisor.look`."""
 
     pool: Pool
-    """The pool as the API server has it, without adjustments."""
+    """The pool as stored in the API server, without adjustments."""
     zones: Sequence[Zone]
-    """The pool's zones as the API server has them, without adjustments."""
+    """The pool's zones as stored in the API server, without adjustments."""
     in_force: Overlaid
     """The pool and its zones with the current adjustments applied, as the engines should enforce them."""
     observations: Sequence[Observation]
@@ -309,7 +309,7 @@ def _recommended(now: Moment, wanted: Proposal | None, before: Mapping[str, Any]
 
 
 def _still_true(now: Moment, recommendation: Any) -> Mapping[str, Any] | None:
-    """Returns the recommendation if the field still has the value from which it recommends to change; else None."""
+    """Returns the recommendation if the field still has the value that the recommendation would change; else None."""
     if not isinstance(recommendation, dict):
         return None
     pool, zones = now.in_force.pool, now.in_force.zones

@@ -11,9 +11,9 @@ _WORSE: Final = 1.1
 _BETTER: Final = 0.95
 """Factor to which the latency of a missed target must fall to count as better."""
 _WORSE_HITS: Final = 0.01
-"""Largest drop of the hit rate of all zones together that is acceptable, as a fraction of all prompt tokens."""
+"""Largest acceptable drop of the hit rate of all zones together, as a fraction of all prompt tokens."""
 _WORSE_HITS_OF_ONE: Final = 0.05
-"""Largest drop of the hit rate of one zone that is acceptable, as a fraction of the zone's prompt tokens."""
+"""Largest acceptable drop of one zone's hit rate, as a fraction of the zone's prompt tokens."""
 _BETTER_HITS: Final = 0.005
 """Smallest rise of the hit rate that counts as better, as a fraction of prompt tokens."""
 

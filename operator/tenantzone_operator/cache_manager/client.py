@@ -56,7 +56,7 @@ class ManagerClient:
 
     Args:
         address: the manager's address.
-        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
+        trace_configs: called before each request is sent; may raise an exception to prevent the request.
     """
 
     def __init__(self, address: ManagerAddress, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:

@@ -96,7 +96,7 @@ def read_group(body: Body) -> DeclaredGroup:
 
 
 def emptied_storage(storage: Body) -> Body:
-    """Returns a registered storage with limit 0, so that the manager evicts everything in it."""
+    """Returns a registered storage with limit 0, so that the manager evicts all blocks from the storage."""
     return {**storage, "limit": 0, "watermark": 1.0}
 
 

@@ -22,11 +22,11 @@ class Members:
     pools: tuple[str, ...]
     """Pools whose engines may register instances in the group, as NAMESPACE/POOL."""
     aliases: tuple[str, ...]
-    """Names by which engines address the group, derived from its pools and zones."""
+    """Names by which engines address the group, derived from the names of pools and zones."""
     zones: Mapping[Key, Zone]
     """Existing TenantZones that the group names, by key."""
     problems: tuple[tuple[str, str], ...]
-    """Pools and zones that the group names but that can't be members: each one's namespace, and a message."""
+    """Pools and zones that the group names but that can't be members: the namespace of each, and a message."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:

@@ -57,7 +57,7 @@ class Turn:
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
         self._passed_over: set[str] = set()
-        """Uids of objects without the finalizer or changed since the listing; this round writes no status for them."""
+        """Uids of objects whose status this round does not write: they were released, or changed since the listing."""
 
     async def look(self) -> None:
         """List the storages, groups and, if needed, instances that the manager has.
@@ -124,7 +124,7 @@ class Turn:
 
     @contextmanager
     def _logged_if_refused(self, account: str, what: str) -> Iterator[None]:
-        """Suppress and log the refusal of a service account. The log reports it once, because no status does."""
+        """Suppress the refusal of a service account, and log it if it is new, because no status reports it."""
         try:
             yield
         except ManagerRefused as error:
@@ -217,7 +217,7 @@ class Turn:
         return True
 
     async def _has_gone(self, group: DeclaredGroup) -> bool:
-        """Empty and remove a group; returns whether the manager has no such group any more."""
+        """Empty and remove a group; returns True once the manager does not have the group."""
         name = group.meta.name
         known = self._known_groups.get(name)
         if known is None:

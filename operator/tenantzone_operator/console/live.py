@@ -60,7 +60,7 @@ class LiveEngines:
     Args:
         store: contains the pools and engines.
         list_pods: lists the pods that a pool selects, because a standby replica watches no pods.
-        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        read_tokens: called with a pool's namespace and name; returns the tokens for the admin ports of its engines.
         clock: returns monotonic seconds.
     """
 

@@ -58,7 +58,7 @@ async def console_served(
         port: the port to listen on.
         store: contains the objects; filled by watches.
         list_pods: lists the pods that a pool selects, for pools that this replica does not watch.
-        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        read_tokens: called with a pool's namespace and name; returns the tokens for the admin ports of its engines.
         replica_state: returns the state of this replica.
         list_stored: lists KVStorages and KVCacheGroups; None if this operator has no KV-cache manager.
         bounds: limits for slow clients; the default limits if None.

@@ -13,7 +13,7 @@ MAX_ROWS = 300
 
 
 def show_storages(stored: Stored) -> dict[str, Any]:
-    """Returns all storages and groups, and the bytes of each zone in the groups that name it."""
+    """Returns all storages and groups as JSON, and the bytes of each zone in the groups that name the zone."""
     rows: Mapping[str, Sequence[Any]] = {
         "storages": list(map(_storage, stored.storages)),
         "groups": list(map(_group, stored.groups)),

@@ -1,4 +1,4 @@
-"""The operator's admin key, from which it derives the tokens for engines' admin ports."""
+"""The operator's admin key. All tokens for engines' admin ports are derived from this key."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class AdminKey:
         self._keys: tuple[bytes, ...] = ()
         """Current keys in the Secret, newest first."""
         self._replaced: tuple[bytes, ...] = ()
-        """Former keys of the Secret that are not in it now; with the current keys, at most ``_MAX_KEYS``."""
+        """Former keys that the Secret no longer contains; together with the current keys, at most ``_MAX_KEYS``."""
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""

@@ -23,7 +23,7 @@ _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Eviction reasons that mean that a zone lost borrowed blocks."""
 _FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
-"""Eviction reasons that mean that a request needed the blocks, other than the reason that its zone was at its limit."""
+"""Eviction reasons that mean that a request needed the blocks, without the reason that the zone was at its limit."""
 
 
 @dataclass(frozen=True, slots=True)

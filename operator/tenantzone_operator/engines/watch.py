@@ -203,7 +203,7 @@ class EngineWatch:
     async def ask_all(self) -> None:
         """Poll each engine once, except for engines with a request in flight and engines in backoff.
 
-        Wait for the engines whose last answer was prompt; other answers are handled when they arrive.
+        Wait only for engines whose last answer was prompt. Answers of other engines are handled when they arrive.
         """
         now, prompt = time.monotonic(), []
         for engine in self._engines.values():
@@ -265,7 +265,7 @@ class EngineWatch:
 
 
 def _no_report(pod: Pod, port: int) -> str:
-    """Returns the error for an engine without a report. The text depends only on the pod, not on what it answers."""
+    """Returns the error for an engine without a report. The text depends only on the pod, not on the pod's answer."""
     if pod.host_network:
         return (
             f"no report that names this pod from its admin port {port} on the host network (set POD_NAME to "

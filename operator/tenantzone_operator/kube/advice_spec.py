@@ -28,13 +28,13 @@ class Bounds:
     """Ranges within which the advisor may change fields; None or empty for fields that it must not change."""
 
     limit: Range | None = None
-    """Range in percent of an engine's blocks."""
+    """Allowed limits of zones, in percent of an engine's blocks."""
     weight: Range | None = None
     ttl: Range | None = None
-    """Range in seconds."""
+    """Allowed values of ``retention.ttl``, in seconds."""
     eviction_policies: tuple[str, ...] = ()
     watermarks: Range | None = None
-    """Range in fractions of an engine's blocks."""
+    """Allowed high watermarks, as fractions of an engine's blocks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Type(StrEnum):
 class Reason(StrEnum):
     """Reasons of conditions that the operator writes."""
 
-    # Accepted
+    # Reasons of Accepted
     ACCEPTED = "Accepted"
     ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
     """The operator decides whether the zone fits once the first engine reports its size."""
@@ -64,7 +64,7 @@ class Reason(StrEnum):
     TENANT_CONFLICT = "TenantConflict"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
     DELETING = "Deleting"
-    # Programmed
+    # Reasons of Programmed
     ACKNOWLEDGED = "Acknowledged"
     PENDING = "Pending"
     NOT_ACCEPTED = "NotAccepted"
@@ -80,27 +80,27 @@ class Reason(StrEnum):
     ZONE_DIFFERS = "ZoneDiffers"
     ENGINE_UNFIT = "EngineUnfit"
     """Also a reason of Degraded."""
-    # Ready
+    # Reasons of Ready
     ENFORCED = "Enforced"
-    # SelectorOverlaps
+    # Reasons of SelectorOverlaps
     PODS_SELECTED_TWICE = "PodsSelectedTwice"
-    # SaltNotShared
+    # Reasons of SaltNotShared
     SECRET_NOT_MADE = "SecretNotMade"
     SALT_KEY_REFUSED = "SaltKeyRefused"
     NO_SALT_KEY = "NoSaltKey"
     SALT_KEYS_DIFFER = "SaltKeysDiffer"
-    # AdminPortNotSecured, which also uses SecretNotMade
+    # Reasons of AdminPortNotSecured, which also uses SecretNotMade
     TOKEN_REFUSED = "TokenRefused"
     TOKENS_BROKEN = "TokensBroken"
     ADMIN_PORT_OPEN = "AdminPortOpen"
-    # IdentityEnforced
+    # Reasons of IdentityEnforced
     IDENTITY_INCOMPLETE = "IdentityIncomplete"
     IDENTITY_UNUSABLE = "IdentityUnusable"
-    # Purged
+    # Reasons of Purged
     PURGED = "Purged"
     PURGE_PENDING = "PurgePending"
     PURGE_INVALID = "PurgeInvalid"
-    # LatencyTargetMet, which also uses NoEngines and Pending
+    # Reasons of LatencyTargetMet, which also uses NoEngines and Pending
     MET = "Met"
     NO_TRAFFIC = "NoTraffic"
     WARMING = "Warming"
@@ -112,32 +112,32 @@ class Reason(StrEnum):
     SEATS = "Seats"
     MISSED = "Missed"
     """The target is missed for a reason that this version of the operator does not know."""
-    # TiersEnforced, which also uses Enforced, NoEngines, Pending and NotAccepted
+    # Reasons of TiersEnforced, which also uses Enforced, NoEngines, Pending and NotAccepted
     TIER_MISSING = "TierMissing"
     TIER_TOO_SMALL = "TierTooSmall"
     TIER_FAILING = "TierFailing"
-    # TierIneffective
+    # Reasons of TierIneffective
     LITTLE_LOADED = "LittleLoaded"
-    # NotEnforced
+    # Reasons of NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
-    # Registered, which also uses Invalid and Deleting
+    # Reasons of Registered, which also uses Invalid and Deleting
     REGISTERED = "Registered"
     MANAGER_REFUSED = "ManagerRefused"
     MANAGER_UNREACHABLE = "ManagerUnreachable"
     """Also a reason of Healthy."""
     STORAGE_NOT_FOUND = "StorageNotFound"
     NOT_HELD = "NotHeld"
-    # Healthy
+    # Reasons of Healthy
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     NOT_REGISTERED = "NotRegistered"
-    # PlaceShared
+    # Reasons of PlaceShared
     PLACE_NAMED_TWICE = "PlaceNamedTwice"
-    # PoolsResolved
+    # Reasons of PoolsResolved
     RESOLVED = "Resolved"
     NO_POOLS = "NoPools"
     POOLS_UNRESOLVED = "PoolsUnresolved"
-    # Ready of a KVStorage or KVCacheGroup, in addition to the reasons above
+    # Reasons of Ready of a KVStorage or KVCacheGroup, in addition to the reasons above
     READY = "Ready"
     DISABLED = "Disabled"
     NO_STORAGE = "NoStorage"

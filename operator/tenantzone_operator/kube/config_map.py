@@ -21,7 +21,7 @@ class ConfigMap:
     version: str
     labels: Mapping[str, str]
     owners: tuple[str, ...]
-    """Uids in the owner references. Kubernetes deletes the ConfigMap after its owners."""
+    """Uids in the owner references. Kubernetes deletes the ConfigMap once all its owners are deleted."""
     keys: Mapping[str, frozenset[str]]
     """Keys of the entries in ``data`` and in ``binaryData``, by the field's name."""
     files: ConfigFiles

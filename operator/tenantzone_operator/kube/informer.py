@@ -28,8 +28,8 @@ class Informer(Generic[T]):
 
     Args:
         what: a description of the objects, for the log and the name of the task.
-        list_objects: lists the objects, each converted by the argument, and returns them with the listing's resource
-            version.
+        list_objects: lists the objects and converts each with the function in its argument; returns the objects and
+            the listing's resource version.
         watch: iterates over the events after a resource version (first argument) for some seconds (second argument).
         cache: receives the objects.
         changed: called when the objects have changed, and after the first listing.

@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
 _AT_ONCE = 32
-"""Maximum number of concurrent requests. Further requests wait, and their timeout starts only afterwards."""
+"""Maximum number of concurrent requests. Further requests wait; the wait does not count towards their timeout."""
 _LONGEST_EVENT = 8 * 2**20
 """Maximum size of a watch event in bytes: several times the largest object that the API server stores."""
 
@@ -47,7 +47,7 @@ class RestError(Exception):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the object was changed, deleted or created since it was read, or its namespace was deleted."""
+        """Whether the object was changed, deleted or created since the last read, or its namespace was deleted."""
         return self.status in (404, 409)
 
     @property
@@ -73,7 +73,7 @@ class Rest:
 
     Args:
         log_in: called at the start, and again when the API server refuses the credentials.
-        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
+        trace_configs: called before each request is sent; may raise an exception to prevent the request.
     """
 
     def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:

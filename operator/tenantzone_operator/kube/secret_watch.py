@@ -13,7 +13,7 @@ from tenantzone_operator.kube.store import InformerCache
 from tenantzone_operator.logs import About
 
 MAX_SECRETS = 16
-"""Maximum number of watched Secrets per pool, needed because the pods' authors decide how many Secrets they mount."""
+"""Maximum number of watched Secrets per pool, needed because the authors of pods decide how many Secrets pods mount."""
 FORBIDDEN_SECONDS = 30.0
 """Seconds until the retry for a Secret that the operator may not watch."""
 

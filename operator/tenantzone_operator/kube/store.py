@@ -34,7 +34,7 @@ class InformerCache(Generic[T]):
 
     Args:
         read: converts the API server's JSON to an object.
-        share: gets a new and the known object, and returns the new object with equal parts reused from the known one.
+        share: called with a new and the known object; returns the new object with equal parts of the known object.
     """
 
     def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
@@ -153,7 +153,7 @@ class Overlap:
     pool: str
     """Name of the other pool."""
     has_pods: bool
-    """Whether the pods belong to the other pool, because it is the oldest pool that selects them."""
+    """Whether the pods belong to the other pool, because the other pool is the oldest pool that selects them."""
     pods: tuple[str, ...]
     """Names of the pods, sorted."""
 
@@ -247,8 +247,8 @@ class Store:
                 continue
             rivals = [other for other in others if matches(other.selector, pod.labels)]
             oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
-            # A pod belongs to the oldest pool that selects it. That pool reports each of the others, and each of the
-            # others reports only the oldest.
+            # A pod belongs to the oldest pool that selects it. The oldest pool reports all younger pools, and each
+            # younger pool reports only the oldest.
             for rival in rivals if oldest is pool else [oldest]:
                 shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
         return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))

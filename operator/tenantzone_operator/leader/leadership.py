@@ -101,7 +101,7 @@ class Leadership:
         while self._election.is_leading:
             await asyncio.sleep(min(self._election.timing.retry, self._election.remaining_seconds))
             if self._election.is_leading:
-                # Do not wait beyond the deadline, because this process may not write after it.
+                # Do not wait beyond the deadline, because this process may not write after the deadline.
                 limit = min(self._patience, self._election.remaining_seconds)
                 await self._try(self._election.attempt, limit)
 

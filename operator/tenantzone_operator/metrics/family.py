@@ -16,10 +16,10 @@ class Family:
 
 
 def gauge(name: str, text: str, *labels: str) -> Family:
-    """Returns a gauge with these labels."""
+    """Returns the description of a gauge with these labels."""
     return Family(name, "gauge", labels, text)
 
 
 def info(name: str, text: str, *labels: str) -> Family:
-    """Returns an info metric: a series whose value is always 1 and whose labels contain the information."""
+    """Returns the description of an info metric, whose value is always 1 and whose labels contain the information."""
     return Family(f"{name}_info", "info", labels, text)

@@ -206,7 +206,7 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool)
     """Second pass of `admit`: decide on new zones and increases with the blocks that remain.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         kept: the zone's entry after the first pass; None if the zone has no grant.
         budget: the grants of all zones so far.
         is_final: whether the zone's current spec was granted while a size was known.

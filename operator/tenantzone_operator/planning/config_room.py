@@ -66,7 +66,7 @@ def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeCo
             return Choice(None)
         pool = in_force.pool
     changed = [entry for entry in entries if entry.name in held and entry != held[entry.name]]
-    # Entries that do not grow come first, so that they fit even if growing entries do not fit.
+    # Put entries that do not grow first, so that they are chosen even if growing entries do not fit.
     changed.sort(key=lambda entry: len(entry.text) > len(held[entry.name].text))
     new = [entry for entry in entries if entry.name not in held]
 

@@ -67,12 +67,12 @@ def generation_known_to_engines(
 ) -> int:
     """Returns the newest generation among engines that refuse the operator's config as older than their own.
 
-    Engines refuse it after a restored backup or another client has lowered the generation in both the pool's status and
-    the ConfigMap while no operator was the leader. Engines may send false reports, so a generation counts only if the
-    operator can have reached it since the pool was created.
+    Engines refuse the config if a restored backup or another client has lowered the generation in both the pool's
+    status and the ConfigMap while no operator was the leader. Engines may send false reports, so a generation counts
+    only if the operator can have reached it since the pool was created.
 
     Args:
-        observations: one for each ready engine.
+        observations: one observation for each ready engine.
         in_force: the generation of the operator's config.
         pool_created: the time at which the pool was created, in RFC 3339.
         now: Unix time in seconds.

@@ -19,7 +19,7 @@ def with_repeated_purges(zones: Sequence[Zone], in_force: RuntimeConfig | None) 
     """Returns the zones with purge ids as the engines need them: with a number if the purge is repeated.
 
     Args:
-        zones: the zones as the API server has them.
+        zones: the zones as stored in the API server.
         in_force: the last published snapshot; None if unknown.
     """
     if not any(zone.config is not None and zone.config.purge for zone in zones):

@@ -1,4 +1,4 @@
-"""The Secret with a pool's admin token, which its engines and metric scrapers mount."""
+"""Creates the Secret with a pool's admin token, which engines and metric scrapers mount."""
 
 from collections.abc import Sequence
 

@@ -98,7 +98,7 @@ class Mounts:
             pool: the pool.
             pods: all pods of the pool.
             config: the pool's config.
-            observations: one for each ready engine of the pool.
+            observations: one observation for each ready engine of the pool.
             delivered: called after the ConfigMap was written.
 
         Returns:

@@ -51,7 +51,7 @@ def not_served_outcome(
 
     Args:
         view: the pool's objects.
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         why: which rights are missing.
         statuses: computes the zones' statuses.
         history: the published snapshots, which is empty because the pool never had a config.

@@ -12,7 +12,7 @@ EngineState = Literal["acknowledged", "pending", "rejected", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOutcome:
-    """Whether one engine enforces the newest config snapshot."""
+    """The state of one engine: whether it enforces the newest config snapshot, and which generation it has applied."""
 
     pod: str
     state: EngineState
@@ -38,7 +38,7 @@ def engine_outcomes(
     """Returns the state of each ready engine of a pool.
 
     Args:
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
         not_written: why the newest snapshot could not be published; empty if it was published.
     """

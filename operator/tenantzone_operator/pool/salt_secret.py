@@ -1,4 +1,4 @@
-"""The Secret with a pool's salt key."""
+"""Creates the Secret with a pool's salt key, which engines mount."""
 
 from collections.abc import Sequence
 

@@ -86,7 +86,7 @@ FAMILIES = (
     _ENGINE_REJECTED,
     *(family for family, _ in _FROM_STATUS),
 )
-"""All metric families of this module."""
+"""Metric families that this module computes at each scrape."""
 
 
 class OperatorCollector(Collector):

@@ -43,7 +43,7 @@ class History:
 
         Args:
             config: the published config.
-            size: its size in the ConfigMap, in bytes.
+            size: the config's size in the ConfigMap, in bytes.
         """
         before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
         self._since = {
@@ -74,7 +74,7 @@ class History:
         return generation >= self._since[entry.name] and self._hashes.get(generation) == config_hash
 
     def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
-        """Returns whether an engine acknowledges the zone's entry; False if it does not answer."""
+        """Returns whether an engine acknowledges the zone's entry; False if the engine does not answer."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
@@ -150,7 +150,7 @@ def programmed(
     """Returns the Programmed condition of a zone or pool that the engines should enforce.
 
     Args:
-        observations: one for each ready engine that can enforce it.
+        observations: one observation for each ready engine that can enforce the zone or pool.
         acknowledged: for each engine, whether it has acknowledged the zone or pool.
         nothing_waits: the condition's message if there are no engines.
         not_written: why the newest config can't be written; empty if it can be written.

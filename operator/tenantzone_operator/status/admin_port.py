@@ -14,7 +14,7 @@ def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_m
 
     Args:
         pool: the pool's name.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         not_made: why the Secret with the token can't be created; empty if nothing prevents it.
     """
     secret = admin_secret_name(pool)

@@ -14,7 +14,7 @@ def identity_enforced(
 
     Args:
         declared: ``spec.identity`` of the pool; None means API keys.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         unwatched: the Secrets that the pool's pods mount but the operator can't watch.
     """
 

@@ -86,8 +86,8 @@ def latency_target_met(
     """Returns the condition about the zone's latency targets; empty if it has no targets.
 
     Args:
-        zone: the zone as the API server has it.
-        observations: one for each ready engine of the pool.
+        zone: the zone as stored in the API server.
+        observations: one observation for each ready engine of the pool.
         before: the conditions in the zone's previous status.
         shown: the ranges in the zone's last condition; this function updates them for the returned condition.
     """

@@ -21,9 +21,9 @@ def purge_record(
     An engine's acknowledgement stays in the record even if the engine stops answering. A complete record never changes.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         before: the zone's previous status.
         now: the time as RFC 3339.
     """

@@ -22,7 +22,7 @@ _NO_PODS = "no ready pod matches spec.selector"
 
 
 def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it has the zone's current entry, and reports the amounts in that entry."""
+    """Returns for each engine whether the engine has the zone's current entry and reports the entry's amounts."""
     entry = decision.entry if decision.accepted else None
     return [
         entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
@@ -31,7 +31,7 @@ def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation
 
 
 def applied(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it has the zone's current entry, whatever amounts it reports for the zone."""
+    """Returns for each engine whether the engine has the zone's current entry, even if its reported amounts differ."""
     entry = decision.entry if decision.accepted else None
     return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
 
@@ -119,9 +119,9 @@ def pool_conditions(
     """Returns the conditions of a pool.
 
     Args:
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         left_out: why the newest snapshot does not contain the pool's spec; empty if it does.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         acknowledged: for each engine, whether it has the newest snapshot.
         history: the published snapshots.
         not_written: why the newest snapshot could not be published; empty if it was published.

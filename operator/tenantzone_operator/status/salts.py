@@ -16,7 +16,7 @@ def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: st
 
     Args:
         pool: the pool's name.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         not_made: why the Secret can't be created; empty if nothing prevents it.
     """
     secret = salt_secret_name(pool)

@@ -101,11 +101,11 @@ def zone_status(
     """Returns the complete status of a zone.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
-        before: the zone's last status that this operator computed, even if others have changed it since.
+        before: the zone's last status that this operator computed, even if other clients have changed it since.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         elsewhere: a text that names other pools that own pods selected by the zone's pool; empty if there are none.
@@ -155,12 +155,12 @@ def pool_status(
     """Returns the complete status of a pool.
 
     Args:
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         plan: the plan for the pool's zones.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
         size: the engine size that the plan assumes, in blocks; None if unknown.
-        before: the pool's last status that this operator computed, even if others have changed it since.
+        before: the pool's last status that this operator computed, even if other clients have changed it since.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         salt_not_made: why the Secret with the pool's salt key can't be created; empty if nothing prevents it.
@@ -213,7 +213,7 @@ def not_served_status(pool: Pool, why: str, *, before: Mapping[str, Any], now: s
     """Returns the complete status of a pool that the operator lacks rights for; see `pool_status`.
 
     Args:
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         why: which right is missing.
         before: the pool's last status.
         now: the time as RFC 3339.

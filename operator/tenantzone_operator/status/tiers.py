@@ -51,9 +51,9 @@ def zone_tiers_enforced(
     """Returns the condition about the tiers that a zone names; empty if it names no tiers.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
     """
     if zone.config is None or not zone.config.tiers:
@@ -71,8 +71,8 @@ def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Co
     """Returns the condition that names tiers from which a zone loads too little of what it stores; empty if none.
 
     Args:
-        zone: the zone as the API server has it.
-        observations: one for each ready engine of the pool.
+        zone: the zone as stored in the API server.
+        observations: one observation for each ready engine of the pool.
     """
     found = [
         f"{seen.pod} loaded {_ratio(share.effect)} of the zone's bytes offered to tier {share.tier}"

@@ -30,7 +30,7 @@ LATE_SECONDS = 0.5
 """Seconds that the writer waits for a write before the write continues in the background."""
 
 _PATIENCE_SECONDS = 0.1
-"""Seconds that a write that no user waits for waits for its turn before the worker checks for other work."""
+"""Seconds to wait for the turn of a write that is not urgent, before the worker checks for other work."""
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 
@@ -72,7 +72,7 @@ class StatusWriter:
         """Write each status that differs from the status in the API server, starting with zones that users wait for.
 
         Args:
-            view: the objects as the API server has them.
+            view: the objects as stored in the API server.
             zones: the status that each zone should have, by name.
             pool: the status that the pool should have; None if the pool does not exist.
             may_go_on: called before each write; returns False to stop, because thousands of writes may take minutes.
@@ -227,7 +227,7 @@ class StatusWriter:
         """Start the write of an object's status, and wait briefly for its end.
 
         Args:
-            found: the object as the API server has it.
+            found: the object as stored in the API server.
             status: the status to write.
             name: the object's name for the log.
             write: performs the write.

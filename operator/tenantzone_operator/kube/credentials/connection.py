@@ -64,7 +64,7 @@ class Connection:
 
     def _read(self) -> kopf.ConnectionInfo:
         if self.kubeconfig:
-            # Imported here, because the official client is not installed in pods, where it would only take memory.
+            # Import late, because the official client is not installed in pods, where it would only use memory.
             try:
                 from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
             except ImportError as error:

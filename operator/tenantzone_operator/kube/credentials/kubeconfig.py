@@ -1,7 +1,7 @@
 """Reads a kubeconfig with the official Kubernetes client, for an operator that runs outside a pod.
 
-The official client sends a request without credentials if it finds none that it can use, and reads some settings
-differently from kubectl. This module refuses or adapts such kubeconfigs. Only this module imports the client, and the
+The official client sends requests without credentials if it finds no usable ones, and reads some settings differently
+from kubectl. This module refuses or adapts such kubeconfigs. Only this module imports the client, and the
 operator imports this module only if a kubeconfig is named
 (docs/decisions/0009-the-official-client-reads-kubeconfigs.md).
 """
@@ -53,7 +53,7 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
             files are skipped if another file exists, as in kubectl.
 
     Raises:
-        CredentialsError: no file exists, a file can't be read, or its content can't be used.
+        CredentialsError: none of the files exists, a file can't be read, or the content of a file can't be used.
     """
     try:
         return _read(paths)
@@ -94,7 +94,7 @@ def _add(merged: KubeConfigMerger, path: str) -> None:
 
     Raises:
         OSError: the file can't be read.
-        ValueError: the file is not a valid kubeconfig. The message quotes nothing from it, because it may be a token.
+        ValueError: the file is not a valid kubeconfig. The message quotes nothing from the file, which may be a token.
     """
     try:
         merged.load_config(path)
@@ -138,7 +138,7 @@ def _existing(paths: str) -> list[str]:
 
 def _sections(merged: KubeConfigMerger) -> tuple[Section, Section]:
     """Returns the sections of the current context's cluster and user."""
-    # The official client uses the last file that names a context, kubectl the first one.
+    # Use the first file that names a context, as kubectl does. The official client would use the last one.
     name = next(filter(None, (file.get("current-context") for file in merged.config_files.values())), None)
     if name is None:
         raise ValueError("no context is chosen; run kubectl config use-context NAME")
@@ -147,7 +147,7 @@ def _sections(merged: KubeConfigMerger) -> tuple[Section, Section]:
         raise ValueError(f"context {name} names no cluster; add one")
     if "user" not in context:
         raise ValueError(f"context {name} names no user; add one, which may be empty for anonymous requests")
-    # The official client sends anonymous requests if it does not find the user.
+    # Look up the user, because the official client would send anonymous requests if the user does not exist.
     return _section(merged, "cluster", context["cluster"]), _section(merged, "user", context["user"])
 
 
@@ -219,7 +219,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _check_user(user: Section) -> None:
-    """Refuse credentials that the official client would partly ignore, to connect anonymously or as another user."""
+    """Refuse credentials that the official client would partly ignore, and so connect as another or no user."""
     _refuse_unsupported(user)
     if _has(user, "client-certificate") != _has(user, "client-key"):
         raise ValueError("client-certificate and client-key are only valid together; add the missing one")

@@ -18,8 +18,8 @@ class KopfLogin:
     """Logs kopf in whenever the API server refuses its credentials, retrying until it succeeds.
 
     Without this class, kopf would wait for a minute after an error, and would never again use credentials that were
-    refused once. The API server also refuses valid tokens while etcd is down. After such a moment, kopf's watches would
-    end.
+    refused once. The API server refuses even valid tokens while etcd is down, and kopf's watches would end after such a
+    refusal.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -15,7 +15,7 @@ class CredentialsError(Exception):
 def from_service_account(folder: Path = _FOLDER) -> kopf.ConnectionInfo:
     """Read the cluster and the service account of the pod in which this process runs.
 
-    The kubelet rotates the token: call this again when the API server refuses it.
+    The kubelet rotates the token, so call this function again when the API server refuses the token.
 
     Raises:
         CredentialsError: this process does not run in a pod, or the token's file can't be used at the moment.
