@@ -96,7 +96,8 @@ def _zone_rows(group: Thing) -> Iterator[list[str]]:
 def _trouble(thing: Thing) -> Iterator[str]:
     if thing.ready != "True":
         message = (
-            thing.status.get("message") or "no operator has handled it; check that the operator runs with --manager-url"
+            thing.status.get("message")
+            or "no operator handles this object; check that an operator runs with --manager-url"
         )
         yield f"{thing.name}: {message}"
 

@@ -232,7 +232,7 @@ class Delivery:
             self._history.record(config, files.size)
             self._is_delivered, self._foreign_generation = True, 0
             if self._known_to_engines:
-                self._log.warning("raised the generation, as engines refuse all up to %d", self._known_to_engines)
+                self._log.warning("raised the generation: engines refuse configs older than %d", self._known_to_engines)
                 self._exceeded_at, self._known_to_engines = time.monotonic(), 0
                 self._exceed_pause = min(max(_EXCEED_SECONDS, 2 * self._exceed_pause), _MAX_EXCEED_SECONDS)
             values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)

@@ -167,7 +167,9 @@ class Resync:
                 await self._list()
             except REQUEST_ERRORS as error:
                 is_without_crds = isinstance(error, RestError) and error.status == 404
-                logger.warning("can't list: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
+                logger.warning(
+                    "can't list zones and pools: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error)
+                )
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.note_listing()

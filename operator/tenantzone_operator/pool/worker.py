@@ -197,7 +197,7 @@ class PoolWorker:
                 is_outdated = isinstance(error, RestError) and error.is_outdated
             except Exception:
                 # An error in one pool must not stop the reconciles of other pools.
-                self._log.exception("pool %s/%s: retrying in %.1f s", *self._key, retry)
+                self._log.exception("pool %s/%s: the reconcile failed; retrying in %.1f s", *self._key, retry)
                 asked, is_outdated = None, False
             else:
                 RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
