@@ -16,9 +16,9 @@ _END_OF_HEAD = b"\r\n\r\n"
 _READ_BYTES = 2**16
 
 PIECES = 64
-"""Number of pieces in which a response of any length may arrive."""
+"""Number of pieces that are allowed for a response of any length."""
 PIECE_BYTES = 512
-"""Number of bytes of a response for which one additional piece is allowed. Networks produce larger pieces than this."""
+"""Number of received bytes for which one additional piece is allowed. Networks split responses into larger pieces."""
 PIECE_COSTS_BYTES = 2 * 2**10
 """Minimum charge for a piece in bytes, because receiving a piece takes as long as parsing about this many bytes."""
 

@@ -121,7 +121,7 @@ class EngineView:
 
 
 def view(report: EngineReport) -> EngineView:
-    """Returns the view of a report."""
+    """Returns the parts of an engine's report that the operator uses."""
     config = report.config
     return EngineView(
         capacity_blocks=report.capacity_blocks,
@@ -178,14 +178,14 @@ def _short(config_hash: str | None) -> str:
 
 
 async def view_aside(report: EngineReport) -> EngineView:
-    """Returns the view of a report like `view`, in a thread if there are many zones."""
+    """Like `view`, but reduces reports with many zones in a thread, so that the event loop is not blocked."""
     if len(report.zones) <= _IN_THREAD_ZONES:
         return view(report)
     return await asyncio.to_thread(view, report)
 
 
 def zone_view(report: ZoneReport) -> ZoneView:
-    """Returns the view of a zone's report."""
+    """Returns the parts of a zone's report that the operator uses."""
     evicted = report.evictions
     return ZoneView(
         generation=report.generation,

@@ -185,7 +185,7 @@ class EngineWatch:
             engine.forget()
 
     async def run(self) -> None:
-        """Poll all engines until cancelled."""
+        """Poll all engines until the task is cancelled."""
         while True:
             # Respect the quota, because parsing reports of thousands of zones could use all of the CPU time.
             quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())

@@ -79,7 +79,7 @@ class Reason(StrEnum):
     ZONE_MISSING = "ZoneMissing"
     ZONE_DIFFERS = "ZoneDiffers"
     ENGINE_UNFIT = "EngineUnfit"
-    """Also a reason of Degraded."""
+    """An engine is too small for the zone's reservation. Also a reason of Degraded."""
     # Reasons of Ready
     ENFORCED = "Enforced"
     # Reasons of SelectorOverlaps
@@ -124,7 +124,7 @@ class Reason(StrEnum):
     REGISTERED = "Registered"
     MANAGER_REFUSED = "ManagerRefused"
     MANAGER_UNREACHABLE = "ManagerUnreachable"
-    """Also a reason of Healthy."""
+    """The KV-cache manager does not answer. Also a reason of Healthy."""
     STORAGE_NOT_FOUND = "StorageNotFound"
     NOT_HELD = "NotHeld"
     # Reasons of Healthy

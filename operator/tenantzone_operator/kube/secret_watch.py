@@ -45,7 +45,7 @@ class SecretWatches:
         return self._unwatched.keys() | self._too_many
 
     def hash_for(self, pod: Pod) -> str:
-        """Returns :func:`secrets_hash` for the current versions."""
+        """Returns the hash of the current versions of the Secrets that a pod mounts; see :func:`secrets_hash`."""
         listed = {name: informer.cache for name, informer in self._informers.items() if informer.is_listed}
         versions = {name: next((found.version for found in cache), "") for name, cache in listed.items()}
         return secrets_hash(pod, versions, self.unwatched)

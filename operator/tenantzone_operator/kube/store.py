@@ -30,7 +30,7 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class InformerCache(Generic[T]):
-    """All objects of one kind, from listings and events.
+    """A cache of all objects of one kind, filled from listings and events.
 
     Args:
         read: converts the API server's JSON to an object.

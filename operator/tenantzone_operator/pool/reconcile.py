@@ -34,7 +34,7 @@ class Reconciler:
 
     Args:
         store: contains the zones and pools.
-        api: the API server.
+        api: a client of the API server.
         admin_key: returns the tokens for the engines' admin ports.
     """
 

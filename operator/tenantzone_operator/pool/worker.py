@@ -169,7 +169,7 @@ class PoolWorker:
             await self._statuses.stop()
 
     async def _guard_config(self) -> None:
-        """Check periodically whether another client has changed or deleted the ConfigMap, which has no watch."""
+        """Check periodically for changes of the ConfigMap by other clients, because the ConfigMap is not watched."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             pool = self._store.pools.get(self._key)

@@ -35,7 +35,7 @@ _AT_ONCE_IN_A_NAMESPACE = 8
 
 
 class WritingSlots(asyncio.Semaphore):
-    """Limits the concurrent writes of one namespace, so that hanging writes do not block other namespaces."""
+    """Limits the concurrent writes of one namespace, so that writes that hang do not block other namespaces."""
 
     def __init__(self) -> None:
         super().__init__(_AT_ONCE_IN_A_NAMESPACE)

@@ -203,7 +203,7 @@ def _check_cluster(cluster: Section) -> None:
     cluster["server"] = url.geturl()
     insecure = cluster.get("insecure-skip-tls-verify")
     if insecure not in (None, True, False):
-        # The official client skips the verification for any text, even for "false".
+        # Refuse text, because the official client would skip the verification for any text, even for "false".
         raise ValueError("insecure-skip-tls-verify must be true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
         raise ValueError("certificate-authority and insecure-skip-tls-verify exclude each other; remove one of them")
@@ -332,7 +332,7 @@ def _proxy(cluster: Section, no_proxy: str | None) -> str | None:
 
 
 def _proxy_of_environment(server: str, no_proxy: str | None) -> str | None:
-    """Returns the environment's proxy for a server; None for loopback addresses, as in kubectl.
+    """Returns the proxy for a server from the environment variables; None for loopback addresses, as in kubectl.
 
     Unlike the official client, kubectl does not use ALL_PROXY.
     """
