@@ -57,7 +57,7 @@ class Answer:
     status: int
     text: bytes
     date: float | None
-    """Unix time of the API server, in whole seconds; None if unknown."""
+    """Unix time of the response by the API server's clock, in whole seconds; None if unknown."""
 
     def json(self) -> Any:
         """Returns the response's text parsed as JSON.

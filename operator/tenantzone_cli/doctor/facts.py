@@ -30,7 +30,7 @@ NOT_SERVED: Final = "PoolNotServed"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object."""
 
 ZONES_RIGHT = Right(GROUP, ZONES, "list")
 POOLS_RIGHT = Right(GROUP, POOLS, "list")

@@ -68,7 +68,7 @@ class Moment:
     is_acknowledged: bool
     """Whether all observed engines have acknowledged the newest snapshot."""
     seconds: float
-    """Monotonic time in seconds."""
+    """Current monotonic time in seconds."""
     unix_time: float
 
 

@@ -15,9 +15,9 @@ from tenantzone_operator.kube.resources import Pool, Zone
 Reason = Literal["TargetMissed", "LimitTooLow", "KeptTooShort", "KeptInVain", "CacheTurnedOver", "EvictedEarly"]
 
 _STEP: Final = 1.25
-"""Factor by which a limit is raised or lowered."""
+"""Factor by which one step raises or lowers a limit."""
 _FACTOR: Final = 2.0
-"""Factor by which a weight, time or watermark is changed."""
+"""Factor by which one step changes a weight, a ttl or a watermark."""
 _MUCH: Final = 0.1
 """Minimum fraction of the engines' blocks that must be affected to make a change worthwhile."""
 
@@ -30,7 +30,7 @@ class Proposal:
     """Name of the zone; empty if the field belongs to the pool."""
     field: Field
     current: str
-    """Current value; empty if unset."""
+    """Current value of the field; empty if the field is unset."""
     value: str
     reason: Reason
     message: str

@@ -89,7 +89,7 @@ class Figures:
 
 
 class Window:
-    """Accumulates samples of observations."""
+    """Accumulates samples of the engines' reports in one time window."""
 
     def __init__(self) -> None:
         self.figures = Figures()

@@ -65,7 +65,7 @@ class ManagerReconciler:
         self._refused_statuses = Refusals()
         """Refused status writes, recorded so that a refusal that repeats in each round is logged only once."""
         self._count = 0
-        """Number of objects in the last round."""
+        """Number of KVStorages and KVCacheGroups in the last round."""
         self._told_at: dict[str, float] = {}
         """Monotonic time in seconds at which each object's status was last written, by uid."""
 

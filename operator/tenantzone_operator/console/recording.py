@@ -27,7 +27,7 @@ class Recording:
         self._has_listed = has_listed
 
     def sample(self) -> None:
-        """Take one sample now."""
+        """Record how many blocks each zone holds now, and what has changed since the last sample."""
         live = {pool: self._live.held(pool) for pool in self._store.pool_keys()}
         held: dict[Key, int | None] = {}
         for zone in self._store.zones:

@@ -16,7 +16,7 @@ from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool,
 from tenantzone_operator.kube.selectors import matches
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object."""
 
 
 class HasMeta(Protocol):

@@ -7,7 +7,7 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 
 _MAX_BLOCKS = 2**31 - 1
-"""Maximum number of blocks of an engine."""
+"""Largest engine size in blocks that the operator accepts from a status."""
 
 
 def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mapping[str, Any]) -> int | None:

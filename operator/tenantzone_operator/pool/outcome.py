@@ -29,7 +29,7 @@ class Outcome:
     pool: Mapping[str, Any] | None
     """Status of the pool; None if the pool does not exist."""
     engines: tuple[EngineOutcome, ...]
-    """The ready engines."""
+    """States of the ready engines."""
 
 
 def engine_outcomes(

@@ -41,7 +41,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 
 _Key = tuple[str, str, float]
-"""Pod, name of the target, and the target in seconds."""
+"""Key of a measured latency: the pod, the target's name, and the target in seconds."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from tenantzone_operator.kube.rest import RestError
 _AT_ONCE = 8
 
 Write = Callable[[], Awaitable[None]]
-"""Makes one write."""
+"""A function that makes one write."""
 
 
 async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
