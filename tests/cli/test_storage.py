@@ -70,7 +70,7 @@ def test_what_zones_are_promised_is_shown() -> None:
 def test_what_was_not_checked_says_so() -> None:
     bare = read_thing(body("nfs", spec={"type": "S3", "s3": {"bucket": "b"}}))
 
-    assert list(tables([bare], []))[-1].endswith("check that the operator runs with --manager-url")
+    assert list(tables([bare], []))[-1].endswith("check that an operator runs with --manager-url")
     assert "there are no KVStorages" in next(tables([], []))
 
 
