@@ -1,1 +1,1 @@
-"""``kubectl tenantzone``, short ``kubectl tz``: what the zones hold, why one is not ready, what is broken."""
+"""``kubectl tenantzone``, short ``kubectl tz``: shows what zones use, why a zone is not ready, and what is broken."""

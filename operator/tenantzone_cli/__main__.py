@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if planning.is_planned(given):
         return _plan(given[0], given[1:])
     parsed = read_arguments(given)
-    # Import late: --help does not need the model of an engine's report.
+    # Import late, because --help does not need the commands' imports, which take time.
     from tenantzone_cli.commands import run
 
     return run(parsed)

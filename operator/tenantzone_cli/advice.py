@@ -1,4 +1,4 @@
-"""Advice by condition reason: says how to fix a problem, while the condition's message describes it."""
+"""Advice for each reason of a condition. The condition's message describes a problem, the advice how to fix it."""
 
 from tenantzone_cli.resources import Condition, Zone
 
@@ -10,25 +10,25 @@ _REASONS = {
     ),
     "PoolInvalid": "Correct ZonePool {pool}: kubectl describe zp/{pool} -n {namespace}",
     "PoolNotServed": (
-        "If the operator should serve ZonePool {pool}, add {namespace}/{pool} to the value pools of its chart; else "
-        "delete the pool and its zones, or leave them to another operator."
+        "If the operator should serve ZonePool {pool}, add {namespace}/{pool} to the value pools of its chart. "
+        "Otherwise delete the pool and its zones, or leave them to another operator."
     ),
     "PoolOvercommitted": (
         "Lower reserved to the blocks that are left (see below), lower reserved of an older zone, or let the pool "
         "select larger engines. Accepted zones keep their reservations."
     ),
-    "TenantConflict": "Delete one of the two zones, or recreate this one with another spec.tenant.",
+    "TenantConflict": "Delete one of the two zones, or recreate this zone with another spec.tenant.",
     "Deleting": "See which finalizer delays the deletion: kubectl get tz/{zone} -n {namespace} -o yaml",
     "Pending": (
         "Wait: kubelet takes a moment to project the config, and more than a minute if a pod can't be annotated. If "
         "this persists: kubectl tenantzone doctor -n {namespace}"
     ),
-    "ConfigTooLarge": "Distribute the zones over more pools; the message has the size of the config.",
+    "ConfigTooLarge": "Distribute the zones over more pools; the message contains the maximum size of a config.",
     "ConfigNotWritten": "See why the API server refuses the operator's write: kubectl tenantzone doctor -n {namespace}",
-    "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
+    "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until it is ready.",
     "EnginesOfAnotherPool": (
-        "Change spec.selector of one of the two pools, or recreate the zone in the older one, because an engine has "
-        "the config of only one pool, the oldest one that selects its pod."
+        "Change spec.selector of one of the two pools, or recreate the zone in the older pool, because an engine has "
+        "the config of only one pool: the oldest pool that selects the engine's pod."
     ),
     "PlaceNamedTwice": "Give each KVStorage that the message names a path or prefix of its own, or delete all but one.",
     "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
@@ -36,8 +36,8 @@ _REASONS = {
     "engine.",
     "ConfigUntrusted": (
         "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
-        "the operator can't read its key. The operator undoes changes by others within seconds; if this persists, "
-        "follow the message. Then check who may write ConfigMaps in namespace {namespace}."
+        "the operator can't read its key. The operator undoes changes by other users within seconds. If this persists, "
+        "follow the message, and check who may write ConfigMaps in namespace {namespace}."
     ),
     "EngineUnreachable": (
         "Check that the pod is healthy, and that a NetworkPolicy and the pool's token let the operator reach its "
@@ -49,18 +49,18 @@ _REASONS = {
     ),
     "EngineUnfit": (
         "If the message says that a limit is below reserved, change one of the two. Otherwise the engine has too "
-        "few blocks: start it with more cache memory, let ZonePool {pool} select other engines, or lower reserved of "
-        "zones. The oldest zones keep their reservations."
+        "few blocks: start the engine with more cache memory, let ZonePool {pool} select other engines, or lower "
+        "reserved of zones. The oldest zones keep their reservations."
     ),
     "ZoneMissing": "The engine has a config without this zone. If this persists, see the engine's log.",
-    "ZoneDiffers": "The engine enforces other values than its config has. If this persists, restart the engine.",
+    "ZoneDiffers": "The engine enforces values that differ from its config. If this persists, restart the engine.",
     "IdentityIncomplete": "Add the proof that the message names to ZonePool {pool}; until then no request is served.",
     "IdentityUnusable": (
         "Mount the files that the message names into the engine pods' folder of keys (/etc/tenantzone/keys) or of the "
         "identity (/etc/tenantzone/identity), or correct them."
     ),
     "SecretNotMade": (
-        "Give the operator the right to create Secrets, or create the Secret that the message names: see "
+        "Give the operator the right to create Secrets, or create the Secret that the message names; see "
         "docs/salts.md and docs/operator.md."
     ),
     "SaltKeyRefused": "Put a valid key into the Secret tenantzone-salt-{pool}, or delete the Secret, and the operator "
@@ -68,8 +68,8 @@ _REASONS = {
     "NoSaltKey": "Mount the Secret tenantzone-salt-{pool} into all engines; see docs/salts.md for its purpose.",
     "SaltKeysDiffer": "Mount the same Secret, tenantzone-salt-{pool}, into all engines.",
     "TokenRefused": (
-        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If it is mounted, its token has another "
-        "key; delete the Secret, and the operator creates it again."
+        "Mount the Secret tenantzone-admin-{pool} at /etc/tenantzone/admin. If the Secret is mounted, its token was "
+        "made with another key: delete the Secret, and the operator creates it again."
     ),
     "TokensBroken": "Correct the Secret tenantzone-admin-{pool}, or delete it, and the operator creates it again.",
     "AdminPortOpen": (
@@ -79,7 +79,7 @@ _REASONS = {
     "PurgeInvalid": "Request the purge with kubectl tenantzone purge {zone} -n {namespace}, which creates a valid id.",
     "LittleLoaded": (
         "Set tiers[].admission of the zone to SeenTwice or Auto, so that only repeated prefixes are stored, or "
-        "offload to Never (docs/tiers.md). A new engine, or one whose own blocks suffice, also loads little."
+        "offload to Never (docs/tiers.md). A new engine, or an engine with enough blocks, also loads little."
     ),
     "TierMissing": (
         "Start the engine with the connector that tenantzone-runtime serve --show-flags prints (docs/tiers.md), or "
@@ -113,7 +113,7 @@ _OF_STORAGES = {
         "Check that the KV-cache manager runs, and that the operator reaches it at its --manager-url. The settings "
         "sent before stay in effect."
     ),
-    "NotHeld": "See the message for who refuses the operator's write, for example a webhook.",
+    "NotHeld": "See in the message why the operator's write is refused, for example by a webhook.",
     "StorageNotFound": (
         "Create the KVStorage that the message names, or remove it from the group: kubectl edit {kind} {name}"
     ),
@@ -129,21 +129,21 @@ _NOTHING_TO_DO = frozenset(
     {"Accepted", "AcceptedProvisionally", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
     | {"Registered", "Healthy", "Resolved", "Ready", "Disabled", "NoPools"}
 )
-"""Reasons that need no advice. NotAccepted needs none because another condition has the cause."""
+"""Reasons that need no advice. For NotAccepted, the advice is with the condition that contains the cause."""
 
 
 def advice(condition: Condition, zone: Zone) -> str | None:
-    """Returns advice on how to fix a condition; None if there is nothing to do, or if the reason is unknown."""
+    """Returns advice on a zone's condition; None if there is nothing to do, or if the reason is unknown."""
     text = _REASONS.get(condition.reason)
     return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
 
 
 def storage_advice(reason: str, kind: str, name: str) -> str | None:
-    """Returns advice on how to fix a condition of a KVStorage or KVCacheGroup; None if the reason is unknown.
+    """Returns advice on a condition of a KVStorage or KVCacheGroup; None if there is none for the reason.
 
     Args:
         reason: the reason of a condition whose status is not True.
-        kind: the kind as a kubectl argument.
+        kind: the kind as an argument of kubectl, such as ``kvs``.
         name: the object's name.
     """
     text = _OF_STORAGES.get(reason)
@@ -151,5 +151,5 @@ def storage_advice(reason: str, kind: str, name: str) -> str | None:
 
 
 def is_known(reason: str) -> bool:
-    """Returns whether this version of the plugin knows a condition's reason, with or without advice."""
+    """Returns whether this version of the plugin knows the reason of a condition, even if it has no advice."""
     return reason in _REASONS or reason in _OF_STORAGES or reason in _NOTHING_TO_DO

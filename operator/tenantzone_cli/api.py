@@ -1,4 +1,4 @@
-"""Sends requests to the API server, and raises one type of error for each refusal."""
+"""Sends requests to the API server, and raises `ApiError` for each refused request."""
 
 import http.client
 import json
@@ -22,15 +22,15 @@ _PAGE = 500
 _ATTEMPTS = 4
 _LONGEST_WAIT_SECONDS = 2.0
 _LARGEST_BYTES = 2**28
-"""Maximum number of bytes of a response, enough for a page of the largest objects that etcd accepts."""
+"""Maximum size of a response in bytes, enough for a page of the largest objects that etcd accepts."""
 
 
 class Unreachable(Exception):
-    """The API server does not answer, or the answer is not from an API server."""
+    """The API server does not answer, or another kind of server answers."""
 
 
 class ApiError(Exception):
-    """The API server has refused the request."""
+    """The API server has refused a request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -57,13 +57,13 @@ class Answer:
     status: int
     text: bytes
     date: float | None
-    """Unix time of the API server, in whole seconds; None if unknown."""
+    """Unix time of the response by the API server's clock, in whole seconds; None if unknown."""
 
     def json(self) -> Any:
-        """Returns the answer's text parsed as JSON.
+        """Returns the response's text parsed as JSON.
 
         Raises:
-            Unreachable: it is not JSON, so it does not come from an API server.
+            Unreachable: the text is not JSON, so it does not come from an API server.
         """
         try:
             return json.loads(self.text)
@@ -74,21 +74,21 @@ class Answer:
 
 
 class Api:
-    """A client of the API server, through a local proxy that has logged in to it.
+    """A client of the API server that uses a local ``kubectl proxy``.
 
     Args:
-        path: the Unix socket on which a proxy to the API server listens.
+        path: the path of the Unix socket on which the proxy listens.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def get(self, path: str, **query: str) -> Any:
-        """Get one object or one page of a listing.
+        """Returns one object or one page of a listing.
 
         Raises:
-            ApiError: the API server refuses.
-            Unreachable: it does not answer.
+            ApiError: the API server refuses the request.
+            Unreachable: the API server does not answer.
         """
         return self.ask("GET", path, query).json()
 
@@ -96,8 +96,8 @@ class Api:
         """Returns all objects of a kind, requested page by page.
 
         Raises:
-            ApiError: the API server refuses.
-            Unreachable: it does not answer.
+            ApiError: the API server refuses a request.
+            Unreachable: the API server does not answer.
         """
         items: list[Body] = []
         query |= {"limit": str(_PAGE)}
@@ -110,15 +110,15 @@ class Api:
             query["continue"] = token
 
     def review(self, kind: str, spec: Body) -> Body:
-        """Ask for an access review, and return its status.
+        """Request an access review, and return the review's status.
 
         Args:
             kind: the kind of review, for example ``SelfSubjectAccessReview``.
             spec: the review's spec.
 
         Raises:
-            ApiError: the API server refuses.
-            Unreachable: it does not answer.
+            ApiError: the API server refuses the request.
+            Unreachable: the API server does not answer.
         """
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
         path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
@@ -134,11 +134,11 @@ class Api:
         max_bytes: int = _LARGEST_BYTES,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Answer:
-        """Send a request, and return the answer; retries a few times if the API server asks to come back later.
+        """Send a request, and return the response. Retries a few times if the API server answers with status 429.
 
         Raises:
-            ApiError: the API server refuses.
-            Unreachable: it does not answer, or the answer exceeds ``max_bytes``.
+            ApiError: the API server refuses the request.
+            Unreachable: the API server does not answer, or the response exceeds ``max_bytes``.
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
@@ -149,13 +149,13 @@ class Api:
             refusal = _status(answer.text)
             if answer.status != 429 or attempt == _ATTEMPTS - 1:
                 break
-            # The API server asks to retry later, for example for a moment after a CRD was installed.
+            # The API server requests a later retry, for example just after a CRD was installed.
             time.sleep(_wait_seconds(refusal))
         message = refusal.get("message") or answer.text.decode(errors="replace").strip()
         if answer.status == 404 and not refusal:
-            message = "the API server does not know this kind; install the CRDs: kubectl apply --server-side -f crds/"
+            message = "the API server lacks this kind; install the CRDs: kubectl apply --server-side -f crds/"
         if answer.status >= 500 and not refusal:
-            # The message is the proxy's: it could not reach the API server.
+            # Without a Status object, the message is from kubectl proxy, which could not reach the API server.
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
@@ -169,10 +169,10 @@ def exchange(
     *,
     max_bytes: int,
 ) -> Answer:
-    """Send one request, return the response of any status, and close the connection.
+    """Send one request, return the response whatever its status, and close the connection.
 
     Raises:
-        Unreachable: there is no answer, or it exceeds ``max_bytes``.
+        Unreachable: there is no response, or the response exceeds ``max_bytes``.
     """
     try:
         connection.request(method, target, body, headers)
@@ -188,7 +188,7 @@ def exchange(
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
-    """Returns the result of a call to the API server, or the error with which it refuses."""
+    """Returns the result of a call to the API server, or the error if the API server refuses the request."""
     try:
         return call(*args, **kwargs)
     except ApiError as error:
@@ -207,7 +207,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """Returns the ``Status`` object in a response; empty if it contains none."""
+    """Returns the ``Status`` object in a response; empty if the response contains no such object."""
     try:
         read = json.loads(text)
     except ValueError:
@@ -216,7 +216,7 @@ def _status(text: bytes) -> dict[str, Any]:
 
 
 def _wait_seconds(refusal: Mapping[str, Any]) -> float:
-    """Returns the seconds that the API server asks to wait, within bounds, because a proxy may send any value."""
+    """Returns the seconds to wait that a refusal requests, within bounds, because a proxy may send any value."""
     details = refusal.get("details")
     asked = details.get("retryAfterSeconds") if isinstance(details, dict) else None
     return min(_LONGEST_WAIT_SECONDS, max(0, asked)) if isinstance(asked, int) else 1.0

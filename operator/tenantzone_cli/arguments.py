@@ -1,4 +1,4 @@
-"""The plugin's command line; flags that kubectl also has mean the same as in kubectl."""
+"""Defines the plugin's command line. Flags with the name of a kubectl flag have the same meaning as in kubectl."""
 
 import argparse
 import re
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id without waiting for engines")
     purge.add_argument("-o", "--output", choices=("json",), help="print JSON")
     _migrate(commands.add_parser("migrate", parents=[common], help="move a zone's cache from one engine to another"))
-    # Listed for --help only: the replay parses its own arguments, and also those of advise when it reads a trace.
+    # List these commands for --help only, because the replay parses the arguments of replay, and of advise for a trace.
     commands.add_parser(
         "replay", add_help=False, help="simulate zones for recorded traffic; needs vLLM on this machine"
     )
@@ -177,9 +177,9 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """Parse a duration in kubectl's format.
+    """Parse a duration in kubectl's format, and return the seconds.
 
-    A number without a unit is in seconds; unlike kubectl, it may have a fraction.
+    A number without a unit means seconds. Unlike in kubectl, it may have a fraction.
     """
     plain = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)", text)
     try:

@@ -1,4 +1,4 @@
-"""The plugin's commands, except ``replay`` and ``advise`` for a trace."""
+"""Runs the plugin's commands, except ``replay``, and ``advise`` for a trace."""
 
 import argparse
 import dataclasses
@@ -36,7 +36,7 @@ _INTERVAL_SECONDS = 2.0
 
 def run(parsed: argparse.Namespace) -> int:
     """Run a command with its arguments, and return the exit code."""
-    # Exit normally on SIGTERM, because otherwise kubectl's proxy would keep running.
+    # Raise SystemExit on SIGTERM, because otherwise kubectl proxy would keep running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has closed the pipe. Redirect the output, or Python would raise again when it flushes.
+        # The reader has closed the pipe. Redirect the output, because otherwise Python would raise again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -55,7 +55,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.command == "salt" and parsed.key_file is not None:
         return _print_salt(key_of_file(parsed.key_file), parsed)
     kubectl = Kubectl(kubectl_flags(parsed))
-    # kubectl takes a moment to start, so start both kubectl processes at the same time.
+    # Start both kubectl processes at the same time, because each needs a moment to start.
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
@@ -74,7 +74,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
-    """Returns the namespace from the flag, or else from the context; None for all namespaces."""
+    """Returns the namespace from the flag, or else from kubectl's context; None for all namespaces."""
     if getattr(parsed, "all_namespaces", False):
         return None
     namespace: str | None = parsed.namespace
@@ -97,7 +97,7 @@ def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
         try:
             return look()
         except (ApiError, Unreachable) as error:
-            # Keep watching, because the API server may answer again, but do not show old numbers as current.
+            # Keep watching, because the API server may answer again, but show the error instead of old numbers.
             return _fit_to_show([f"kubectl tenantzone: {error}"])
 
     if is_watched:
@@ -180,7 +180,7 @@ def _migrate(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int
     try:
         return _run_migration(move, parsed)
     except BaseException:
-        # Also on Ctrl-C. Chunks that have been moved stay, and are not moved again.
+        # Stop both engines, even after Ctrl-C. Chunks that were moved stay, so the next migration skips them.
         move.stop()
         raise
 
@@ -190,7 +190,7 @@ def _run_migration(move: Move, parsed: argparse.Namespace) -> int:
     _say(expected.words())
     may_go_on = expected.pays or parsed.anyway
     if not may_go_on and not parsed.dry_run:
-        _say("nothing was moved; use --anyway to move the cache anyway")
+        _say("nothing was moved; to move the cache nevertheless, use --anyway")
     reports = [move.hand_down(), move.warm_up()] if may_go_on and not parsed.dry_run else []
     if parsed.output:
         work = [report.model_dump(mode="json", by_alias=True, exclude={"prompts"}) for report in reports]
@@ -211,5 +211,5 @@ def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:
 
 
 def _fit_to_show(lines: Iterable[str]) -> list[str]:
-    """Returns lines without control characters, because they may contain texts from other users."""
+    """Returns the lines without control characters, because lines may contain texts from other users."""
     return [printable(line) for line in lines]

@@ -1,9 +1,9 @@
 """Connects to the cluster that kubectl would use, through kubectl itself.
 
-kubectl is always installed where a plugin runs, and it supports every way to find a cluster and to log in to it:
-contexts, credential plugins, proxies, impersonation. So the plugin keeps ``kubectl proxy`` running until it exits. The
-proxy listens on a Unix socket in a folder that only the user can open, because everybody on the machine could use the
-user's rights through a TCP port.
+kubectl is always installed where a plugin runs, and supports every way to find a cluster and to log in: contexts,
+credential plugins, proxies, impersonation. So the plugin runs ``kubectl proxy`` until the plugin exits. The proxy
+listens on a Unix socket in a folder that only the user can open, because through a TCP port, all users of the machine
+could use this user's rights.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ _PROGRAM = "kubectl"
 
 
 class KubectlError(Exception):
-    """kubectl can't be run, or it has exited after printing its error."""
+    """kubectl can't be run, or kubectl has failed after it printed the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +34,35 @@ class Kubectl:
 
     @contextmanager
     def connected(self) -> Iterator[Api]:
-        """Run ``kubectl proxy`` until the block ends; yields a client of the API server behind the proxy.
+        """Run ``kubectl proxy`` until the block ends, and provide a client of the API server that uses the proxy.
 
         Raises:
-            KubectlError: kubectl can't be run.
+            KubectlError: kubectl can't be run, or the proxy does not start.
         """
         with tempfile.TemporaryDirectory(prefix="tenantzone-") as folder:
             socket = Path(folder) / "api"
-            # API servers whose URL has a path, as at some vendors, need the last flag.
+            # The last flag is needed if the API server's URL has a path, as some vendors' URLs do.
             command = self._command("proxy", f"--unix-socket={socket}", "--append-server-path")
             with _started(command) as proxy:
                 assert proxy.stdout is not None
                 if not proxy.stdout.readline():
-                    raise KubectlError("kubectl proxy did not start")
+                    raise KubectlError("kubectl proxy did not start; its error is above")
                 yield Api(socket)
 
     def namespace(self) -> str:
-        """Returns the namespace of kubectl's context; ``default`` if it has none.
+        """Returns the namespace of kubectl's context, or ``default`` if the context has no namespace.
 
         Raises:
-            KubectlError: kubectl can't be run, or there is no such context.
+            KubectlError: kubectl can't be run, or the selected context does not exist.
         """
         command = self._command("config", "view", "--minify", "--output=jsonpath={..namespace}")
         try:
-            # Hide the errors of this command, because the proxy that starts at the same time prints the same ones.
+            # Hide the errors of this command, because kubectl proxy, which starts at the same time, prints them, too.
             shown = subprocess.run(command, capture_output=True, text=True, check=True)
         except OSError as error:
             raise KubectlError(f"{_PROGRAM}: {error.strerror}") from None
         except subprocess.CalledProcessError:
-            raise KubectlError("kubectl config view failed") from None
+            raise KubectlError("kubectl config view failed; its error is above") from None
         return shown.stdout.strip() or "default"
 
     def _command(self, *arguments: str) -> list[str]:
@@ -71,7 +71,7 @@ class Kubectl:
 
 @contextmanager
 def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends; the user sees its standard error, and the prompts of a credential plugin."""
+    """Run a command until the block ends. The user sees its standard error, including a credential plugin's prompts."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except OSError as error:

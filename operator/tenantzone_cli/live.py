@@ -1,12 +1,12 @@
-"""Reads the engines' reports, through the API server's proxy to their pods.
+"""Reads the engines' reports through the API server's proxy for pods.
 
-Reading needs the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the plugin
-reads reports only for facts that no status contains, or if the user has asked for live data.
+Reading requires the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the
+plugin reads reports only for facts that no status contains, or if the user has requested live data.
 
 The API server refuses to proxy to loopback addresses, which kubelet never assigns. A pod with such an address is a
-process on this machine, as in the playground, to which the plugin connects directly.
+process on this machine, as in the playground, so the plugin connects to the process directly.
 
-Engines require the pool's token, which the plugin reads from its Secret, with the user's rights.
+Engines require the pool's token. The plugin reads the token from the pool's Secret, with the user's rights.
 """
 
 import base64
@@ -28,7 +28,7 @@ _AT_ONCE = 16
 _UNAUTHORIZED = 401
 _REFUSED = 300
 _ANSWER_BYTES = 2**24
-"""Maximum size of an answer in bytes, which limits the memory for each concurrent answer, whatever runs in the pod."""
+"""Maximum size of an answer in bytes, which limits the memory per answer, because any program may run in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class EngineAnswer:
     error: str = ""
     is_forbidden: bool = False
     asked_at: float | None = None
-    """The Unix time at the API server, in whole seconds."""
+    """Unix time of the request by the API server's clock, in whole seconds; None if unknown."""
 
     def zone(self, name: str) -> ZoneReport | None:
-        """Returns the engine's report of the zone that this TenantZone declares; None if there is none."""
-        # An auto-registered zone is named after its tenant, and a TenantZone of that name may belong to another tenant.
+        """Returns the engine's report on the TenantZone of this name; None if the engine reports no such zone."""
+        # Skip auto-registered zones: they are named after tenants, and this TenantZone may belong to another tenant.
         zones = self.report.zones if self.report is not None else ()
         return next((zone for zone in zones if zone.name == name and not zone.auto_registered), None)
 
@@ -73,7 +73,7 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
-    """Returns the pods that the pool selects, without pods that an older pool of its namespace selects.
+    """Returns the pods that the pool selects, except for pods that an older pool of the namespace selects.
 
     Raises:
         ApiError: the user may not list pods or pools.
@@ -99,7 +99,7 @@ def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAns
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
-    """Request the report of every ready engine of the pools.
+    """Request the reports of the pools' ready engines.
 
     Raises:
         ApiError: the user may not list pods.
@@ -119,16 +119,18 @@ class _Token:
     """The token of a pool's engines, or the reason why no token is available."""
 
     text: str
+    """The token; empty if it is not available."""
     missing: str = ""
+    """Why the token is not available; empty if it is available."""
 
     @property
     def headers(self) -> dict[str, str]:
-        # The API server's proxy does not pass on `Authorization`.
+        # Use another header, because the API server's proxy does not pass on `Authorization`.
         return {ADMIN_TOKEN_HEADER: self.text} if self.text else {}
 
 
 def _token(api: Api, pool: Pool) -> _Token:
-    """Returns the pool's token; a missing token matters only for engines that require one."""
+    """Returns the pool's token, or why it is missing, which only matters for engines that require a token."""
     name = admin_secret_name(pool.name)
     secret = f"the Secret {pool.namespace}/{name}"
     try:
@@ -158,18 +160,18 @@ class Engine:
     def ask(
         self, method: str, path: str, query: Mapping[str, str] = MappingProxyType({}), body: str | None = None
     ) -> Answer:
-        """Send a request, and return the answer.
+        """Send a request to the admin port, and return the response.
 
         Raises:
-            ApiError: the engine or the API server refuses.
-            Unreachable: one of them does not answer.
+            ApiError: the engine or the API server refuses the request.
+            Unreachable: the engine or the API server does not answer.
         """
         try:
             if self.pod.is_local_process:
                 return self._from_here(method, path, query, body)
             return self._through_api_server(method, path, query, body)
         except ApiError as error:
-            # The refusal is the engine's, because the API server has accepted this user before, when the pool was read.
+            # This refusal comes from the engine, because the API server accepted the user before, to read the pool.
             raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
 
     def _lacks_token(self, error: ApiError) -> bool:

@@ -1,9 +1,9 @@
-"""Names of flags and of the operator's labels that the plugin uses."""
+"""Names and constants that several modules of the plugin use."""
 
 from tenantzone_contract.kube_names import OPERATOR
 
 CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
-"""Flags that are passed on to kubectl."""
+"""Names of the flags that the plugin passes on to kubectl."""
 
 SORTS = ("name", "held", "in-use", "cached", "lent", "borrowed", "hit", "recomputed", "evictions", "rate")
 """The values of ``--sort-by`` of ``top``."""

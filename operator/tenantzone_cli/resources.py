@@ -1,4 +1,4 @@
-"""TenantZones, ZonePools and pods as the plugin reads them; a status may be missing, or written by another version."""
+"""Models of TenantZones, ZonePools and pods. A status may be missing, or written by another version of the operator."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ class Condition:
     reason: str
     message: str
     since: float | None
-    """Unix time of the last transition."""
+    """Unix time of the last change of the status; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object of any kind in TenantZone's API group, with the fields that all kinds have."""
+    """An object of any kind in TenantZone's API group, with the fields that these kinds have in common."""
 
     namespace: str
     name: str
     generation: int
     created: float | None
-    """Unix time of the object's creation."""
+    """Unix time of the object's creation; None if unknown."""
     spec: Body
     status: Body
     annotations: Body
@@ -43,7 +43,7 @@ class Thing:
 
     @property
     def age_order(self) -> tuple[float, str]:
-        """Sort key that puts the oldest object first; objects created within the same second are sorted by name."""
+        """Sort key that puts the oldest object first. Objects created in the same second are sorted by name."""
         return self.created or 0.0, self.name
 
     @property
@@ -106,7 +106,7 @@ class Zone(Thing):
 
     @property
     def tiers(self) -> Sequence[Body]:
-        """The entries of ``spec.tiers``, one for each tier that the zone has a share of."""
+        """The entries of ``spec.tiers``, one for each tier that the zone names."""
         return self.spec.get("tiers") or []
 
     @property
@@ -141,7 +141,7 @@ class Pod:
     name: str
     ready: bool
     trouble: str
-    """Reason why the pod is not ready; empty if it is ready."""
+    """Reason why the pod is not ready; empty if the pod is ready."""
     annotations: Mapping[str, str]
     ip: str = ""
     """The pod's IP address; empty if none is assigned yet."""
@@ -150,7 +150,7 @@ class Pod:
 
     @property
     def is_local_process(self) -> bool:
-        """Whether the pod is a process on this machine rather than a container, so that its address is loopback."""
+        """Whether the pod is a process on this machine instead of a container, which its loopback address shows."""
         try:
             return ip_address(self.ip).is_loopback
         except ValueError:
@@ -168,12 +168,12 @@ def read_pool(body: Body) -> Pool:
 
 
 def read_thing(body: Body) -> Thing:
-    """Read an object of any TenantZone kind from its JSON in the API; a cluster-scoped one has an empty namespace."""
+    """Read an object of any TenantZone kind from its JSON in the API. Cluster-scoped objects get an empty namespace."""
     return Thing(*_common(body))
 
 
 def read_pod(body: Body) -> Pod:
-    """Read a pod from its JSON in the API; ``trouble`` is a readable reason if the pod is not ready."""
+    """Read a pod from its JSON in the API."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
     ready = conditions.get("Ready", {}).get("status") == "True"
@@ -193,7 +193,7 @@ def read_pod(body: Body) -> Pod:
 
 
 def label_selector(selector: Body) -> str:
-    """Returns a ``LabelSelector`` as a query, such as ``app=vllm,tier notin (canary)``."""
+    """Returns a ``LabelSelector`` as a query parameter, such as ``app=vllm,tier notin (canary)``."""
     parts = [f"{key}={value}" for key, value in selector.get("matchLabels", {}).items()]
     for entry in selector.get("matchExpressions", []):
         key, values = entry["key"], ",".join(entry.get("values", []))
@@ -208,7 +208,7 @@ def label_selector(selector: Body) -> str:
 
 
 def unix_time(text: str | None) -> float | None:
-    """Returns the Unix time of an RFC 3339 timestamp; None if the text is not one."""
+    """Returns the Unix time of an RFC 3339 timestamp; None if the text is not a timestamp."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:

@@ -7,7 +7,7 @@ _GAP = "  "
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields the lines of a table, with numbers aligned to the right and words to the left."""
+    """Iterates over the lines of a table, with numeric columns aligned to the right and other columns to the left."""
     is_number = [_are_numbers([row[column] for row in rows]) for column in range(len(headers))]
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     for row in (headers, *rows):
@@ -19,14 +19,14 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def shown(value: object) -> str:
-    """Returns a value as the text of a table's cell; a dash if it is unknown."""
+    """Returns a value as the text of a table's cell; a dash if the value is unknown."""
     if value is None or value == "":
         return "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def duration(seconds: float) -> str:
-    """Format seconds like ages in kubectl, for example ``45s``, ``12m``, ``7h`` or ``3d``; a dash if not finite."""
+    """Format seconds like an age in kubectl, for example ``45s``, ``12m``, ``7h`` or ``3d``; infinity is a dash."""
     if not math.isfinite(seconds):
         return "-"
     seconds = max(0.0, seconds)

@@ -1,4 +1,4 @@
-"""Shows a text repeatedly, in a plain terminal or into a pipe."""
+"""Shows a text that is updated repeatedly, on a terminal or in a pipe."""
 
 import shutil
 import sys
@@ -14,10 +14,11 @@ _CLEAR_BELOW = "\033[J"
 def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
     """Show an updated text every ``interval`` seconds, until the process is interrupted.
 
-    On a terminal, each text replaces the previous text, and is cut off at the bottom so that it does not scroll.
+    On a terminal, each text replaces the previous text. Lines that do not fit are left out, so that the terminal does
+    not scroll.
 
     Args:
-        make: returns the text's lines.
+        make: returns the lines of the text.
         interval: the time between two texts, in seconds.
     """
     is_terminal = sys.stdout.isatty()
@@ -29,7 +30,7 @@ def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
 
 
 def screen(lines: Sequence[str], size: tuple[int, int]) -> str:
-    """Returns the characters that make a terminal of this size show exactly these lines."""
+    """Returns the characters to write so that a terminal of this size (columns, rows) shows exactly these lines."""
     columns, rows = size
     if len(lines) > rows - 1:
         hidden = len(lines) - (rows - 2)

@@ -1,1 +1,1 @@
-"""The operator, which reads TenantZones and ZonePools, and writes a runtime config for each pool and all statuses."""
+"""The operator. It reads TenantZones and ZonePools, and writes a runtime config for each pool, and all statuses."""

@@ -15,7 +15,7 @@ def main() -> None:
     """
     parser = _parser()
     arguments = parser.parse_args()
-    # Import late: --help does not need the Kubernetes client, which takes seconds to import.
+    # Import late, because --help does not need the Kubernetes client, which takes seconds to import.
     with needs_extra("tenantzone-operator", "operator"):
         from tenantzone_operator.starting import options_of, start
 

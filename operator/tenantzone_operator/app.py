@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 _THREADS = 2
 
 STUCK_SECONDS = 3 * RESYNC_SECONDS
-"""Seconds without a complete reconcile after which a leader must be restarted."""
+"""Seconds without an attempt to reconcile after which the liveness probe of a leader fails."""
 _STALE_SECONDS = 2.5 * RESYNC_SECONDS
-"""Age in seconds of the last listing from which a process is not ready."""
+"""Maximum age in seconds of the last listing with which a process is ready."""
 _SILENCE_SECONDS = 10.0
 """Seconds without an answer from the API server after which a process is not ready."""
 _PAUSE_SECONDS = 1.0
 _KOPF_SECONDS = 8.0
-"""Seconds that kopf has to stop on its own. kopf gives its own tasks five seconds."""
+"""Seconds after which kopf's remaining tasks are cancelled by force. kopf itself allows its tasks five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Options:
     probes: tuple[str, int] | None
     """Host and port of the health probes; None for no probes."""
     lease: LeaseOptions | None
-    """The Lease for the leader election; None to lead without an election, as the only replica."""
+    """The Lease for the leader election; None to lead without an election, which is only safe with one replica."""
     own_namespace: str = OPERATOR_NAMESPACE
     """Namespace of the Secret with the operator's admin key."""
     metrics: tuple[str, int] | None = None
@@ -77,11 +77,11 @@ class Options:
 
 
 class Operator:
-    """One process of the operator: it watches, answers probes, and reconciles while it leads.
+    """One process of the operator. It watches objects, answers probes, and reconciles while it leads.
 
     Args:
         options: the options from the command line.
-        api: the API server.
+        api: a client of the API server.
         reconciler: reconciles pools while this process leads.
         manager: reconciles the KV-cache manager while this process leads; None without a manager.
         leadership: decides when this process leads.
@@ -106,7 +106,7 @@ class Operator:
         self.resync = Resync(store, api, done=reconciler.check_all)
 
     async def run(self) -> None:
-        """Watch, and lead if possible, until SIGTERM or SIGINT."""
+        """Watch objects, and lead if possible, until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         _stop_on_signals(stop)
         while not stop.is_set():
@@ -118,9 +118,9 @@ class Operator:
                 await _unless(stop, asyncio.sleep(_PAUSE_SECONDS))
 
     async def _watch(self, stop: asyncio.Event) -> None:
-        """Run kopf and take part in the leader election, until ``stop`` is set or a watch fails for good."""
+        """Run kopf and the leader election, until ``stop`` is set or kopf fails."""
         leading = asyncio.create_task(self.leadership.run(self._lead), name="leadership")
-        # If the election fails, this process fails.
+        # If the election fails, end this process.
         leading.add_done_callback(lambda task: None if task.cancelled() else stop.set())
 
         async def end() -> None:
@@ -133,14 +133,14 @@ class Operator:
             registry = make_registry(self._options.connection, self._store, self.reconciler, self.resync, end)
             await _run_kopf(registry, self._options.namespace, stop)
         except Exception as error:
-            logger.warning("watching: %s; starting over", explain(error))
+            logger.warning("watching objects failed: %s; starting again", explain(error))
         finally:
             await end()
         if not leading.cancelled():
             leading.result()
 
     async def _lead(self) -> None:
-        """Lead for one term, until cancelled."""
+        """Do the leader's work for one term, until the task is cancelled."""
         async with self.reconciler.leading(self.resync.once):
             await (asyncio.Event().wait() if self._manager is None else self._manager.run())
 
@@ -162,7 +162,7 @@ class Operator:
             "poolsWithoutPods": without_pods,
         }
         is_listed = age is not None and age <= _STALE_SECONDS
-        # Trouble in one pool must not make the whole process unready.
+        # Count pools, because a problem in one pool must not make the process unready.
         has_pods = without_pods < max(pools, 1)
         return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
@@ -179,12 +179,12 @@ async def run(options: Options) -> None:
     Raises:
         CredentialsError: the options contain no usable credentials for the cluster.
     """
-    # Work on thousands of zones runs in threads. More threads would only cost memory, because only one runs at a time.
+    # Work on thousands of zones runs in threads. Because of the interpreter lock, more threads would only cost memory.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="aside"))
     async with AsyncExitStack() as stack:
         leadership: Alone | Leadership = Alone()
         if options.lease is not None:
-            # The lease has its own connections, because a renewal must not wait behind a thousand writes.
+            # Use separate connections for the Lease, because a renewal must not wait behind a thousand writes.
             rest = await stack.enter_async_context(Rest(options.connection.for_kopf))
             lease = LeaseObject(rest, options.lease.namespace, options.lease.name)
             leadership = Leadership(Election(lease, new_identity(), options.lease.timing))
@@ -240,7 +240,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
         namespaces=[namespace] if namespace is not None else [],
         stop_flag=stop,
     )
-    # Replace kopf's signal handlers, because kopf ignores signals while it stops after an error.
+    # Replace the signal handlers that kopf has just set, because kopf ignores signals while it stops after an error.
     _stop_on_signals(stop)
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -253,13 +253,13 @@ async def end_stubborn(
 ) -> None:
     """Wait until kopf has stopped, after one of its root tasks has ended.
 
-    kopf cancels the remaining tasks once, and then waits for them forever. If the session of a watch was closed at that
+    kopf cancels its remaining tasks once, and then waits for them forever. If the session of a watch was closed at that
     moment, the watch tries to log in again, waits for a task that has already ended, and survives the cancellation.
 
     Args:
         running: the task that runs all of kopf.
-        others: tasks that were started before kopf and must keep running.
-        patience: seconds that kopf has to stop on its own. Afterwards, all of its tasks are cancelled repeatedly.
+        others: tasks that were started before kopf, and must keep running.
+        patience: seconds to wait for kopf. Afterwards, this function cancels all of kopf's tasks repeatedly.
     """
     await asyncio.wait({running}, timeout=patience)
     while not running.done():
@@ -274,7 +274,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
-    """Await the coroutine, unless ``stop`` is set before it ends."""
+    """Await the coroutine, but cancel it when ``stop`` is set."""
     doing, stopping = asyncio.create_task(what), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""Defines the handlers that kopf calls, which only store events and schedule reconciles of pools.
+"""Defines the handlers that kopf calls. They only update the store and schedule reconciles of pools.
 
-All of them are ``on.event`` handlers, for which kopf adds neither finalizers nor annotations to objects. kopf sends an
-event without a type for each object of a listing, at the start and when a watch restarts.
+Handlers for objects are ``on.event`` handlers, because for these, kopf adds neither finalizers nor annotations to the
+objects. kopf sends an event without a type for each listed object, at the start and when a watch restarts.
 """
 
 import itertools
@@ -32,7 +32,7 @@ class Backoffs:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """A storage for kopf that keeps no copies of objects, because handlers need the current state, not a diff."""
+    """A diff storage for kopf that stores nothing, because the handlers need the current state, not a diff."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -45,7 +45,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Returns kopf's settings, with which it writes no Events, needs no additional rights, and retries forever."""
+    """Returns settings for kopf: it writes no Events, needs no additional rights, and retries forever."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     # Do not watch CRDs and namespaces, which would need additional rights.
@@ -53,12 +53,12 @@ def make_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = _CONNECT_SECONDS
     settings.networking.request_timeout = _REQUEST_SECONDS
-    # With kopf's default, 5,000 objects and as many tasks stay in memory for a while after the start.
+    # Limit the objects per chunk, because kopf's default would keep 5,000 objects and tasks in memory after the start.
     settings.watching.chunk_size = _OBJECTS_AT_ONCE
     settings.queueing.idle_timeout = _IDLE_SECONDS
-    # kopf would kill the process ten minutes after it failed to repair a watch. The operator repairs watches itself.
+    # By default, kopf would kill the process ten minutes after a watch failed. The operator restarts watches itself.
     settings.process.ultimate_exiting_timeout = None
-    # kopf does not write these names today. If a future handler makes kopf write them, they must be the project's own.
+    # kopf does not write these names today. If a future handler makes kopf write them, they must have this prefix.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
     settings.persistence.diffbase_storage = NoDiffs()
@@ -68,14 +68,14 @@ def make_settings() -> kopf.OperatorSettings:
 def make_registry(
     connection: Connection, store: Store, reconciler: Reconciler, resync: Resync, end: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
-    """Returns all handlers, bound to the objects that they call.
+    """Returns a registry with all handlers.
 
     Args:
-        connection: how kopf logs in.
-        store: receives the objects that the watches see.
-        reconciler: receives the keys of changed pools.
-        resync: gets a request for a listing when a watch restarts.
-        end: called when kopf ends, to end all tasks that were started during its run.
+        connection: provides the credentials with which kopf logs in.
+        store: receives the objects from watches.
+        reconciler: reconciles changed pools.
+        resync: lists all objects when a watch restarts.
+        end: called when kopf ends; ends all tasks that were started during kopf's run.
     """
     registry = kopf.OperatorRegistry()
 
@@ -114,12 +114,12 @@ def make_registry(
             if now is None or before == now:
                 return
         reconciler.mark((namespace, name))
-        # Mark the other pools too, because the change may move pods that two pools select to the other pool.
+        # Mark the other pools too, because after the change, pods that two pools select may belong to another pool.
         reconciler.mark_namespace(namespace)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
-        # kopf waits for all tasks that were started during its run, and the operator's tasks never end on their own.
+        # End the operator's tasks, because kopf waits for all tasks that were started during its run.
         await end()
 
     return registry

@@ -1,4 +1,4 @@
-"""Configures the operator's logging, in kopf's format or as JSON in the same form as the engines' logs."""
+"""Configures the operator's logging: kopf's text format, or JSON with the same fields as the engines' logs."""
 
 import logging
 import time
@@ -17,14 +17,14 @@ _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
 
 class About(logging.LoggerAdapter[logging.Logger]):
-    """A logger that adds the same fields to all lines; fields in a line's own ``extra`` are added."""
+    """A logger that adds its fields to all lines, in addition to the fields in a call's ``extra``."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 class KopfJsonFormatter(JsonFormatter):
-    """Writes lines as JSON, and adds the object that kopf's own lines are about."""
+    """Writes lines as JSON, and adds the name and namespace of the object that kopf's own lines are about."""
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
         found = dict(super().fields(record))
@@ -35,9 +35,9 @@ class KopfJsonFormatter(JsonFormatter):
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
-    """Make a record's message one printable line, because it may quote engines, which must not forge log lines.
+    """Replace a record's message by one printable line, because it may quote engines, which must not forge log lines.
 
-    JSON escapes the text anyway.
+    JSON needs no such filter, because it escapes the text.
     """
     record.msg, record.args = printable(record.getMessage()), ()
     return True
@@ -47,7 +47,7 @@ def configure_logging(log_format: str) -> None:
     """Set up the root logger for the operator.
 
     Args:
-        log_format: ``json``, or any other text for plain text.
+        log_format: ``json``, or any other value for plain text.
     """
     kopf.configure(log_format=kopf.LogFormat.FULL)
     for handler in logging.getLogger().handlers:
@@ -55,17 +55,17 @@ def configure_logging(log_format: str) -> None:
             handler.setFormatter(KopfJsonFormatter())
         else:
             handler.addFilter(_make_printable)
-    # These loggers mostly report on themselves; warnings and errors stay.
+    # Only show warnings and errors from these loggers, because their other lines say little about the operator's work.
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class Complaints:
-    """Logs warnings about a recurring problem, immediately and then periodically while it stays the same.
+    """Logs warnings about a recurring problem: a new complaint immediately, an unchanged one only periodically.
 
     Args:
         log: the logger to use.
-        subject: the subject of the problem, in words.
+        subject: the words before each complaint, for example the object's kind and name.
     """
 
     def __init__(self, log: logging.Logger | About, subject: str) -> None:

@@ -17,7 +17,7 @@ from tenantzone_operator.logs import configure_logging
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Returns the options in the arguments.
+    """Returns the operator's options from the parsed arguments and the environment.
 
     Raises:
         ValueError: the arguments contradict each other.
@@ -37,7 +37,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 
 def start(options: Options, log_format: str) -> None:
-    """Run the operator until a signal ends it; exits the process if it can't log in."""
+    """Run the operator until a signal ends it. If the operator can't log in, exit with an error message."""
     configure_logging(log_format)
     _allow_connections()
     try:
@@ -47,13 +47,13 @@ def start(options: Options, log_format: str) -> None:
 
 
 def _allow_connections() -> None:
-    """Raise this process's limit of open files to the system's: each pool's watch needs a connection."""
+    """Raise this process's limit of open files to the hard limit, because each pool's watch needs a connection."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
-    """Returns the KV-cache manager that the flags name; None if they name none.
+    """Returns the address of the KV-cache manager in the flags; None without --manager-url.
 
     Raises:
         ValueError: the flags contradict each other.
@@ -81,7 +81,7 @@ def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
-    """Returns the options of the leader election; None if this process leads alone.
+    """Returns the options of the leader election; None with --no-leader-elect.
 
     Raises:
         ValueError: the durations contradict each other.

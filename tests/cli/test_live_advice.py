@@ -25,7 +25,7 @@ KEPT = {
     "value": "2",
     "state": "Kept",
     "since": "2026-01-01T00:10:00Z",
-    "message": "acme had 4.00 times its latency target, and has 1.10 times since",
+    "message": "the latency of acme was 4.00 times its target, and is 1.10 times since the change",
 }
 NOW = 1767226800.0
 """20 minutes past midnight."""

@@ -71,7 +71,7 @@ NOT_SERVED = pool(
             "type": "Accepted",
             "status": "False",
             "reason": "PoolNotServed",
-            "message": "it is not served: its pods can't be listed",
+            "message": "this pool is not served: the pool's pods can't be listed",
         }
     ]
 )
@@ -144,7 +144,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"pools": [NOT_SERVED], "configs": {KEY: FORBIDDEN}, "pods": {KEY: []}, "answers": []},
             "WARN",
             POOL,
-            "it is not served: its pods can't be listed",
+            "this pool is not served: the pool's pods can't be listed",
             id="a pool that the operator has no rights for",
         ),
         # Configs.
@@ -168,7 +168,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"configs": {KEY: packed(800_000)}},
             "WARN",
             CONFIG_SUBJECT,
-            "exceed 878 KiB are not accepted",
+            "zones are refused if the config would exceed 878 KiB",
             id="a config that is almost too large",
         ),
         pytest.param(
@@ -322,7 +322,7 @@ def test_a_young_pool_is_given_time():
     young = replace(pool(observedGeneration=None), created=NOW - 5)
 
     assert troubles(pools=[young]) == [
-        Finding(Level.WARN, POOL, "no operator has handled it for 5s", "check that the operator runs")
+        Finding(Level.WARN, POOL, "no operator has handled the pool for 5s", "check that the operator runs")
     ]
 
 

@@ -78,7 +78,7 @@ def test_an_engine_that_does_not_answer_is_named_and_the_purge_goes_on(
     answer = plugin("tz", "purge", "acme", "-n", cached.namespace, "--timeout", "3")
     assert answer.returncode == 1
     assert "is acknowledged by 1 of 2 engines; waiting for engine-1, which does not answer" in answer.stderr
-    assert "not complete after 3 s, and continues" in answer.stderr
+    assert "not complete after 3 s, but continues" in answer.stderr
     asked = cached.zone("acme")["status"]["purge"]
     assert [row["pod"] for row in asked["engines"]] == ["engine-0"]
 

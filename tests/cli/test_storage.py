@@ -70,7 +70,7 @@ def test_what_zones_are_promised_is_shown() -> None:
 def test_what_was_not_checked_says_so() -> None:
     bare = read_thing(body("nfs", spec={"type": "S3", "s3": {"bucket": "b"}}))
 
-    assert list(tables([bare], []))[-1].endswith("check that the operator runs with --manager-url")
+    assert list(tables([bare], []))[-1].endswith("check that an operator runs with --manager-url")
     assert "there are no KVStorages" in next(tables([], []))
 
 
@@ -123,7 +123,7 @@ def test_what_can_t_be_used_is_named_with_the_reason() -> None:
 
     assert found["storages nfs"].level is Level.FAIL
     assert found["storages nfs"].message == "there is no folder"
-    assert "none of its storages" in found["groups team"].message
+    assert "no storage of the group" in found["groups team"].message
     assert found["storages nfs"].advice.startswith("Check the storage that the message names")
     assert found["groups team"].advice.startswith("Create a KVStorage, or enable one")
     assert found.keys() == {"storages nfs", "groups team"}

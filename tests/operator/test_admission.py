@@ -160,8 +160,8 @@ def test_a_refusal_says_what_to_change():
     message = admit(zones, {}, 256)["b"].message
 
     assert message == (
-        "reserved is 80%, which is 204 blocks, and 154 of an engine's 256 blocks are left, which is 50 too few; "
-        "lower reserved to 154 (60%) or lower that of other zones"
+        "reserved is 80%, which is 204 blocks, but only 154 of an engine's 256 blocks are left, which is 50 too few; "
+        "lower reserved to 154 (60%), or lower reserved of other zones"
     )
 
 
@@ -176,9 +176,9 @@ def test_what_stays_in_force_is_said():
     ("spec", "whether"),
     [
         ({"reserved": 50}, "50 blocks fit"),
-        ({"reserved": "50%", "limit": 10}, "it fits"),
-        ({"reserved": "50%", "lending": {"lendable": 10}}, "it fits"),
-        ({"seats": {"reserved": 3, "limit": "10%"}}, "it fits"),
+        ({"reserved": "50%", "limit": 10}, "the zone fits"),
+        ({"reserved": "50%", "lending": {"lendable": 10}}, "the zone fits"),
+        ({"seats": {"reserved": 3, "limit": "10%"}}, "the zone fits"),
     ],
 )
 def test_what_can_not_be_compared_yet_is_accepted_provisionally(spec, whether):
@@ -189,7 +189,7 @@ def test_what_can_not_be_compared_yet_is_accepted_provisionally(spec, whether):
 
     assert first == again
     assert (first.reason, first.accepted) == (Reason.ACCEPTED_PROVISIONALLY, True)
-    assert f"no engine has reported its size yet, so whether {whether} is decided when one does" in first.message
+    assert f"no engine has reported its size yet, so the operator will decide later whether {whether}" in first.message
 
 
 def test_what_does_not_depend_on_a_size_is_accepted_for_good():

@@ -63,7 +63,9 @@ def test_what_helps_is_tried_and_kept_and_goes_with_the_mode(world: World, opera
     eventually(lambda: row(world)["state"] == "Kept", timeout=SECONDS)
     assert (row(world)["zone"], row(world)["field"], row(world)["value"]) == ("acme", "weight", "2")
     # The window may contain observations from before the engine got better.
-    assert re.search(r"acme had 4.00 times its latency target, and has [12]\.\d+ times since", plugin(world, "--once"))
+    assert re.search(
+        r"latency of acme was 4.00 times its target, and is [12]\.\d+ times since", plugin(world, "--once")
+    )
     assert world.zone("acme")["metadata"]["generation"] == generation
     assert "weight" not in world.zone("acme")["spec"] or world.zone("acme")["spec"]["weight"] == 1
     world.await_ready("acme")

@@ -125,7 +125,7 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     # Deleted in the wrong order, as by a user who does not know it.
     site.delete("KVStorage", name)
     waits = site.condition("KVStorage", name, "Registered", "False", "Deleting")
-    assert f"waiting until the groups {name} no longer name it" in waits["message"]
+    assert f"waiting until the groups {name} no longer name this storage" in waits["message"]
     site.delete("KVCacheGroup", name)
     site.await_gone("KVCacheGroup", name)
     site.await_gone("KVStorage", name)

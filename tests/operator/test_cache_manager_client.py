@@ -53,9 +53,9 @@ def refusal(code: str) -> str:
 @pytest.mark.parametrize(
     ("status", "text", "words"),
     [
-        (200, "no JSON", "is not from a KV-cache manager"),
-        (200, "[]", "is not from a KV-cache manager"),
-        pytest.param(200, "[" * 100_000, "is not from a KV-cache manager", id="lists in lists"),
+        (200, "no JSON", "is not a JSON object"),
+        (200, "[]", "is not a JSON object"),
+        pytest.param(200, "[" * 100_000, "is not a JSON object", id="lists in lists"),
         pytest.param(
             503,
             json.dumps({"error": {"code": "UNAVAILABLE", "message": "x" * 10_000}}),
@@ -87,7 +87,7 @@ async def test_an_answer_longer_than_any_of_a_manager_is_none(serve: Serve, is_p
         return web.Response(body=gzip.compress(text, 1) if is_packed else text, headers=headers)
 
     server = await serve(answer)
-    with pytest.raises(ManagerUnavailable, match="not from" if is_packed else "maximum of 33,554,432 bytes"):
+    with pytest.raises(ManagerUnavailable, match="not a JSON object" if is_packed else "maximum of 33,554,432 bytes"):
         await asked(str(server.make_url("/")))
 
 

@@ -347,7 +347,7 @@ def test_a_zone_is_named_as_its_instances_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, but the group has only 1Ki"),
+        ({"types": [{"type": "S3", "limit": "1Ki"}]}, "zones reserve 2Ki of S3, but the group's limit is 1Ki"),
         ({"quota": {"limit": 2047}}, "zones reserve 2Ki in total"),
         ({}, ""),
     ],

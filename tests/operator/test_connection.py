@@ -84,7 +84,7 @@ async def test_credentials_that_are_not_to_be_had_for_a_while_are_asked_for_agai
         assert await rest.call("GET", "/") == {"fine": True}
         token.unlink()
         valid = "second"
-        with pytest.raises(RestError, match=r"no new credentials.*No such file") as caught:
+        with pytest.raises(RestError, match=r"refused the credentials, and new ones failed.*No such file") as caught:
             await rest.call("GET", "/")
         token.write_text(valid)
         assert await rest.call("GET", "/") == {"fine": True}

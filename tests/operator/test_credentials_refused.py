@@ -20,7 +20,7 @@ def test_a_pod_without_a_token_makes_no_anonymous_request(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    with pytest.raises(CredentialsError, match=r"token (holds no|is not a) token"):
+    with pytest.raises(CredentialsError, match=r"token (contains no|is not a) token"):
         from_service_account(tmp_path)
 
 

@@ -45,7 +45,7 @@ async def test_a_new_engine_is_asked_at_once(engine: Engine):
         pytest.param(b'{"version": 99}', 200, "not a report", id="a version of the future"),
         pytest.param(b"[" * 100_000, 200, "not a report", id="brackets without end"),
         pytest.param(b"\xff\xfe", 200, "not a report", id="no text"),
-        pytest.param(sent("engine-1"), 200, "another pod answers, engine-1", id="a pod that took over the address"),
+        pytest.param(sent("engine-1"), 200, "another pod, engine-1, answers", id="a pod that took over the address"),
         pytest.param(sent(), 404, "status 404", id="an error"),
         pytest.param(sent(), 302, "status 302", id="a redirect"),
         pytest.param(b" " * (17 * 2**20), 200, "exceeds the maximum of", id="more than anybody has to say"),
@@ -80,7 +80,7 @@ async def test_two_pods_at_one_address_do_not_share_a_report(engine: Engine, cap
 
     assert [seen.report for seen in unnamed] == [None, None]
     assert all("set POD_NAME to metadata.name in its container" in seen.error for seen in unnamed)
-    assert "pods on the host network share that address" in caplog.text
+    assert "pods on the host network share this address" in caplog.text
     first, second = await watch.look_at(pods, engine.port, MAX_BYTES)
     assert (first.report, second.error) == (None, "")
     assert second.report is not None

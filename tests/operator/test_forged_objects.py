@@ -99,7 +99,7 @@ def test_a_config_that_the_operator_did_not_write_is_replaced_by_one_above_it(
         assert (restored.generation, restored.hash) == (written + 1, granted.hash)
     assert conditions(contested.zone("victim"))["Accepted"] == accepted
     eventually(lambda: contested.pool()["status"]["configGeneration"] == restored.generation)
-    assert "the pool's ConfigMap is repaired: it contains a config" in operator.log
+    assert "repairing the pool's ConfigMap: its config, generation" in operator.log
     assert_hash_on_a_pod_is_put_back(contested, thief)
 
 

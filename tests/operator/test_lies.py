@@ -134,7 +134,7 @@ def test_what_was_accepted_stays(lying: Scene, lie: str):
 def test_an_engine_that_says_that_it_is_small_is_named(lying: Scene):
     row = lying.rows("a size of 1")["liar"]
     assert not row["acknowledged"]
-    assert "too small" in row["message"]
+    assert "blocks that the zone reserves" in row["message"]
     assert conditions(lying.liars.zone(named("a size of 1")))["Degraded"]["status"] == "True"
 
 

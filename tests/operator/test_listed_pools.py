@@ -84,7 +84,7 @@ def test_a_pool_that_is_not_listed_says_so_once_until_it_is(world: World, contro
     world.await_ready("acme")
 
     refusal = world.await_condition("beta", "Accepted", "False", "PoolNotServed")["message"]
-    assert refusal.startswith("ZonePool other is not served: its ConfigMap can't be read: 403")
+    assert refusal.startswith("ZonePool other is not served: the pool's ConfigMap can't be read: 403")
     assert "add the pool to the value pools of its chart" in refusal
     assert conditions(world.pool("other"))["Stalled"]["reason"] == "PoolNotServed"
     world.kubectl("annotate", "zonepool", "other", "looked=at")
@@ -105,7 +105,7 @@ def test_in_a_namespace_without_listed_pools_each_pool_says_so(
     world.add_zone("acme", reserved="10%")
 
     refusal = world.await_condition("acme", "Accepted", "False", "PoolNotServed")["message"]
-    assert refusal.startswith(f"ZonePool {POOL} is not served: its pods can't be listed: 403")
+    assert refusal.startswith(f"ZonePool {POOL} is not served: the pool's pods can't be listed: 403")
     apply(control_plane, binding("Role", _USER, world.namespace))
     world.await_condition("acme", "Accepted", "True")
 

@@ -47,5 +47,5 @@ async def test_it_is_tried_until_it_can_be_done(tmp_path: Path, caplog: pytest.L
 
         assert (await found).token == "there"
 
-    assert "logging in" in caplog.text
+    assert "can't log in to the API server" in caplog.text
     assert caplog.text.count("No such file") == 1

@@ -179,7 +179,7 @@ def test_a_foreign_config_map_is_left_alone_until_it_is_gone(world: World, kube:
     world.add_engine()
 
     message = world.await_condition("acme", "Programmed", "False", "ConfigNotWritten")["message"]
-    assert f"the ConfigMap {name} is not the operator's" in message
+    assert f"the ConfigMap {name} does not belong to the operator" in message
     found = kube.get(world.config_path)
     assert found is not None
     assert (found["data"], found["metadata"].get("labels"), found["metadata"].get("ownerReferences")) == (

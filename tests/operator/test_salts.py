@@ -45,7 +45,7 @@ def engine(name: str = "engine-0", **salt_key: str):
             [engine(id=ID), engine("engine-1"), engine("engine-2")],
             "",
             Reason.NO_SALT_KEY,
-            "without the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1, engine-2",
+            "engines lack the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1, engine-2",
             id="engines without one",
         ),
         pytest.param(
@@ -60,7 +60,7 @@ def engine(name: str = "engine-0", **salt_key: str):
             "secrets is forbidden",
             Reason.SECRET_NOT_MADE,
             "the Secret tenantzone-salt-demo can't be created: secrets is forbidden; "
-            "without the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1; "
+            "engines lack the Secret tenantzone-salt-demo, mount it at /etc/tenantzone/salt: engine-1; "
             f"engines have different keys: engine-0 has {ID}, engine-2 has {OTHER}",
             id="all of it",
         ),

@@ -69,8 +69,8 @@ def test_the_message_names_the_pod_the_process_and_what_differs():
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (1, "1 of the API server processes that it was started with has not reported"),
-        (2, "2 of the API server processes that it was started with have not reported"),
+        (1, "1 of the engine's API server processes has not reported since its start"),
+        (2, "2 of the engine's API server processes have not reported since its start"),
     ],
 )
 def test_an_api_server_process_that_never_reported_is_named(missing, said):
@@ -157,7 +157,7 @@ def test_an_engine_that_has_the_config_and_something_else_in_force_has_not_ackno
     programmed = condition(status, "Programmed")
     assert (programmed["status"], programmed["reason"]) == ("False", "ZoneDiffers")
     ((field, value),) = other.items()
-    assert programmed["message"].startswith("engine-1 has the config but reports generation")
+    assert programmed["message"].startswith("engine-1 has the config but reports the zone with generation")
     assert f"{field} {value}" in programmed["message"]
     assert condition(status, "Ready")["reason"] == "ZoneDiffers"
     assert [row["acknowledged"] for row in status["engines"]] == [True, False]

@@ -138,7 +138,7 @@ def test_what_zones_reserve_of_a_tier_must_fit_oldest_first():
     decision = plan.decisions["young"]
     assert decision.reason == "PoolOvercommitted"
     assert decision.message == (
-        "reserved of tier cpu is 3Gi, and 0 of an engine's 8Gi are left; lower it to at most 0 bytes, or lower "
+        "reserved of tier cpu is 3Gi, but 0 of an engine's 8Gi are left; lower reserved to 0 bytes or less, or lower "
         "reserved in other zones"
     )
 
@@ -151,8 +151,8 @@ def test_each_tier_is_counted_separately():
 def test_a_tier_that_the_pool_has_not_is_named():
     plan = planned(sharing("acme", disk="10%"), of=pool(tiers={"cpu": {"bytes": GI}}))
     assert plan.decisions["acme"].message == (
-        "reserved of tier disk is 10%, and ZonePool demo has no such tier; add spec.tiers.disk to it, or remove the "
-        "tier here"
+        "reserved of tier disk is 10%, but ZonePool demo has no such tier; add spec.tiers.disk to the ZonePool, or "
+        "remove the tier here"
     )
     only_bounded = zone("acme", tiers=[{"tier": "disk", "limit": "10%"}])
     assert accepted(planned(only_bounded, of=pool())) == {"acme": True}
@@ -280,7 +280,7 @@ def test_engines_that_have_what_is_declared_enforce_it():
             (tier(size=GI),),
             (reported(awaited_bytes=2 * GI),),
             "TierTooSmall",
-            "b has 1Gi of tier cpu and lacks the zone's 2Gi; start it with the size",
+            "b has 1Gi of tier cpu and lacks 2Gi that the zone reserves; start the engine with the size",
             id="too small",
         ),
         pytest.param(

@@ -49,9 +49,9 @@ def test_an_engine_that_is_too_small_for_one_zone_degrades_that_zone_and_the_poo
     assert shown(first) == FINE
     assert shown(second) == FINE | {"Degraded": "True EngineUnfit"}
     assert shown(whole) == FINE_POOL | {"Degraded": "True EngineUnfit"}
-    assert message(second, "Degraded") == "small has 60 blocks and lacks the zone's 30"
+    assert message(second, "Degraded") == "small has 60 blocks and lacks the 30 that the zone reserves"
     assert message(whole, "Degraded") == "small has 60 blocks and lacks 30 of the zones' reserved blocks"
-    assert [row.get("message") for row in second["engines"]] == [None, "too small for the zone's 30 blocks"]
+    assert [row.get("message") for row in second["engines"]] == [None, "lacks the 30 blocks that the zone reserves"]
     assert [(row["reserved"], row["acknowledged"]) for row in second["engines"]] == [(50, True), (0, True)]
     assert whole["capacityBlocks"] == 100
 
@@ -62,7 +62,7 @@ def test_an_engine_with_too_few_seats_degrades_the_zone_that_reserves_them_and_m
 
     assert shown(first) == FINE
     assert shown(second) == FINE | {"Degraded": "True EngineUnfit"}
-    assert message(second, "Degraded") == "few runs 8 requests at once and lacks the zone's 12"
+    assert message(second, "Degraded") == "few has 8 seats and lacks the 12 that the zone reserves"
     assert shown(whole) == FINE_POOL
 
 
@@ -110,7 +110,10 @@ def test_where_no_engine_is_large_enough_the_zone_is_not_ready_and_others_are():
 
     assert shown(first)["Ready"] == "True Enforced"
     assert shown(second)["Ready"] == "False EngineUnfit"
-    assert message(second, "Ready") == "no engine is large enough: engine-0 has 60 blocks and lacks the zone's 30"
+    assert (
+        message(second, "Ready")
+        == "no engine is large enough: engine-0 has 60 blocks and lacks the 30 that the zone reserves"
+    )
 
 
 CONTRADICTS = (
@@ -141,8 +144,8 @@ def test_an_engine_without_room_for_the_reservation_is_too_small_whatever_the_li
     made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000, room=ConfigRoom())
     status = zone_status(mixed, made.decisions["mixed"], [observed(only, blocks=10)], history, before={}, now=NOW)
 
-    assert message(status, "Degraded") == "engine-0 has 10 blocks and lacks the zone's 50"
-    assert status["engines"][0]["message"] == "too small for the zone's 50 blocks"
+    assert message(status, "Degraded") == "engine-0 has 10 blocks and lacks the 50 that the zone reserves"
+    assert status["engines"][0]["message"] == "lacks the 50 blocks that the zone reserves"
 
 
 def test_where_the_limit_is_below_the_reservation_in_each_engine_none_is_called_too_small():

@@ -20,13 +20,13 @@ def test_a_small_engine_takes_nothing_from_a_large_one(world: World):
     small = world.add_engine("small", blocks=500)
 
     degraded = world.await_condition("beta", "Degraded", "True", "EngineUnfit")
-    assert degraded["message"] == "small has 500 blocks and lacks the zone's 300"
+    assert degraded["message"] == "small has 500 blocks and lacks the 300 that the zone reserves"
     eventually(lambda: conditions(world.pool()).get("Degraded", {}).get("status") == "True")
     world.await_ready("acme", "beta")
     assert world.config() == before
     eventually(lambda: [(zone.name, zone.reserved) for zone in small.report().zones] == [("acme", 400), ("beta", 0)])
     rows = {row["pod"]: row for row in world.zone("beta")["status"]["engines"]}
-    assert rows["small"]["message"] == "too small for the zone's 300 blocks"
+    assert rows["small"]["message"] == "lacks the 300 blocks that the zone reserves"
     assert "message" not in rows["engine-0"]
 
     world.set_ready(small, False)

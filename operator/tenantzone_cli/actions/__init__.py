@@ -1,1 +1,1 @@
-"""Commands that change something."""
+"""The plugin's commands ``advise``, ``migrate``, ``purge``, ``replay``, ``salt`` and ``storage``."""

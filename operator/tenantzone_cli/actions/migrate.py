@@ -1,8 +1,8 @@
 """``migrate ZONE --from POD --to POD``: makes one engine's cache of a zone available to another engine.
 
-The source engine writes the zone's chunks that shared storages lack, at a limited rate. The target engine loads the
-zone's most recently used chunks into its CPU memory, within the zone's share. The command controls both engines through
-their admin ports, for which the user needs the rights to ``get`` and ``create`` ``pods/proxy``. When the command ends,
+The source engine writes those chunks of the zone that shared storages lack, at a limited rate. The target engine loads
+the zone's most recently used chunks into its CPU memory, within the zone's share. The command controls both engines
+through their admin ports, so the user needs the rights to ``get`` and ``create`` ``pods/proxy``. When the command ends,
 both engines stop the migration.
 """
 
@@ -36,23 +36,23 @@ Show = Callable[[str], object]
 
 
 class MigrateError(Exception):
-    """The zone can't be moved, or the move took too long; the message gives the reason."""
+    """The zone's cache can't be moved, or the move took too long; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate of whether moving the chunks that shared storages lack is faster than computing them again."""
+    """An estimate that compares moving the chunks that shared storages lack with computing them again."""
 
     chunks: int
     bytes: int
     tokens: int
     moving_seconds: float
     computing_seconds: float | None
-    """Time to compute the prompts again; None if the engine has not computed enough prompts to measure its speed."""
+    """Seconds to compute the chunks again; None if the engine has not computed enough prompts to know its speed."""
 
     @property
     def pays(self) -> bool:
-        """Whether moving takes no longer than computing again; True if the time to compute is unknown."""
+        """Whether moving takes at most as long as computing again; True if the time to compute is unknown."""
         return self.computing_seconds is None or self.moving_seconds <= self.computing_seconds
 
     def words(self) -> str:
@@ -72,10 +72,10 @@ class Estimate:
 
 
 def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
-    """Returns an estimate from the source engine's report on the chunks that storages lack.
+    """Returns an estimate for the chunks that shared storages lack according to the source engine's report.
 
-    The estimate compares the time to move their bytes at the given rate with the time to compute their tokens at the
-    engine's prompt speed.
+    The estimate compares the time to move the chunks' bytes at the given rate with the time to compute the chunks'
+    tokens at the speed at which the engine computes prompts.
     """
     size, tokens = report.left * report.chunk_bytes, report.left * report.chunk_tokens
     speed = report.prompt_tokens_per_second
@@ -84,7 +84,7 @@ def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A zone's move from one engine to another."""
+    """The move of a zone's cache from one engine to another."""
 
     tenant: str
     source: Engine
@@ -93,7 +93,7 @@ class Move:
     deadline: float
     """Deadline on the monotonic clock, in seconds."""
     show: Show
-    """Called with the progress as text, if the move takes long."""
+    """Called from time to time with a text about the progress, if the move takes long."""
 
     def refuse_leaving_target(self) -> None:
         """Refuse a target that is shutting down, because the chunks that it loads would be lost.
@@ -108,21 +108,21 @@ class Move:
             )
 
     def look(self) -> Estimate:
-        """Have the source check which of its cached chunks are in shared storages."""
+        """Let the source engine check which of its cached chunks shared storages lack, and return the estimate."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)
 
     def hand_down(self) -> MigrationReport:
-        """Have the source write the chunks that shared storages lack."""
+        """Let the source engine write the chunks that shared storages lack, and return its report."""
         return self._run(self.source, "hand-down")
 
     def warm_up(self) -> MigrationReport:
-        """Have the target load the chunks that the zone used most recently on the source."""
+        """Let the target engine load the chunks that the zone used most recently on the source; return its report."""
         query = {TENANT_PARAMETER: self.tenant, PROMPTS_PARAMETER: "true"}
         prompts = _exchange(self.source, "GET", query).prompts
         return self._run(self.target, "warm-up", prompts)
 
     def stop(self) -> None:
-        """Stop the migration in both engines; an engine that can't be reached stops on its own."""
+        """Stop the migration in both engines. An engine that can't be reached stops on its own."""
         order = MigrationOrder(order="stop", tenant=self.tenant)
         for engine in (self.source, self.target):
             with suppress(ApiError, Unreachable, MigrateError):
@@ -153,25 +153,25 @@ class Move:
 def open_move(
     api: Api, namespace: str, name: str, source: str, target: str, rate: float, timeout: float, show: Show
 ) -> Move:
-    """Find the zone and both engines.
+    """Find the zone and both engines, and return the move, which has not begun.
 
     Args:
-        api: the cluster's API server.
+        api: a client of the API server.
         namespace: the zone's namespace.
         name: the zone's name.
-        source: the pod that has the zone's cache.
-        target: the pod that should get the cache.
+        source: the name of the pod whose engine has the zone's cache.
+        target: the name of the pod whose engine should get the cache.
         rate: the maximum rate, in bytes per second.
         timeout: the maximum duration of the whole move, in seconds.
         show: called with the progress as text.
 
     Raises:
-        ApiError: there is no such zone or pool, or the user may not read it.
+        ApiError: the zone or its pool does not exist, or the user may not read them.
         Unreachable: the API server does not answer.
-        MigrateError: a pod is not an engine of the pool or is not ready, or both names are the same.
+        MigrateError: a pod is not ready or not an engine of the pool, or ``source`` and ``target`` are the same.
     """
     if source == target:
-        raise MigrateError(f"--from and --to name the same pod, {source}")
+        raise MigrateError(f"--from and --to name the same pod, {source}; name two different pods")
     zone = read_zone(api.get(resource_path(API, namespace, ZONES, name)))
     pool = read_pool(api.get(resource_path(API, namespace, POOLS, zone.pool)))
     pods = {pod.name: pod for pod in engine_pods(api, pool)}
@@ -181,7 +181,7 @@ def open_move(
 
 
 def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
-    """Yields the results as the lines of a table."""
+    """Iterates over the lines of a table with the results of the engines' work."""
     rows = [
         [
             report.pod,
@@ -207,7 +207,7 @@ def _percent(report: MigrationReport) -> str:
 def _ready(pods: dict[str, Pod], name: str, pool: str) -> Pod:
     pod = pods.get(name)
     if pod is None:
-        raise MigrateError(f"pool {pool} has no engine {name}; it has {', '.join(sorted(pods)) or 'none'}")
+        raise MigrateError(f"pool {pool} has no engine {name}; its engines are: {', '.join(sorted(pods)) or 'none'}")
     if not pod.ready:
         raise MigrateError(f"engine {name} is not ready: {pod.trouble}")
     return pod

@@ -1,6 +1,6 @@
-"""``replay`` and ``advise``: predict the effect of zones on recorded traffic with the replay, if that is installed.
+"""``replay`` and ``advise``: run the replay, if installed, to predict the effect of zones on recorded traffic.
 
-The replay drives vLLM's scheduler, so it is a separate program that the plugin runs but does not import.
+The replay uses vLLM's scheduler. So the plugin does not import the replay, but runs it as a separate program.
 """
 
 import importlib.util
@@ -13,9 +13,9 @@ from tenantzone_cli.names import CONNECTION
 from tenantzone_contract.extras import install_command
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
-"""Subcommand of the replay by command of the plugin."""
+"""Subcommand of the replay for each command of the plugin."""
 _EXTRAS: Final = {"replay": "replay", "advise": "advice"}
-"""Extra that each command needs, in addition to the engine."""
+"""Package extra that each command needs, in addition to the engine's."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )
@@ -23,14 +23,14 @@ _LIVE: Final = frozenset(
 
 
 class PlanningError(Exception):
-    """The replay can't run here."""
+    """The replay can't run on this machine; the message says what to install."""
 
 
 def is_planned(arguments: Sequence[str]) -> bool:
-    """Returns whether the replay handles the command line."""
+    """Returns whether the replay, and not this plugin, handles these arguments."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    # A flag's value may be attached, as in --namespace=team and -nteam.
+    # Cut off values that are attached to flags, as in --namespace=team and -nteam.
     flags = {argument.partition("=")[0] if argument.startswith("--") else argument[:2] for argument in arguments}
     return arguments[0] != "advise" or not _LIVE & flags
 
@@ -51,5 +51,5 @@ def plan(command: str, arguments: Sequence[str]) -> int:
                 f"{command!r} needs {package}, which is not installed with this plugin: "
                 f"{install_command('cpu', _EXTRAS[command])}, or run tenantzone-replay where the engine is installed"
             )
-    # -P prevents imports of modules from the current folder.
+    # With -P, Python does not import modules from the current folder.
     return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

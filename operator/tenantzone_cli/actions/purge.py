@@ -1,7 +1,7 @@
 """Implements ``purge ZONE``, which evicts a zone's cached blocks in every engine of its pool, and shows the counts.
 
-The command only sets an annotation. The operator passes the purge to the engines and collects their acknowledgements,
-even if the command does not wait for them.
+The command only sets an annotation. The operator passes the purge on to the engines, and collects their
+acknowledgements even if the command does not wait.
 """
 
 import json
@@ -18,11 +18,11 @@ from tenantzone_contract.zone_config.specs import Body
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
-"""Seconds after which a wait shows its progress."""
+"""Seconds after which the wait for engines begins to show its progress."""
 
 
 class PurgeError(Exception):
-    """The purge is impossible, or was not complete in time; the message says why."""
+    """The purge is impossible, or was not complete within the timeout; the message says why."""
 
 
 def new_id(now: float) -> str:
@@ -31,7 +31,7 @@ def new_id(now: float) -> str:
 
 
 def ask(api: Api, namespace: str, name: str, purge: str) -> None:
-    """Request a purge of an accepted zone, by its annotation.
+    """Request a purge of an accepted zone, by setting the zone's annotation.
 
     Raises:
         ApiError: the zone does not exist, or the user may not patch it.
@@ -50,20 +50,20 @@ def ask(api: Api, namespace: str, name: str, purge: str) -> None:
 
 
 def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: Callable[[str], None]) -> Body:
-    """Wait until every engine has acknowledged a purge, and return its record from the zone's status.
+    """Wait until every engine has acknowledged a purge, and return the purge's record from the zone's status.
 
     Args:
-        api: the cluster's API server.
+        api: a client of the API server.
         namespace: the zone's namespace.
         name: the zone's name.
         purge: the id of the requested purge.
         timeout: the maximum wait in seconds.
-        show: called with the progress as text each time that it changes, if the wait takes long.
+        show: called with a text whenever the progress changes, if the wait takes long.
 
     Raises:
-        ApiError: the API server refuses.
+        ApiError: the API server refuses a request.
         Unreachable: the API server does not answer.
-        PurgeError: the purge was not complete in time, or another purge has replaced it.
+        PurgeError: the purge was not complete within the timeout, or another purge has replaced it.
     """
     began, shown = time.monotonic(), ""
     while True:
@@ -72,10 +72,10 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: 
         if record.get("id") == purge and "completedAt" in record:
             return dict(record)
         if zone.annotations.get(PURGE_ANNOTATION) != purge:
-            raise PurgeError(f"another purge of {namespace}/{name} has replaced {purge}, with the same effect")
+            raise PurgeError(f"another purge of {namespace}/{name} has replaced {purge}; it has the same effect")
         passed, state = time.monotonic() - began, _state(zone, purge)
         if passed >= timeout:
-            raise PurgeError(f"the purge is not complete after {timeout:g} s, and continues: {state}")
+            raise PurgeError(f"the purge is not complete after {timeout:g} s, but continues: {state}")
         if passed >= _QUIET_SECONDS and state != shown:
             shown = state
             show(state)
@@ -83,7 +83,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, show: 
 
 
 def table(record: Body) -> Iterator[str]:
-    """Yields the result of a purge, as a table of engines."""
+    """Iterates over the lines of a table with the result of a purge in each engine."""
     rows = [_cells(row["pod"], row) for row in record.get("engines", ())]
     yield from render(("ENGINE", "EVICTED", "WITHDRAWN", "TO ZERO"), [*rows, _cells("in all", record)])
 
@@ -93,7 +93,7 @@ def _cells(engine: str, counts: Body) -> tuple[str, ...]:
 
 
 def _state(zone: Zone, purge: str) -> str:
-    """Returns the progress of a purge, in the operator's words."""
+    """Returns the operator's message about the progress of a purge."""
     record, condition = zone.status.get("purge") or {}, zone.condition("Purged")
     if record.get("id") == purge and condition is not None:
         return condition.message

@@ -1,4 +1,4 @@
-"""``salt TENANT``: prints the cache salt that a gateway adds to a tenant's requests, computed with the pool's key."""
+"""``salt TENANT``: prints the cache salt that a gateway must add to a tenant's requests, made with the pool's key."""
 
 import base64
 import binascii
@@ -14,10 +14,10 @@ class SaltError(Exception):
 
 
 def key_of_file(path: Path) -> bytes:
-    """Returns the key in a file, with the parser that engines use.
+    """Returns the salt key in a file, parsed as engines do.
 
     Raises:
-        SaltError: the file can't be read, or contains no key.
+        SaltError: the file can't be read, or contains no valid key.
     """
     try:
         return parse_salt_key(path.read_bytes())
@@ -28,17 +28,17 @@ def key_of_file(path: Path) -> bytes:
 
 
 def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
-    """Returns the salt key of a pool from its Secret, which it reads with the user's rights.
+    """Returns the salt key of a pool from the pool's Secret, read with the user's rights.
 
     Args:
-        api: the cluster's API server.
+        api: a client of the API server.
         namespace: the pool's namespace.
         pool: the pool's name; None if the namespace has exactly one pool.
 
     Raises:
         ApiError: the Secret does not exist, or the user may not read it.
         Unreachable: the API server does not answer.
-        SaltError: the Secret contains no valid key, or ``pool`` is None and the namespace does not have exactly one.
+        SaltError: the Secret contains no valid key, or ``pool`` is None and the namespace has no or several pools.
     """
     name = salt_secret_name(pool or _only_pool(api, namespace))
     data = api.get(resource_path("/api/v1", namespace, "secrets", name)).get("data") or {}
@@ -55,6 +55,6 @@ def _only_pool(api: Api, namespace: str) -> str:
     found = (
         f"several ZonePools ({', '.join(pools)}); name one with --pool"
         if pools
-        else "no ZonePool; set -n to the namespace of one"
+        else "no ZonePool; set -n to the namespace of the pool"
     )
     raise SaltError(f"namespace {namespace} has {found}")

@@ -16,18 +16,18 @@ _GROUP_COLUMNS = ("GROUP", "TYPE", "HELD", "LIMIT", "USED%", "WATERMARK", "INSTA
 
 
 def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
-    """Returns all KVStorages and all KVCacheGroups, by name.
+    """Returns all KVStorages and all KVCacheGroups, each sorted by name.
 
     Raises:
-        ApiError: the API server refuses, or does not know these kinds.
-        Unreachable: it does not answer.
+        ApiError: the API server refuses a request, or lacks these kinds.
+        Unreachable: the API server does not answer.
     """
     storages, groups = ([read_thing(body) for body in api.list(f"{API}/{plural}")] for plural in (STORAGES, GROUPS))
     return sorted(storages, key=lambda each: each.name), sorted(groups, key=lambda each: each.name)
 
 
 def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
-    """Yields tables of both kinds and of the zones that groups name, followed by problems."""
+    """Iterates over the lines of tables of the storages, the groups and the groups' zones, followed by problems."""
     if not storages and not groups:
         yield "there are no KVStorages and no KVCacheGroups; see docs/kv-cache-manager.md to create some"
         return
@@ -45,7 +45,7 @@ def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
 
 
 def document(storages: Sequence[Thing], groups: Sequence[Thing]) -> str:
-    """Returns both kinds as JSON, for programs."""
+    """Returns storages and groups as a JSON document, for ``-o json``."""
     return json.dumps({"storages": list(map(_plain, storages)), "groups": list(map(_plain, groups))}, indent=1)
 
 
@@ -65,7 +65,7 @@ def _storage_row(storage: Thing) -> list[str]:
 
 
 def _group_rows(group: Thing) -> Iterator[list[str]]:
-    """Yields a row for all that a group stores, and one for each storage type."""
+    """Iterates over a group's rows: one with the totals, and one for each storage type."""
     status, quota = group.status, group.spec.get("quota") or {}
     held, limit = status.get("held"), _bytes(quota.get("limit"))
     yield [
@@ -96,7 +96,8 @@ def _zone_rows(group: Thing) -> Iterator[list[str]]:
 def _trouble(thing: Thing) -> Iterator[str]:
     if thing.ready != "True":
         message = (
-            thing.status.get("message") or "no operator has handled it; check that the operator runs with --manager-url"
+            thing.status.get("message")
+            or "no operator handles this object; check that an operator runs with --manager-url"
         )
         yield f"{thing.name}: {message}"
 

@@ -1,1 +1,1 @@
-"""Implements ``doctor``, which finds problems from the CRDs to the engines' clocks, and gives advice."""
+"""Implements ``doctor``, which finds problems of an installation, from the CRDs to the engines' clocks."""

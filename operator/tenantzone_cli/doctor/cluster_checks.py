@@ -1,4 +1,4 @@
-"""Checks the CRDs, rights, the operator and the clock, in pure functions."""
+"""Pure functions that check the CRDs, the RBAC rights, the operator and this machine's clock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,9 +20,9 @@ from tenantzone_contract.zone_config.specs import Body
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
-"""Assumed duration in seconds of a Lease without a duration."""
+"""Duration in seconds that the check assumes for a Lease without a duration."""
 _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
-"""Maximum number of seconds that a standby operator waits, so that a longer duration was edited by hand."""
+"""Maximum duration of a Lease in seconds that standby operators respect. A longer one was edited by hand."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
 _PROCESS = f"use this for experiments only, because nothing restarts the process; in a cluster: {_INSTALL_OPERATOR}"
@@ -35,7 +35,7 @@ _LOST_WITHOUT = {
 
 
 def check_definitions(facts: Facts) -> Iterator[Finding]:
-    """Check that each CRD is installed and established, with the schema that this version ships."""
+    """Check that each CRD is installed and established, and has the schema that this version ships."""
     for name, found in facts.definitions.items():
         subject = f"CRD {name.partition('.')[0]}"
         if not isinstance(found, ApiError):
@@ -59,7 +59,7 @@ def _compared(facts: Facts, name: str, subject: str, found: Body) -> Finding:
         unlike = list(differences(schema, served[version]["schema"]["openAPIV3Schema"]))
         lacking = [field_path(entry.path) for entry in unlike if entry.is_missing]
         if lacking:
-            text = f"is of an older version without {name_some(lacking)}; values of these fields are lost"
+            text = f"is of an older version without {name_some(lacking)}, so the API server drops their values"
             return fail(subject, text, _INSTALL_CRDS)
         if unlike:
             paths = [field_path(entry.path) for entry in unlike]
@@ -112,7 +112,7 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
 
 
 def check_operator(facts: Facts) -> Iterator[Finding]:
-    """Check that the operator's Deployment exists, and that its pods are ready."""
+    """Check that the operator's Deployment exists, and that all pods of the Deployment are ready."""
     subject = "operator"
     if _leads_without_deployment(facts):
         yield warn(subject, f"runs as a process without a Deployment in namespace {facts.operator_namespace}", _PROCESS)
@@ -157,9 +157,9 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
         return
     holder, age, lasts = _holder(facts.lease), _age(facts, facts.lease), _lasts(facts.lease)
     if not holder:
-        yield fail(subject, "no operator leads, because the last one gave up the Lease", "check that an operator runs")
+        yield fail(subject, "no operator leads: the last leader has released the Lease", "check that an operator runs")
     elif not _is_led(facts):
-        advice = "the leader is gone and no other operator took over; check that an operator runs, and see its log"
+        advice = "the leader has stopped, and no other operator leads; check that an operator runs, and see its log"
         yield fail(
             subject, f"{holder} has not renewed the Lease for {duration(age)}; the Lease lasts {lasts:.0f}s", advice
         )
@@ -168,7 +168,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_led(facts: Facts) -> bool:
-    """Returns whether an operator holds the Lease now, if its clock agrees with the API server's."""
+    """Returns whether an operator holds the Lease now, provided that its clock agrees with the API server's."""
     if isinstance(facts.lease, ApiError):
         return False
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)
@@ -199,7 +199,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if clock.server is None:
         yield warn("clock", "the API server's response has no time, so clocks were not compared")
         return
-    # The server's time is in whole seconds, and from a moment between the request and the response.
+    # The server's time is rounded down to whole seconds, and lies between the request and the response.
     ahead = clock.before - (clock.server + 1)
     behind = clock.server - clock.after
     skew = max(ahead, behind)
@@ -208,7 +208,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
         text = f"this machine's clock is {duration(skew)} {which} the API server's"
         yield warn(
             "clock",
-            f"{text}; ages are counted by the API server's clock",
+            f"{text}; the ages shown here use the API server's clock",
             "set this machine's clock, for example with NTP",
         )
     else:

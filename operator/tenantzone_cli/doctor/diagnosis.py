@@ -1,4 +1,4 @@
-"""Runs all checks of ``doctor``, in an order in which causes come before effects."""
+"""Runs all checks of ``doctor``. Checks that may find causes run before checks that find their effects."""
 
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.doctor.cluster_checks import (
@@ -29,12 +29,12 @@ _CHECKS = (
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Returns the findings of all checks on these facts."""
+    """Returns the findings of all checks of the collected facts."""
     return [ok("API server", f"answers, {facts.server}"), *(found for check in _CHECKS for found in check(facts))]
 
 
 def examine(api: Api, namespace: str | None, operator_namespace: str) -> list[Finding]:
-    """Collect all facts of the cluster, and return the findings, even if the API server does not answer."""
+    """Collect all facts of the cluster, and return the findings. An API server that does not answer is a finding."""
     try:
         return diagnose(gather(api, namespace, operator_namespace))
     except Unreachable as error:

@@ -1,4 +1,4 @@
-"""Checks whether each engine is ready, has the newest config, and has the right time, in pure functions."""
+"""Pure functions that check that each engine is ready, has the newest config, and has a correct clock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,14 +14,14 @@ from tenantzone_contract.text import printable
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION
 
 _FROZEN_SECONDS = 15.0
-"""Age of a report in seconds from which the engine hangs, because engines renew their reports all the time."""
+"""Age of a report in seconds above which the engine counts as hanging, because engines renew their reports."""
 
 
 def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
-    """Check that a pool's engines exist, and that each is healthy and has the newest config.
+    """Check that a pool has engines, and that each engine is healthy and has the newest config.
 
     Args:
-        facts: all facts of the cluster.
+        facts: the collected facts of the cluster.
         pool: the engines' pool.
         newest: the hash of the config that the engines should have; None if unknown.
     """
@@ -51,7 +51,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
         programmed = pool.condition("Programmed")
         advice = programmed.message if programmed is not None else ""
         yield warn(
-            subject, f"{acknowledged} of {ready} have acknowledged the config, according to the pool's status", advice
+            subject, f"{acknowledged} of {ready} have acknowledged the config according to the pool's status", advice
         )
     elif not wrong:
         heard = sum(answer.report is not None for answer in answers.values())
@@ -59,7 +59,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """Yields one finding for all engines with the same problem."""
+    """Merges the findings of engines with the same problem into one finding that names the engines."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)
@@ -68,12 +68,12 @@ def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Fi
 
 
 def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
-    """Yields the problems of one engine without its name, because engines with the same problem share a finding."""
+    """Iterates over the problems of one engine, without the engine's name, so that equal problems can be merged."""
     if not pod.ready or answer is None:
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return
     if newest is not None and pod.annotations.get(CONFIG_HASH_ANNOTATION) != newest:
-        text = "not annotated with the newest config, so kubelet takes a minute or more to project it"
+        text = "not annotated with the newest config, so kubelet may take a minute or more to project the config"
         yield warn("", text, "check that the operator may patch pods")
     if answer.report is None:
         if not answer.is_forbidden:
@@ -83,12 +83,12 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
     status = answer.report.config
     if status.rejected is not None and status.rejected.untrusted:
         advice = (
-            "the operator undoes changes by others within seconds; if this persists, follow the message, and check "
-            f"who may write ConfigMaps in namespace {pod.namespace}"
+            "the operator undoes changes by other users within seconds; if this persists, follow the message, and "
+            f"check who may write ConfigMaps in namespace {pod.namespace}"
         )
         yield fail("", f"does not trust the config that it finds ({status.rejected.error})", advice)
     elif status.rejected is not None:
-        advice = "if the engine does not know a field, upgrade it; its previous config stays in force"
+        advice = "if the engine does not know a field, upgrade the engine; its previous config stays in force"
         yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
     elif newest is not None and status.applied_hash != newest:
         have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"
@@ -103,7 +103,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
 
 
 def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
-    """Compare the config that an engine's API server processes enforce to that of its engine core."""
+    """Check that an engine's API server processes enforce the same config as its engine core."""
     for process in report.api_servers or ():
         if process.lags:
             differs = ", ".join(map(printable, process.lags))
@@ -116,11 +116,11 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
 
 
 def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
-    """Compare an engine's clock to the API server's, by the age of the engine's report.
+    """Compare an engine's clock with the API server's, by the age of the engine's report.
 
     Args:
         pod: the engine's pod.
-        age: the report's age in seconds: the API server's time minus the engine's time of the report.
+        age: the age of the report in seconds: the API server's time minus the time in the report.
     """
     if age > _FROZEN_SECONDS:
         yield fail(

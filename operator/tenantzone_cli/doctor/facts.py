@@ -1,4 +1,4 @@
-"""Collects the facts for ``doctor`` from the API server. A refused request does not stop the others."""
+"""Collects the facts for ``doctor`` from the API server and the engines, even if some requests are refused."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from tenantzone_contract.kube_names import (
 from tenantzone_contract.zone_config.specs import Body
 
 NOT_SERVED: Final = "PoolNotServed"
-"""Reason of the condition Accepted if the operator lacks rights for a pool."""
+"""Reason of the condition Accepted of a pool that the operator lacks rights for."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object."""
 
 ZONES_RIGHT = Right(GROUP, ZONES, "list")
 POOLS_RIGHT = Right(GROUP, POOLS, "list")
@@ -42,7 +42,7 @@ USER_RIGHTS = (ZONES_RIGHT, POOLS_RIGHT, PODS_RIGHT, REPORTS_RIGHT, CONFIG_RIGHT
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Unix times of the API server, and of this machine before and after the request."""
+    """Unix times of one request: by the API server's clock, and by this machine's clock before and after it."""
 
     server: float | None
     """The server's time in whole seconds; None if the response contains no time."""
@@ -57,7 +57,7 @@ class Facts:
     """All facts of a cluster that ``doctor`` checks."""
 
     namespace: str | None
-    """The namespace of the zones to check; None for all."""
+    """The namespace of the pools and zones to check; None for all namespaces."""
     operator_namespace: str
     shipped: Shipped
     server: str
@@ -65,7 +65,7 @@ class Facts:
     clock: Clock
     definitions: Mapping[str, Outcome[Body]]
     served: Outcome[Body]
-    """Kinds that the API server serves in the API group of TenantZone."""
+    """The API server's list of the kinds in TenantZone's API group."""
     user_rights: Mapping[Right, Outcome[bool]]
     operator_rights: Mapping[Right, Outcome[bool]]
     deployment: Outcome[Body]
@@ -74,11 +74,11 @@ class Facts:
     zones: Outcome[Sequence[Zone]]
     pools: Outcome[Sequence[Pool]]
     configs: Mapping[Key, Outcome[Body]] = field(default_factory=dict)
-    """The ConfigMap of each pool."""
+    """The ConfigMap of each pool, by the pool's key."""
     pods: Mapping[Key, Outcome[Sequence[Pod]]] = field(default_factory=dict)
-    """Pods that each pool selects, without pods that an older pool of its namespace selects."""
+    """Pods that each pool selects, except for pods that an older pool of the namespace selects, by the pool's key."""
     answers: Sequence[EngineAnswer] = ()
-    """The answers of the ready engines."""
+    """The answers of all ready engines."""
     storages: Outcome[Sequence[Thing]] = ()
     groups: Outcome[Sequence[Thing]] = ()
     manager: Outcome[Body] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Facts:
 
     @property
     def now(self) -> float:
-        """Current time of the API server, by which objects' timestamps are set; this machine's time if unknown."""
+        """Current Unix time by the API server's clock, as in objects' timestamps; this machine's time if unknown."""
         return self.clock.server if self.clock.server is not None else self.clock.after
 
 
@@ -94,7 +94,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
     """Request all facts that the checks need from the API server and the engines.
 
     Raises:
-        ApiError: the API server refuses even the request for its version.
+        ApiError: the API server refuses the request for its version.
         Unreachable: the API server does not answer.
     """
     shipped = read_shipped()
@@ -134,7 +134,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
 def _own_pods(
     pools: Sequence[Pool], selected: Mapping[Key, Outcome[Sequence[Pod]]]
 ) -> Mapping[Key, Outcome[Sequence[Pod]]]:
-    """Returns the pods that each pool selects, without pods that an older pool of its namespace selects."""
+    """Returns the pods that each pool selects, except for pods that an older pool of the namespace selects."""
     own: dict[Key, Outcome[Sequence[Pod]]] = {}
     taken: set[Key] = set()
     for pool in sorted(pools, key=lambda pool: pool.age_order):
@@ -180,12 +180,12 @@ def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
 def needed_rights(
     rights: Iterable[Right], pools: Iterable[Pool], namespace: str | None, operator_namespace: str
 ) -> Iterator[Right]:
-    """Yields the rights that the operator needs for these pools, in their namespaces and on ConfigMaps by name.
+    """Iterates over the rights that the operator needs for these pools, each with its namespace and object.
 
     Args:
-        rights: the shipped rights, which are for all pools.
-        pools: the existing pools.
-        namespace: the namespace that is checked; None for all.
+        rights: the shipped rights, which name no pools.
+        pools: the existing pools that the operator serves.
+        namespace: the namespace to check; None for all namespaces.
         operator_namespace: the operator's own namespace.
     """
     for right in rights:
@@ -201,7 +201,7 @@ def needed_rights(
 
 
 def is_served(pool: Pool) -> bool:
-    """Returns whether the operator serves the pool, which means that its status does not say PoolNotServed."""
+    """Returns whether the operator serves the pool: whether the pool's status lacks the reason PoolNotServed."""
     accepted = pool.condition("Accepted")
     return accepted is None or accepted.reason != NOT_SERVED
 

@@ -1,4 +1,4 @@
-"""Defines findings, which are the results of ``doctor``'s checks, and renders them."""
+"""Defines and renders findings, the results of ``doctor``'s checks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ class Level(StrEnum):
 
     OK = "OK"
     WARN = "WARN"
-    """Zones are enforced, but something else is wrong, or could not be checked."""
+    """Zones are enforced, but there is another problem, or a check was not possible."""
     FAIL = "FAIL"
-    """Zones are not enforced as declared, or soon will not be."""
+    """Zones are not enforced as declared, or will soon not be enforced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check of one subject, with advice on what to do."""
+    """The result of a check of one subject, and advice."""
 
     level: Level
     subject: str
@@ -27,22 +27,22 @@ class Finding:
 
 
 def ok(subject: str, message: str) -> Finding:
-    """Returns a finding without a problem."""
+    """Returns a finding that says that the subject has no problem."""
     return Finding(Level.OK, subject, message)
 
 
 def warn(subject: str, message: str, advice: str = "") -> Finding:
-    """Returns a finding that something may be wrong, or could not be checked."""
+    """Returns a finding about a possible problem, or about a check that was not possible."""
     return Finding(Level.WARN, subject, message, advice)
 
 
 def fail(subject: str, message: str, advice: str = "") -> Finding:
-    """Returns a finding that something is broken."""
+    """Returns a finding about a problem that prevents the enforcement of zones."""
     return Finding(Level.FAIL, subject, message, advice)
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yields the findings as lines for a person: one per finding, one per advice, and the counts at the end."""
+    """Iterates over the findings as lines of text: one per finding, one per advice, and the counts at the end."""
     width = max((len(finding.subject) for finding in findings), default=0)
     for finding in findings:
         yield f"{finding.level:<4}  {finding.subject:<{width}}  {finding.message}"
@@ -54,6 +54,6 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def name_some(names: Sequence[str], max_names: int = 5) -> str:
-    """Returns the first names, separated by commas, and the number of the others."""
+    """Returns the first ``max_names`` names, separated by commas, and the number of the remaining names."""
     more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + more

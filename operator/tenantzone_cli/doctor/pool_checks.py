@@ -1,4 +1,4 @@
-"""Checks the operator's decisions on each pool and its zones, and the config for the engines, in pure functions."""
+"""Pure functions that check the operator's decisions on pools and zones, and the pools' configs."""
 
 from collections.abc import Iterator
 
@@ -16,16 +16,16 @@ from tenantzone_contract.zone_config.packing import files_of, unpack_config
 from tenantzone_contract.zone_config.specs import Body
 
 _LARGEST_BYTES = 900_000
-"""Size of a compressed config in bytes above which the operator accepts no zones; the API server accepts a bit more."""
+"""Size of a compressed config in bytes above which the operator accepts no new zones. The API server accepts more."""
 _NEARLY = 0.8
 _FRESH_SECONDS = 120.0
-"""Seconds within which the operator should have handled a new object."""
+"""Seconds within which the operator should handle a new object."""
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:
     """Check each pool's status, the config in its ConfigMap, and its engines."""
     if isinstance(facts.pools, ApiError):
-        # Other checks report missing CRDs and missing rights.
+        # Skip missing CRDs and missing rights, because other checks report them.
         if not facts.pools.is_not_found and not facts.pools.is_forbidden:
             yield fail("pools", f"can't be listed: {facts.pools.message}")
         return
@@ -57,13 +57,13 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
     age = facts.now - pool.created if pool.created is not None else 0.0
     if pool.observed_generation is None:
         say = fail if age > _FRESH_SECONDS else warn
-        return say(subject, f"no operator has handled it for {duration(age)}", "check that the operator runs")
+        return say(subject, f"no operator has handled the pool for {duration(age)}", "check that the operator runs")
     if pool.observed_generation != pool.generation:
         seen = f"the operator has seen generation {pool.observed_generation} of {pool.generation}"
         return warn(subject, seen, "if this persists, check that the operator runs")
     if not pool.is_("Accepted"):
         accepted = pool.condition("Accepted")
-        text = accepted.message if accepted is not None else "its status has no condition Accepted"
+        text = accepted.message if accepted is not None else "the pool's status has no condition Accepted"
         return fail(subject, text, f"kubectl edit zp/{pool.name} -n {pool.namespace}")
     size = f"{pool.capacity} planned blocks per engine" if pool.capacity is not None else "size not yet known"
     return ok(
@@ -73,7 +73,7 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
 
 
 def _check_selector(pool: Pool) -> Iterator[Finding]:
-    """Yields the operator's finding on other pools that select the same pods."""
+    """Reports the condition about other pools that select the same pods."""
     found = pool.condition("SelectorOverlaps")
     if found is not None and found.status == "True":
         advice = (
@@ -83,7 +83,7 @@ def _check_selector(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_salt(pool: Pool) -> Iterator[Finding]:
-    """Yields the operator's finding on engines that do not share the pool's salt key."""
+    """Reports the condition about engines that do not share the pool's salt key."""
     found = pool.condition("SaltNotShared")
     if found is not None and found.status == "True":
         advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; see docs/salts.md for its purpose"
@@ -91,7 +91,7 @@ def _check_salt(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_admin_port(pool: Pool) -> Iterator[Finding]:
-    """Yields the operator's finding on engines whose admin ports refuse the operator, or require no token."""
+    """Reports the condition about engines whose admin ports refuse the operator, or require no token."""
     found = pool.condition("AdminPortNotSecured")
     if found is not None and found.status == "True":
         advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; see docs/operator.md"
@@ -99,7 +99,7 @@ def _check_admin_port(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_tiers(pool: Pool) -> Iterator[Finding]:
-    """Yields the operator's finding on the tiers that the pool declares."""
+    """Reports the condition about the tiers that the pool declares."""
     found = pool.condition("TiersEnforced")
     if found is None:
         return
@@ -111,7 +111,7 @@ def _check_tiers(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
-    """Returns the pool's config if it is valid, and the findings on it."""
+    """Returns the pool's config, or None if it is missing or invalid, and the findings about the config."""
     subject, name = f"config {pool.namespace}/{pool.name}", config_map_name(pool.name)
     found = facts.configs[pool.key]
     if isinstance(found, ApiError):
@@ -127,7 +127,7 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
     said = f"generation {config.generation}, {len(config.zones)} zones, {files.size / 1024:.0f} KiB"
     said += f"{' compressed' if files.packed is not None else ''}, written {_age(facts, found)} ago"
     if files.packed is not None and files.size > _NEARLY * _LARGEST_BYTES:
-        limit = f"{said}; zones for which it would exceed {_LARGEST_BYTES // 1024} KiB are not accepted"
+        limit = f"{said}; zones are refused if the config would exceed {_LARGEST_BYTES // 1024} KiB with them"
         return config, [warn(subject, limit, "distribute the zones over more pools")]
     if pool.status.get("configHash") != config.hash:
         return config, [
@@ -137,7 +137,7 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
 
 
 def _age(facts: Facts, body: Body) -> str:
-    """Returns how long ago the operator last wrote the object, in words."""
+    """Returns the time since the operator's last write of the object, as a text."""
     entries = body["metadata"].get("managedFields", [])
     times = [unix_time(entry.get("time")) for entry in entries if entry.get("manager") == OPERATOR]
     written = max((time for time in times if time is not None), default=None)
@@ -145,13 +145,13 @@ def _age(facts: Facts, body: Body) -> str:
 
 
 def _refusal(zone: Zone) -> Condition | None:
-    """Returns the condition by which the operator refuses the zone; None if accepted or being deleted."""
+    """Returns the condition Accepted if the operator refuses the zone; None if not, or during the zone's deletion."""
     found = zone.condition("Accepted")
     return found if found is not None and found.status == "False" and found.reason != "Deleting" else None
 
 
 def check_zones(facts: Facts) -> Iterator[Finding]:
-    """Check that the operator has seen each zone's newest spec and accepts it, and that zones are ready."""
+    """Check that the operator has handled each zone's newest spec and accepts it, and that all zones are ready."""
     if isinstance(facts.zones, ApiError):
         if not facts.zones.is_not_found and not facts.zones.is_forbidden:
             yield fail("zones", f"can't be listed: {facts.zones.message}")
@@ -168,7 +168,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         text = f"{len(without)} do not have their reservations in tiers: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
-    # If another operator may serve the pool, the finding on its zones is only a warning, like the finding on the pool.
+    # Zones with PoolNotServed only cause a warning, because another operator may serve their pool.
     for say, those in (
         (fail, [each for each in refused if each[1] != NOT_SERVED]),
         (warn, [each for each in refused if each[1] == NOT_SERVED]),

@@ -1,4 +1,4 @@
-"""Reads the CRD schemas and RBAC rights that this version ships, and compares the cluster's schemas to them."""
+"""Reads the CRD schemas and RBAC rights that this version ships, and compares the cluster's schemas with them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ class Right:
     """An RBAC permission for one verb on a resource.
 
     Attributes:
-        namespace: the namespace of the permission; None for the namespaces that the operator watches.
-        name: the name of the only object; None for all objects.
+        namespace: the permission's namespace; None for all namespaces that the operator watches.
+        name: the name of the only object that the permission covers; None for all objects.
     """
 
     group: str
@@ -33,10 +33,10 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The CRDs' schemas by name and version, and the operator's rights, as this version ships them."""
+    """The CRDs' schemas and the operator's rights, as this version ships them."""
 
     definitions: Mapping[str, Mapping[str, Any]]
-    """Schemas without their texts, by the CRD's name and the version."""
+    """Schemas by the CRD's name, then by version, without descriptions and messages."""
     rights: Sequence[Right]
     """Rights that the operator needs."""
 
@@ -49,15 +49,15 @@ def read_shipped() -> Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path at which the installed schema differs from the shipped schema."""
+    """A place at which the installed schema differs from the shipped schema."""
 
     path: str
     is_missing: bool
-    """Whether the installed schema lacks this field, so that the API server drops its value."""
+    """Whether the installed schema lacks the field at this path, so that the API server drops the field's value."""
 
 
 def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
-    """Yields the differences between an installed schema and the shipped schema, except for descriptions."""
+    """Iterates over the differences between an installed schema and the shipped schema, except for texts."""
     if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
         fields = path.endswith(".properties")
         for key in sorted(shipped.keys() | installed.keys()):
@@ -76,5 +76,5 @@ def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Differ
 
 
 def field_path(path: str) -> str:
-    """Returns a field's path in a resource, such as ``spec.lending.grace``, from its path in the schema."""
+    """Converts a field's path in a schema to its path in an object, such as ``spec.lending.grace``."""
     return path.replace(".properties", "").replace(".items", "[]").removeprefix(".")

@@ -1,6 +1,6 @@
-"""Checks the KV-cache manager, its storages and its groups, in pure functions.
+"""Pure functions that check the KV-cache manager, its storages and its groups.
 
-A cluster without storages and groups, whose operator has no manager, gets no findings from these checks.
+These checks report nothing if the cluster has no storages and groups, and the operator has no manager.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,19 +18,19 @@ _INSTALL = "kubectl apply -k manifests/overlays/manager"
 
 
 def check_manager(facts: Facts) -> Iterator[Finding]:
-    """Check that an operator handles the declared objects, and that the manager next to the operator runs."""
+    """Check that an operator handles KVStorages and KVCacheGroups, and that the manager in its namespace runs."""
     subject = "KV-cache manager"
     declared = [*_listed(facts.storages), *_listed(facts.groups)]
     url = _manager_url(facts)
     if url is None:
-        # An operator that does not run from the Deployment may also have the flag.
+        # Also check statuses, because an operator that does not run from the Deployment may have the flag.
         if declared and not any(thing.status for thing in declared):
             text = f"no operator handles the {len(declared)} KVStorages and KVCacheGroups"
             yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL, for example: {_INSTALL}")
         return
     if isinstance(facts.manager, ApiError):
         if not facts.manager.is_not_found:
-            yield warn(subject, f"its StatefulSet can't be read: {facts.manager.message}")
+            yield warn(subject, f"the manager's StatefulSet can't be read: {facts.manager.message}")
         elif MANAGER in url:
             yield fail(subject, f"there is no StatefulSet {MANAGER} in namespace {facts.operator_namespace}", _INSTALL)
         else:
@@ -50,7 +50,7 @@ def check_storages(facts: Facts) -> Iterator[Finding]:
     """Check that storages and groups can be used."""
     for what, kind, found in (("storages", "kvs", facts.storages), ("groups", "kvg", facts.groups)):
         if isinstance(found, ApiError):
-            # The check of the CRDs reports a cluster without these kinds.
+            # Skip missing kinds, because the check of the CRDs reports them.
             if not found.is_not_found:
                 yield warn(what, f"were not checked: {found.message}")
             continue
@@ -73,7 +73,7 @@ def _ready_or_not(what: str, kind: str, found: Sequence[Thing]) -> Iterator[Find
 
 
 def _manager_url(facts: Facts) -> str | None:
-    """Returns the manager's URL from the operator's Deployment; None if the Deployment has no such flag."""
+    """Returns the manager's URL from the flags in the operator's Deployment; None if there is no such flag."""
     if isinstance(facts.deployment, ApiError):
         return None
     containers = facts.deployment["spec"].get("template", {}).get("spec", {}).get("containers", ())

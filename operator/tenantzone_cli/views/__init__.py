@@ -1,1 +1,1 @@
-"""Commands that show zones and pools."""
+"""The plugin's commands ``top``, ``explain`` and ``advise --watch``, which show zones and pools."""

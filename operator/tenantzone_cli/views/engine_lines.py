@@ -1,4 +1,4 @@
-"""Renders the parts of ``explain`` that come from engines' reports, in pure functions."""
+"""Pure functions that render those parts of ``explain`` that come from engines' reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -31,7 +31,7 @@ _WAITS: Mapping[str, str] = {
 
 
 def loan_lines(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields lines about the users of the zone's reservation and the lenders of the zone, engine by engine."""
+    """Iterates over lines that say for each engine who uses the zone's reservation, and from whom the zone borrows."""
     lines = []
     for answer in answers:
         report = answer.zone(zone.name)
@@ -57,7 +57,7 @@ def _standing(report: ZoneReport) -> str:
 
 
 def _terms(loan: LoanReport, clock: float) -> str:
-    """Returns a loan's age and due time in words, by the engine's clock, because its report uses the same clock."""
+    """Returns a text with a loan's size, age and due time. ``clock`` is the report's time by the engine's clock."""
     since = f"{loan.blocks} blocks for {duration(clock - loan.since_unix_time)}"
     if loan.due_unix_time is None:
         return f"{since}, until the lender needs them"
@@ -66,7 +66,7 @@ def _terms(loan: LoanReport, clock: float) -> str:
 
 
 def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields lines with the numbers of the zone's running and waiting requests, and why the next request waits."""
+    """Iterates over lines with each engine's numbers of running and waiting requests, and why the next one waits."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -74,7 +74,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             continue
         line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
         reason = report.waits_for
-        # A newer engine may report reasons that this table lacks.
+        # Show unknown reasons as they are, because a newer engine may report reasons that this table lacks.
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
         if reason == "adapter" and answer.report is not None:
             lines += _slot_lines(answer.report)
@@ -86,7 +86,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def _slot_lines(report: EngineReport) -> Iterator[str]:
-    """Yields lines with the zones that use the engine's adapter slots."""
+    """Iterates over lines that name the tenants that use the engine's adapter slots."""
     for used in report.adapters:
         tenants = ", ".join(map(printable, used.tenants)) or "requests that arrived before any zone was declared"
         yield f"    slot of {printable(used.adapter)}: used by {tenants}"
@@ -96,13 +96,13 @@ def _slot_lines(report: EngineReport) -> Iterator[str]:
 
 
 def _encoder_lines(report: EngineReport) -> Iterator[str]:
-    """Yields lines with the zones that use the engine's encoder cache."""
+    """Iterates over lines that name the tenants that use the engine's encoder cache."""
     for used in report.encoder_use:
         yield f"    encoder: {printable(used.tenant)} uses {used.embeddings} of {report.encoder_embeddings} embeddings"
 
 
 def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields lines on the state of the zone's latency targets, engine by engine."""
+    """Iterates over lines on the state of the zone's latency targets in each engine."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -120,7 +120,7 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def tier_table(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields a table of the zone's amounts in each tier, engine by engine; empty if no engine has tiers."""
+    """Iterates over the lines of a table with the zone's amounts in each engine's tiers; empty without tiers."""
     rows = []
     for answer in answers:
         report = answer.zone(zone)
@@ -154,7 +154,10 @@ def _milliseconds(seconds: float) -> str:
 
 
 def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Yields a table of the zone with a row for each engine, from its report if it answers, else the status."""
+    """Iterates over the lines of a table with the zone's amounts in each engine.
+
+    An engine's row comes from the engine's report, or from the zone's status if the engine does not answer.
+    """
     reports = {answer.pod: report for answer in answers if (report := answer.zone(zone.name)) is not None}
     rows = []
     for row in zone.engines:

@@ -1,4 +1,4 @@
-"""Implements ``explain ZONE``, which says why a zone is not ready, who holds its reservation, and its loans."""
+"""Implements ``explain ZONE``, which says why a zone is not ready, and shows its loans and waiting requests."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts that ``explain`` uses about the zone, its pool, the pool's other zones and its engines."""
+    """All facts that ``explain`` uses: about the zone, its pool, other zones and the pool's engines."""
 
     zone: Zone
     pool: Pool | None
     siblings: Outcome[Sequence[Zone]]
     """All zones of the namespace, including this one."""
     pods: Outcome[Sequence[Pod]]
-    """Pods that the pool selects, without pods that an older pool selects; empty without a pool."""
+    """Pods that the pool selects, except for pods that an older pool selects; empty if the pool does not exist."""
     answers: Sequence[EngineAnswer]
     """One answer for each ready pod in ``pods``."""
     now: float
-    """The Unix time."""
+    """Current Unix time."""
 
 
 def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
@@ -60,7 +60,7 @@ def _zones(api: Api, namespace: str) -> list[Zone]:
 
 
 def explain(facts: Facts) -> list[str]:
-    """Returns the explanation of a zone's state, as lines for a person."""
+    """Returns the explanation of a zone's state as lines of text."""
     sections = [
         list(_head(facts)),
         list(_conditions(facts)),
@@ -103,7 +103,7 @@ def _decision(zone: Zone) -> str:
         return f"{seen}, not {zone.generation}; the following describes the older generation"
     if ready.status == "True":
         return "Ready"
-    # The first condition that is not true has the cause; later conditions are consequences.
+    # The first condition that is not True contains the cause; later conditions are consequences of it.
     cause = next(entry for entry in zone.conditions if entry.status != "True")
     return f"{'not Ready' if ready.status == 'False' else 'perhaps not Ready'} ({cause.reason})"
 
@@ -155,7 +155,7 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
 
 
 def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
-    """Yields lines with the accepted zones that hold the pool's reservations, and the rest for this zone."""
+    """Iterates over lines that show which accepted zones hold the pool's reservations, and how much is left."""
     capacity = facts.pool.capacity if facts.pool is not None else None
     if capacity is None:
         return
@@ -178,7 +178,7 @@ def _pods(facts: Facts) -> Iterator[str]:
     if isinstance(facts.pods, ApiError):
         yield f"The pool's pods can't be listed: {facts.pods.message}"
     elif not facts.pods and facts.pool.is_("SelectorOverlaps"):
-        return  # the conditions name the pools that have the pods
+        return  # The conditions name the pools that own the pods.
     elif not facts.pods:
         yield f"No pod in namespace {facts.pool.namespace} has the labels {facts.pool.selector}"
     else:
@@ -188,7 +188,7 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 
 def _unheard(facts: Facts) -> Iterator[str]:
-    """Yields lines about facts that are unknown because engines did not answer, with the errors."""
+    """Iterates over lines that say what is unknown because engines did not answer, with the engines' errors."""
     if not facts.zone.is_("Accepted"):
         return
     errors: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""``advise --watch``: shows the advice derived from reports of the pools' engines, and the results of following it."""
+"""``advise --watch``: shows the operator's advice for pools, and the changes that the operator has tried itself."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
     """Returns the selected pools.
 
     Args:
-        api: the cluster's API server.
-        namespace: the pools' namespace; None for all.
-        name: the name of the pool to return; None for all pools.
+        api: a client of the API server.
+        namespace: the namespace of the pools; None for all namespaces.
+        name: the name of the pool; None for all pools.
 
     Raises:
         ApiError: the user may not read pools.
         Unreachable: the API server does not answer.
-        NoPoolError: no pool has this name.
+        NoPoolError: no pool has the given name.
     """
     pools = sorted(
         (read_pool(body) for body in api.list(resource_path(API, namespace, POOLS))), key=lambda pool: pool.key
@@ -39,14 +39,14 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
 
 
 def advice_table(pools: Sequence[Pool], now: float) -> list[str]:
-    """Returns the advice for each pool as the lines of a table; ``now`` is a Unix time."""
+    """Returns the lines of a table with the advice for each pool. ``now`` is the current Unix time."""
     if not pools:
         return ["there is no ZonePool"]
     return list(render(_HEADERS, [row for pool in pools for row in _rows(pool, now)]))
 
 
 def advice_document(pools: Sequence[Pool], *, indent: int | None) -> str:
-    """Returns the advice for each pool as JSON, for ``-o json``."""
+    """Returns the advice for each pool as a JSON document, for ``-o json``."""
     rows = [
         {
             "namespace": pool.namespace,

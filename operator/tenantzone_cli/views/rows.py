@@ -1,4 +1,4 @@
-"""Computes the rows of ``top`` from the zones' statuses or from the engines' reports, in pure functions."""
+"""Computes the rows of ``top`` from the zones' statuses or from the engines' reports, and eviction rates."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tenantzone_contract.reports.tier_summary import TierSummary, tier_summaries
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of ``top``: one zone, in one engine or over all engines."""
+    """A row of ``top``: the amounts of one zone in one engine or in all engines together."""
 
     namespace: str
     zone: str
@@ -23,14 +23,14 @@ class Row:
     ready: str
     summary: ZoneSummary
     is_registered: bool = False
-    """Whether engines registered the zone for a tenant without a TenantZone."""
+    """Whether engines registered the zone automatically, for a tenant without a TenantZone."""
     evictions_per_second: float | None = None
     tiers: tuple[TierSummary, ...] = ()
-    """Amounts of the zone in each tier; a status has them only as totals of all engines."""
+    """Amounts of the zone in each tier. A status contains only the totals of all engines."""
 
     @property
     def zone_key(self) -> tuple[str, ...]:
-        """Key that is equal for a zone's row and the rows of its engines."""
+        """Key that a zone's row shares with the rows of the zone's engines."""
         return self.namespace, self.zone, self.pool, "registered" if self.is_registered else ""
 
     @property
@@ -39,7 +39,7 @@ class Row:
 
 
 def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
-    """Yields a row for each zone, followed by one for each of its engines, from the zones' statuses."""
+    """Iterates over rows from the zones' statuses: a row for each zone, followed by a row for each of its engines."""
     for zone in zones:
         tiers = tuple(map(TierSummary.read, zone.status.get("tiers") or ()))
         yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.read(zone.status), tiers=tiers)
@@ -49,9 +49,9 @@ def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
-    """Returns a row for each zone, each followed by the rows of its engines, and then rows for auto-registered zones.
+    """Iterates over rows from the engines' reports: a row for each zone, followed by the rows of its engines.
 
-    The rows of engines come from the engines' reports.
+    Rows of auto-registered zones come last.
     """
     for zone in zones:
         found = {
@@ -86,9 +86,9 @@ def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], d
 
 
 class Rates:
-    """Computes evictions per second over the last few seconds.
+    """Computes each row's evictions per second over the last few seconds.
 
-    The operator writes a status about every other second, so a rate between two consecutive samples would jump between
+    The operator writes a status about every two seconds, so a rate between two consecutive samples would jump between
     zero and twice the actual rate.
     """
 
@@ -97,7 +97,7 @@ class Rates:
         self._seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
 
     def add(self, rows: Sequence[Row], now: float) -> list[Row]:
-        """Returns the rows with their rates; None until a zone was seen twice, and after an engine's restart."""
+        """Returns the rows with their rates. A rate is None in a row's first sample, and after an engine's restart."""
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:
@@ -106,7 +106,7 @@ class Rates:
                 rated.append(row)
                 continue
             before = self._seen.get(row.key, [])
-            # The newest look counts even if it was long ago.
+            # Use the newest sample even if it is older than the window.
             looks = [look for look in before if now - look[0] <= self._window] or before[-1:]
             if looks and looks[-1][1] > count:
                 looks = []
@@ -124,6 +124,6 @@ def _rate(looks: Sequence[tuple[float, int]], now: float, count: int) -> float |
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """Returns a row's fields with the API's names."""
+    """Returns a row's fields for JSON, named as in the API."""
     fields = row.summary.fields() | {"evictionsPerSecond": row.evictions_per_second}
     return fields | ({"tiers": [tier.fields() for tier in row.tiers]} if row.tiers else {})

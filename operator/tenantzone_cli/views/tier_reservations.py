@@ -1,4 +1,4 @@
-"""Shows the zones that hold a pool's reservations in tiers into which a zone's reservation does not fit."""
+"""Shows which zones hold a pool's reservations in the tiers that have no room for another zone's reservation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from tenantzone_contract.zone_config.tiers import TIER_NAMES
 
 
 def tier_reservations(zone: Zone, pool: Pool, others: Sequence[Zone]) -> Iterator[str]:
-    """Yields lines for each tier into which the zone's reservation does not fit.
+    """Iterates over lines about each tier into which the zone's reservation does not fit.
 
     Args:
         zone: a zone that is not accepted.

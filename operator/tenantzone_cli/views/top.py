@@ -1,4 +1,4 @@
-"""Implements ``top``, which shows the blocks of each zone as a table."""
+"""Implements ``top``, which shows a table of zones and the blocks that they use."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects the zones that ``top`` shows, their source and their order.
+    """What ``top`` shows: which zones, from which source, and in which order.
 
     Attributes:
         namespace: the zones' namespace; None for all namespaces.
         pool: the zones' pool; None for all pools.
-        engines: whether to also show each zone's engines.
-        live: whether to read the engines' reports instead of statuses.
+        engines: whether to show each zone's engines, too.
+        live: whether to read engines' reports instead of zones' statuses.
         sort: one of ``names.SORTS``.
     """
 
@@ -44,7 +44,7 @@ class Selection:
 
 
 def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAnswer]]:
-    """Returns the rows of all selected zones, and the engines' answers if their reports were read.
+    """Returns the rows of all selected zones, and the engines' answers, which are empty without ``live``.
 
     Raises:
         ApiError: the user may not read the objects.
@@ -60,7 +60,7 @@ def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAns
 
 
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
-    """Returns zones by name, or by an amount with the largest first; each zone's engines stay below it."""
+    """Returns the rows sorted by zone name, or by an amount, largest first. Engines stay below their zone."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.zone_key)
     amount = _FIGURES[sort][1]
@@ -69,7 +69,7 @@ def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row], selection: Selection) -> list[str]:
-    """Returns the rows as a table's lines, or one line that says that there are none."""
+    """Returns the lines of a table with the rows, or one line that says that there are no zones."""
     if not rows:
         where = f"namespace {selection.namespace}" if selection.namespace is not None else "any namespace"
         return [f"no TenantZones in {where}" + (f" and pool {selection.pool}" if selection.pool else "")]
@@ -84,7 +84,7 @@ def table(rows: Sequence[Row], selection: Selection) -> list[str]:
 
 
 def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -> str:
-    """Returns the rows as one JSON document, for programs."""
+    """Returns the rows as one JSON document, for ``-o json``."""
     zones: dict[tuple[str, ...], dict[str, object]] = {}
     for row in ordered(rows, selection.sort):
         if not row.engine:
@@ -98,7 +98,7 @@ def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -
 
 
 def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
-    """Returns a line for each engine that did not answer, with the reason."""
+    """Returns a line with the reason for each engine that did not answer."""
     lines = []
     for answer in answers:
         if answer.report is None:
@@ -111,7 +111,7 @@ def _cells(row: Row, selection: Selection, tiers: Sequence[str]) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    # Held and reserved bytes of each tier.
+    # Cells with the held and reserved bytes in each tier.
     known = {tier.tier: tier.shown for tier in row.tiers}
     in_tiers = (shown(known.get(tier)) for tier in tiers)
     cells = [name, pool, shown(row.summary.state), *figures, *in_tiers, shown(row.ready)]

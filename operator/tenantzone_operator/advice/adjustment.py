@@ -1,4 +1,4 @@
-"""Models an adjustment in a pool's status, which is a field whose value differs, or differed, from its spec."""
+"""Models an adjustment in a pool's status: the advisor's change of a field to a value other than the spec's."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,23 +26,23 @@ class Field(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """The last change of one field of a zone or pool. Values have the form of the spec; an empty value means unset."""
+    """The last change of one field of a zone or pool. Values are written as in the spec; an empty value means unset."""
 
     zone: str
     """Name of the zone; empty if the field belongs to the pool."""
     field: Field
     spec: str
-    """Value in the spec. The adjustment ends if the user changes it, because the user's value takes precedence."""
+    """Value in the spec. If the user changes the spec, the adjustment ends, because the user's value has precedence."""
     value: str
-    """Value that is on trial or kept, or that was undone."""
+    """Value that the advisor has set: on trial, kept, or undone, depending on ``state``."""
     previous: str
     """Value in force before the change; empty if that was the spec's value."""
     state: State
     reason: str
     since: float
-    """Unix time, in whole seconds."""
+    """Unix time at which the state began, in whole seconds."""
     undone: int = 0
-    """Number of consecutive times that a change of this field was undone."""
+    """Number of consecutive trials of this field that were undone."""
     message: str = ""
 
     @property
@@ -51,7 +51,7 @@ class Adjustment:
 
     @property
     def in_force(self) -> str:
-        """Value that replaces the spec's value; empty if the spec's value is in force."""
+        """Value that the engines should use instead of the spec's value; empty to use the spec's value."""
         return self.previous if self.state == "Undone" else self.value
 
     def row(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Adjustment:
 
 
 def read_adjustments(status: Mapping[str, Any]) -> tuple[Adjustment, ...]:
-    """Returns the adjustments in a pool's status, without rows that this operator cannot read."""
+    """Returns the adjustments in a pool's status, and skips rows that this operator can't parse."""
     rows = status.get("adjustments")
     return tuple(_read(rows)) if isinstance(rows, list) else ()
 

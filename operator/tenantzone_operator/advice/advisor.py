@@ -1,8 +1,8 @@
 """Recommends changes to a pool's settings and, in mode Auto, tries, keeps and undoes them, one change at a time.
 
-The advisor compares a window with a change to the window before it. Its decisions are stored in the pool's status and
-take effect from there (`tenantzone_operator.advice.overlay`). The figures of the earlier window are not stored, so
-after a restart the operator reverts the change that was on trial, and may try it again.
+The advisor compares a time window after a change with the window before the change. It stores its decisions in the
+pool's status, from which `tenantzone_operator.advice.overlay` applies them. The figures of the earlier window are not
+stored, so after a restart the operator reverts a change that was on trial, and may try the change again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,13 +34,16 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 
 REST_WINDOWS: Final = 6
-"""Windows during which an undone value is not tried again and a kept value is not reverted; doubles with each undo."""
+"""Number of windows after an undone trial of a field without another trial; doubles with each consecutive undone trial.
+
+After a kept trial, only a change in the opposite direction must wait for this number of windows.
+"""
 MOST_DOUBLINGS: Final = 6
-"""Maximum number of times that the rest period is doubled."""
+"""Maximum number of times that ``REST_WINDOWS`` is doubled."""
 _PATIENCE_WINDOWS: Final = 3
-"""Number of windows after which a trial without any measurement ends."""
+"""Number of windows after which a trial ends even if there were too few measurements to judge it."""
 _MOST_UNDONE: Final = 1_000_000
-"""Upper bound for the count of undone trials, in case another client has written a nonsensical count."""
+"""Upper bound for the count of undone trials, needed because another client may write any count into the status."""
 _TOLD: Final = ("recommendation", "adjustments")
 _LOOKS: Final = 20
 """Number of times per window that the advisor samples the engines' reports."""
@@ -50,22 +53,22 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The inputs of one call of the advisor."""
+    """The inputs of one call of `Advisor.look`."""
 
     pool: Pool
-    """The pool as the API server has it, without adjustments."""
+    """The pool as stored in the API server, without adjustments."""
     zones: Sequence[Zone]
-    """The pool's zones as the API server has them, without adjustments."""
+    """The pool's zones as stored in the API server, without adjustments."""
     in_force: Overlaid
-    """The pool and its zones with the current adjustments, as the engines should have them."""
+    """The pool and its zones with the current adjustments applied, as the engines should enforce them."""
     observations: Sequence[Observation]
     """One observation for each ready engine."""
     newest: RuntimeConfig | None
     """The newest published snapshot; None if the pool has no snapshot."""
     is_acknowledged: bool
-    """Whether all these engines have acknowledged the newest snapshot."""
+    """Whether all observed engines have acknowledged the newest snapshot."""
     seconds: float
-    """Monotonic time in seconds."""
+    """Current monotonic time in seconds."""
     unix_time: float
 
 
@@ -74,7 +77,7 @@ class _Trial:
     proposal: Proposal
     before: Figures
     began: float
-    """Monotonic time at which the trial was decided, in seconds."""
+    """Monotonic time in seconds at which the advisor decided on the trial."""
     is_in_force: bool = False
 
 
@@ -84,7 +87,7 @@ class Advisor:
     def __init__(self) -> None:
         self._window = Window()
         self._began: float | None = None
-        """Monotonic time at which the window began, in seconds; None if it has not begun."""
+        """Monotonic time in seconds at which the window began; None if the next sample begins a new window."""
         self._looked = float("-inf")
         self._trial: _Trial | None = None
 
@@ -93,12 +96,12 @@ class Advisor:
 
         Args:
             now: the current inputs.
-            before: the pool's status that this operator wrote last, regardless of later changes by others.
+            before: the pool's last status that this operator computed, whatever other clients have changed since.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
-            # Figures counted while advice is off belong to no window.
+            # Begin anew when advice is switched on, because figures from the meantime belong to no window.
             self._trial, self._began, self._window = None, None, Window()
-            # If the pool is invalid, the engines keep their config, so the advice in the status stays too.
+            # If the pool's spec is invalid, the engines keep their config, so the status keeps its advice.
             return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
         credible = (_credible(each, now.unix_time) for each in read_adjustments(before))
         adjustments = holding(now.pool, now.zones, credible)
@@ -113,7 +116,7 @@ class Advisor:
         return found | ({"adjustments": rows} if rows else {})
 
     def _after_a_restart(self, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Drop trials whose earlier figures were lost in a restart, and forget this advisor's trial if it has ended."""
+        """Revert trials whose figures were lost in a restart, and discard this advisor's trial if its row is gone."""
         on_trial = {each.key for each in adjustments if each.state == "Trial"}
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
@@ -121,7 +124,7 @@ class Advisor:
         return [each for found in adjustments if (each := _settled(found, known)) is not None]
 
     def _is_over(self, now: Moment) -> bool:
-        """Sample the engines' reports if a sample is due, and return whether the window has ended."""
+        """Sample the engines' reports if the last sample is old enough; return whether the window has ended."""
         if self._began is None:
             self._began, self._looked = now.seconds, float("-inf")
             self._window.begin()
@@ -134,7 +137,7 @@ class Advisor:
     def _advise(
         self, now: Moment, adjustments: list[Adjustment], recommendation: Mapping[str, Any] | None
     ) -> tuple[list[Adjustment], Mapping[str, Any] | None]:
-        """Start a trial of the best change after a window without a change, or recommend it."""
+        """After a window without a change, start a trial of the best change, or recommend the change."""
         figures, advice = self._window.figures, now.pool.advice
         self._began = None
         if advice.mode == "Auto":
@@ -150,14 +153,14 @@ class Advisor:
         return adjustments, _recommended(now, next(wanted, None), recommendation)
 
     def _try(self, now: Moment, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Continue the trial, and end it if there are enough measurements."""
+        """Continue the current trial, and end the trial if there are enough measurements."""
         trial, window_seconds = self._trial, now.pool.advice.window_seconds
-        assert trial is not None, "there is one"
+        assert trial is not None, "there is a trial"
         if not trial.is_in_force:
             if _is_in_force(now, trial.proposal):
                 trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
-                # Figures from before the change is in force do not belong to the window with the change.
+                # The engines do not enforce the change yet, so these figures do not belong to the window after it.
                 self._is_over(now)
                 return adjustments
             else:
@@ -173,7 +176,7 @@ class Advisor:
 
     def _ended(self, now: Moment, adjustments: list[Adjustment], judgement: Judgement) -> list[Adjustment]:
         trial = self._trial
-        assert trial is not None, "there is one"
+        assert trial is not None, "there is a trial"
         self._trial = self._began = None
         return [
             _judged(each, judgement, now.unix_time) if each.key == trial.proposal.key else each for each in adjustments
@@ -186,22 +189,22 @@ def pause_seconds(window_seconds: float) -> float:
 
 
 def _credible(found: Adjustment, unix_time: float) -> Adjustment:
-    """Returns a row with its time and count clamped, because another client or a fast clock may have written them."""
+    """Returns the adjustment with a plausible time and count, because other clients or a fast clock may write any."""
     since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
     return replace(found, since=since, undone=undone)
 
 
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
-    """Returns a row with its trial reverted, unless the trial is ``known``; None if the trial was all it recorded."""
+    """Returns an adjustment with its trial reverted, unless the trial is ``known``; None if nothing else remains."""
     if found.state != "Trial" or found.key == known:
         return found
     if found.undone:
-        # The row stays because it has the count of undone trials.
-        return replace(found, state="Undone", message="was undone before a trial that was cut off")
+        # Keep the row, because it contains the count of undone trials.
+        return replace(found, state="Undone", message="was undone before a trial that a restart interrupted")
     if not found.previous:
         return None
     return replace(
-        found, state="Kept", value=found.previous, previous="", message="was kept before a trial that was cut off"
+        found, state="Kept", value=found.previous, previous="", message="kept before a trial that a restart interrupted"
     )
 
 
@@ -215,7 +218,7 @@ def _judged(each: Adjustment, judgement: Judgement, unix_time: float) -> Adjustm
 def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Proposal]:
     """Returns the changes that would probably help and that are valid in a spec."""
     pool, bounds = now.in_force.pool, now.pool.advice.bounds if within_bounds else ANYTHING
-    assert pool is not None, "there is one"
+    assert pool is not None, "the pool exists"
     zones = {zone.meta.name: zone for zone in now.in_force.zones}
     for each in proposals(pool, zones, figures, bounds):
         makes_sense = (
@@ -241,7 +244,7 @@ def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> 
 
 
 def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
-    """Returns whether a further change has the same direction as the previous change."""
+    """Returns whether the wanted change has the same direction as the last change of the field."""
     from_, to = amount(known.field, known.previous or known.spec), amount(known.field, known.value)
     further = amount(known.field, wanted.value)
     if known.field in (Field.LIMIT, Field.TTL):
@@ -251,7 +254,7 @@ def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
 
 
 def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list[Adjustment] | None:
-    """Returns the rows with a new trial added; None if the list is full."""
+    """Returns the adjustments with a new trial added; None if there are too many adjustments."""
     known = next((each for each in adjustments if each.key == wanted.key), None)
     others = [each for each in adjustments if each is not known]
     if len(others) >= MAX_ADJUSTMENTS:
@@ -260,7 +263,7 @@ def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list
             return None
         others.remove(oldest)
     zone = next((zone for zone in now.zones if zone.meta.name == wanted.zone), None)
-    assert now.pool.config is not None, "it is valid"
+    assert now.pool.config is not None, "the pool is valid"
     config = zone.config if zone is not None else None
     spec = value_of(config, wanted.field) if config is not None else value_of_pool(now.pool.config)
     began = Adjustment(
@@ -279,7 +282,7 @@ def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list
 
 
 def _is_in_force(now: Moment, wanted: Proposal) -> bool:
-    """Returns whether all engines have the snapshot with the change."""
+    """Returns whether all engines enforce a snapshot that contains the change."""
     if now.newest is None or not now.is_acknowledged or not now.observations:
         return False
     if not wanted.zone:
@@ -306,11 +309,11 @@ def _recommended(now: Moment, wanted: Proposal | None, before: Mapping[str, Any]
 
 
 def _still_true(now: Moment, recommendation: Any) -> Mapping[str, Any] | None:
-    """Returns the recommendation if the field still has the value that it would change; else None."""
+    """Returns the recommendation if the field still has the value that the recommendation would change; else None."""
     if not isinstance(recommendation, dict):
         return None
     pool, zones = now.in_force.pool, now.in_force.zones
-    assert pool is not None, "there is one"
+    assert pool is not None, "the pool exists"
     try:
         field, name = Field(recommendation.get("field", "")), recommendation.get("zone", "")
         if field is Field.WATERMARK:

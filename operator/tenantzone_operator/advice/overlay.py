@@ -9,9 +9,10 @@ from tenantzone_operator.kube.resources import Pool, Zone
 
 
 def holding(pool: Pool, zones: Iterable[Zone], adjustments: Iterable[Adjustment]) -> list[Adjustment]:
-    """Returns the adjustments that still apply, which requires an existing zone, an unchanged spec and mode Auto.
+    """Returns the adjustments that still apply.
 
-    A value in force must also be within the bounds and valid in the spec.
+    An adjustment applies in mode Auto, while its zone exists and the spec's value is unchanged. If the adjusted value
+    is in use, it must also be within the bounds and valid in the spec.
     """
     if pool.advice.mode != "Auto" or pool.config is None:
         return []
@@ -23,7 +24,7 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
     if each.field is Field.WATERMARK:
         spec = value_of_pool(pool.config) if pool.config is not None and not each.zone else None
     elif zone is not None and zone.config is None:
-        # The engines keep the last valid config of an invalid zone, adjustments included.
+        # Keep the adjustment of an invalid zone, because the engines keep the zone's last valid config.
         return not each.in_force or within(pool.advice.bounds, each.field, each.in_force)
     else:
         spec = value_of(zone.config, each.field) if zone is not None and zone.config is not None else None
@@ -40,7 +41,7 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """A pool and its zones as the engines should have them."""
+    """A pool and its zones with the adjustments applied, as the engines should enforce them."""
 
     pool: Pool | None
     zones: Sequence[Zone]
@@ -49,7 +50,7 @@ class Overlaid:
 class Overlay:
     """Applies the adjustments in a pool's status, and caches the result for each zone.
 
-    With the cache, equal objects are identical, so that planning can compare thousands of them quickly.
+    With the cache, an unchanged zone stays the same object, so that the planning compares thousands of zones quickly.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class Overlay:
         self._pool: tuple[Pool, tuple[Adjustment, ...], Pool] | None = None
 
     def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
-        """Returns the pool and zones with their adjustments.
+        """Returns the pool and the zones with the adjustments in the pool's status applied.
 
         Args:
             pool: the pool; None if it does not exist.

@@ -1,4 +1,4 @@
-"""Proposes changes from a window's figures, with one rule for each field and direction, the most urgent first."""
+"""Proposes changes from a window's figures, most urgent first. Each rule changes one field in one direction."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from tenantzone_operator.kube.resources import Pool, Zone
 Reason = Literal["TargetMissed", "LimitTooLow", "KeptTooShort", "KeptInVain", "CacheTurnedOver", "EvictedEarly"]
 
 _STEP: Final = 1.25
-"""Factor by which a limit is raised or lowered."""
+"""Factor by which one step raises or lowers a limit."""
 _FACTOR: Final = 2.0
-"""Factor by which a weight, time or watermark is changed."""
+"""Factor by which one step changes a weight, a ttl or a watermark."""
 _MUCH: Final = 0.1
-"""Minimum fraction of an engine's blocks that makes a change worthwhile."""
+"""Minimum fraction of the engines' blocks that must be affected to make a change worthwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Proposal:
     """Name of the zone; empty if the field belongs to the pool."""
     field: Field
     current: str
-    """Current value; empty if unset."""
+    """Current value of the field; empty if the field is unset."""
     value: str
     reason: Reason
     message: str
@@ -43,13 +43,13 @@ class Proposal:
 
 
 def proposals(pool: Pool, zones: Mapping[str, Zone], figures: Figures, bounds: Bounds) -> Iterator[Proposal]:
-    """Yields all changes that would help and that the bounds allow; each changes a value by one step.
+    """Iterates over all changes that would help and that the bounds allow. Each change moves one value by one step.
 
     Args:
-        pool: the pool with the adjustments in force.
-        zones: its zones with the adjustments in force, by name.
+        pool: the pool with its current adjustments applied.
+        zones: the pool's zones with their current adjustments applied, by name.
         figures: the figures of the last window.
-        bounds: the allowed range of each field; a field without bounds is not changed.
+        bounds: the allowed range of each field; fields without bounds are never changed.
     """
     configs = {name: zone.config for name, zone in zones.items() if zone.config is not None and name in figures.zones}
     found = _Rules(pool, configs, figures, bounds)
@@ -64,10 +64,10 @@ class _Rules:
         self._figures = figures
         self._bounds = bounds
         self._much = _MUCH * figures.capacity / max(1, figures.looks)
-        """Minimum number of blocks that makes a change worthwhile."""
+        """Minimum number of affected blocks that makes a change worthwhile."""
 
     def for_targets(self) -> Iterator[Proposal]:
-        """Propose changes for zones that miss a latency target, depending on the reason for which requests wait."""
+        """Propose changes for zones that miss a latency target, depending on why requests wait."""
         for name in self._figures.missing:
             if name not in self._configs:
                 continue
@@ -80,7 +80,7 @@ class _Rules:
                 yield from self._lower_largest(name)
             elif why in ("Neighbours", "Seats"):
                 words = (
-                    "other zones' requests are computed in its steps"
+                    "other zones' requests share the steps of its requests"
                     if why == "Neighbours"
                     else "its requests wait for a seat"
                 )
@@ -93,7 +93,7 @@ class _Rules:
         for name in by_evictions:
             seen = self._figures.zones[name]
             if not is_short and seen.evicted_by_limit >= max(1.0, self._mean(seen.cached)):
-                message = f"{name} turned its cache over at its limit, and no zone needed the blocks beyond it"
+                message = f"{name} replaced its whole cache at its limit, while no zone needed the other blocks"
                 yield from self._raise_limit(name, "LimitTooLow", message)
             if not is_short and seen.evicted_by_ttl >= max(1.0, self._mean(seen.cached)):
                 yield from self._longer_ttl(name)
@@ -119,7 +119,7 @@ class _Rules:
                 yield self._of_zone(name, Field.LIMIT, f"{value}%", reason, message, for_zone=name)
 
     def _lower_largest(self, name: str) -> Iterator[Proposal]:
-        """Lower the limit of the zone that exceeds its reservation most and misses no target itself."""
+        """Lower the limit of the zone that most exceeds its reservation, among zones that meet their own targets."""
         zones, bound = self._figures.zones, self._bounds.limit
         others = [other for other in self._configs if other != name and not zones[other].misses]
         surplus = {other: self._mean(zones[other].held - zones[other].reserved) for other in others}
@@ -131,18 +131,18 @@ class _Rules:
             return
         held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
         now = self._limit(largest)
-        # A limit above the blocks that the zone holds would have no effect.
+        # Start from the blocks that the zone holds, because a higher limit would have no effect.
         lower = int(min(held, 100.0 if now is None else now) / _STEP)
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)
         if value < min(held, 100 if now is None else now) and value <= bound.most:
             message = (
-                f"{name} misses a latency target because it lacks blocks, and {largest} holds most above its share"
+                f"{name} misses a latency target because it lacks blocks, and {largest} exceeds its reservation most"
             )
             yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
 
     def _limit(self, name: str) -> int | None:
-        """Returns the zone's limit in percent of an engine; None if it is unset or a number of blocks."""
+        """Returns the zone's limit in percent of an engine's blocks; None if the limit is unset or not a percentage."""
         config = self._configs[name]
         return percentage(config.limit) if isinstance(config.limit, str) and not counts_blocks(config) else None
 
@@ -158,11 +158,11 @@ class _Rules:
         if now is not None and bound is not None:
             value = min(now * _FACTOR, bound.most)
             if value > now and value >= bound.least:
-                message = f"the cache of {name} expires by its ttl while no zone needs the blocks"
+                message = f"cached blocks of {name} expire because of its ttl, although no zone needs the blocks"
                 yield self._of_zone(name, Field.TTL, duration(value), "KeptTooShort", message, for_zone=name)
 
     def _shorter_ttl(self, name: str) -> Iterator[Proposal]:
-        """Shorten the ttl of a zone that keeps many blocks and gets no hits, while others lack blocks."""
+        """Shorten the ttl of a zone that keeps many cached blocks without hits, while other zones lack blocks."""
         seen, bound = self._figures.zones[name], self._bounds.ttl
         is_in_vain = seen.prefix_query_tokens > 0 and not seen.prefix_hit_tokens
         config = self._configs[name]
@@ -171,22 +171,22 @@ class _Rules:
         now = config.retention.ttl_seconds
         value = max(bound.least, min(bound.most, bound.most if now is None else now / _FACTOR))
         if now is None or value < now:
-            message = f"{name} had no hits in its cached blocks, and others need the blocks"
+            message = f"{name} had no hits in its cached blocks, and other zones need the blocks"
             yield self._of_zone(name, Field.TTL, duration(value), "KeptInVain", message, for_zone="")
 
     def _other_policy(self, name: str) -> Iterator[Proposal]:
-        """Propose another eviction policy for a zone that turns over its cache and has some hits."""
+        """Propose another eviction policy for a zone that replaced its whole cache in the window and has some hits."""
         seen = self._figures.zones[name]
         if self._lost(name) < max(1.0, self._mean(seen.cached), self._much) or not seen.prefix_hit_tokens:
             return
         now = self._configs[name].eviction_policy
         for policy in self._bounds.eviction_policies:
             if policy != now:
-                message = f"{name} turned its cache over, and {policy} may keep more blocks that are requested again"
+                message = f"{name} replaced its whole cache, and {policy} may keep more blocks that are used again"
                 yield self._of_zone(name, Field.EVICTION_POLICY, policy, "CacheTurnedOver", message, for_zone=name)
 
     def _lower_watermark(self) -> Iterator[Proposal]:
-        """Lower the watermark if it evicts many blocks that no zone needs yet."""
+        """Lower the watermark if the watermark evicts many blocks before any zone needs them."""
         config, bound = self._pool.config, self._bounds.watermarks
         evicted = sum(each.evicted_by_watermark for each in self._figures.zones.values())
         if config is None or bound is None or evicted < max(1.0, self._much):

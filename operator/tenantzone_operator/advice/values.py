@@ -21,11 +21,11 @@ ANYTHING = Bounds(
     eviction_policies=EVICTION_POLICIES,
     watermarks=Range(0, 1),
 )
-"""Bounds of recommendations, which do not depend on the bounds of trials."""
+"""Bounds of recommendations. The bounds in the spec apply only to changes that the advisor makes itself."""
 
 
 def value_of(zone: ZoneConfig, field: Field) -> str:
-    """Returns the value in a zone's config, written as in the spec; empty if unset."""
+    """Returns the value of a field in a zone's config, written as in the spec; empty if the field is unset."""
     match field:
         case Field.LIMIT:
             return "" if zone.limit is None else str(zone.limit)
@@ -58,7 +58,7 @@ def fraction(part: float) -> str:
 
 
 def within(bounds: Bounds, field: Field, value: str) -> bool:
-    """Returns whether a value is within bounds; False for a value that is invalid for the field."""
+    """Returns whether a field's value is within the bounds; False for an invalid value or a field without bounds."""
     if field is Field.EVICTION_POLICY:
         return value in bounds.eviction_policies
     ranges = {
@@ -73,7 +73,7 @@ def within(bounds: Bounds, field: Field, value: str) -> bool:
 
 
 def amount(field: Field, value: str) -> float | None:
-    """Returns a value as a number; None if the value is invalid for this field."""
+    """Returns a field's value as a number; None if the value is invalid, or not a number."""
     try:
         match field:
             case Field.LIMIT:
@@ -93,13 +93,13 @@ def amount(field: Field, value: str) -> float | None:
 def counts_blocks(zone: ZoneConfig) -> bool:
     """Returns whether the zone's reservation or limit is a number of blocks.
 
-    In that case, a comparison with a percentage depends on the size of the engine.
+    The advisor does not change such a zone's limit, because comparing blocks with percentages needs an engine's size.
     """
     return any(isinstance(share, int) and share > 0 for share in (zone.reserved, zone.limit))
 
 
 def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
-    """Returns the zone with another value in its config; None if the result would be invalid."""
+    """Returns the zone with this value in its config; None if the value is unchanged or the result would be invalid."""
     config = zone.config
     if config is None or field is Field.WATERMARK or value_of(config, field) == value:
         return None
@@ -123,12 +123,12 @@ def _changed(config: ZoneConfig, field: Field, value: str) -> ZoneConfig:
             fields["retention"] = Retention(ttl_seconds=parse_duration(value), no_store=config.retention.no_store)
         case Field.EVICTION_POLICY:
             fields["eviction_policy"] = value
-    # Validate the whole config again, because a limit may contradict a reservation, or a ttl a tier's ttl.
+    # Validate the complete config again, because the new value may contradict another field, such as the reservation.
     return ZoneConfig(**fields)
 
 
 def pool_with_value(pool: Pool, value: str) -> Pool | None:
-    """Returns the pool with another high watermark; None if the result would be invalid."""
+    """Returns the pool with this high watermark; None if the value is unchanged or the result would be invalid."""
     if pool.config is None or value_of_pool(pool.config) == value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Accumulates the engines' reports over a window, with the growth of counters, and samples of latency targets."""
+"""Accumulates the engines' reports over a time window: the growth of counters, and samples of other amounts."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView
 
 MET: float = 1.15
-"""Ratio of a time to its latency target up to which the target counts as met, as in the engines."""
+"""Highest ratio of a latency to its target at which the target counts as met. The engines use the same ratio."""
 _MOST = 1e6
 _REASONS: Final[frozenset[str]] = frozenset(get_args(LatencyReason))
 _OTHER_REASON: Final = "another"
@@ -28,7 +28,7 @@ _COUNTERS = (
 
 @dataclass(slots=True)
 class ZoneFigures:
-    """The figures of one zone over all engines, in blocks unless stated otherwise."""
+    """The figures of one zone in a window, summed over all engines, in blocks unless stated otherwise."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -37,17 +37,19 @@ class ZoneFigures:
     evicted_by_watermark: int = 0
     evicted_for_room: int = 0
     held: float = 0.0
-    """Blocks that the zone holds, summed over the samples, like the following fields."""
+    """Blocks that the zone holds, summed over the samples."""
     cached: float = 0.0
+    """Cached blocks, summed over the samples."""
     reserved: float = 0.0
+    """Reserved blocks, summed over the samples."""
     reported: int = 0
     """Number of samples in which at least one engine reported a latency target."""
     ratio: float = 0.0
-    """Worst ratio of a time to its target, summed over the samples."""
+    """Highest ratio of a latency to its target in each sample, summed over the samples."""
     missed: Counter[str] = field(default_factory=Counter)
     """Number of samples in which a target was missed, by the reason of the worst miss."""
     waited_at_limit: int = 0
-    """Number of samples in which a request waited for the zone's own limit."""
+    """Number of samples in which a request waited because of the zone's own limit."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -87,20 +89,20 @@ class Figures:
 
 
 class Window:
-    """Accumulates samples of observations."""
+    """Accumulates samples of the engines' reports in one time window."""
 
     def __init__(self) -> None:
         self.figures = Figures()
         self._counted: dict[tuple[str, str], tuple[int, ...]] = {}
 
     def begin(self) -> None:
-        """Begin a new window, in which the growth of counters starts from their current values."""
+        """Begin a new window, in which counters grow from their current values."""
         self.figures = Figures()
 
     def look(self, observations: Sequence[Observation], names: Collection[str]) -> None:
-        """Add the engines' current observations of the zones with these names.
+        """Add one sample of the engines' reports on the zones with these names.
 
-        For a new engine, the growth of counters starts with this sample.
+        Counters of an engine that is seen for the first time start to grow with the next sample.
         """
         figures = self.figures
         counted: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -109,7 +111,7 @@ class Window:
         at_limit: set[str] = set()
         for seen in observations:
             if seen.report is None:
-                # Keep the engine's counters, because it may answer again with counters that have grown.
+                # Keep the last counters, because the engine may answer again with counters that have grown.
                 counted |= {key: found for key, found in self._counted.items() if key[0] == seen.pod}
                 continue
             figures.capacity += seen.report.capacity_blocks
@@ -118,7 +120,7 @@ class Window:
                     continue
                 before = self._counted.get((seen.pod, name))
                 now = tuple(getattr(zone, counter) for counter in _COUNTERS)
-                # Share one tuple while the counters do not change, because most of thousands of zones are idle.
+                # Reuse the tuple while the counters do not change, because most of thousands of zones are idle.
                 counted[seen.pod, name] = now = before if before == now else now
                 if before is now and name not in figures.zones and _is_empty(zone):
                     continue
@@ -145,12 +147,12 @@ def _grow(found: ZoneFigures, before: tuple[int, ...] | None, now: tuple[int, ..
     if before is None:
         return
     for counter, was, is_now in zip(_COUNTERS, before, now, strict=True):
-        # A restarted engine counts from zero.
+        # A lower count means that the engine has restarted and counts from zero.
         setattr(found, counter, getattr(found, counter) + (is_now - was if is_now >= was else is_now))
 
 
 def _worst(zone: ZoneView) -> tuple[float, str] | None:
-    """Returns the latency target that an engine misses most, as a ratio to the target, and the reason."""
+    """Returns the highest ratio of a latency to its target, and the reported reason; None without a measurement."""
     latency = zone.latency
     targets: Iterable[TargetReport | None] = () if latency is None else (latency.token_time, latency.first_token)
     reported = [

@@ -1,7 +1,7 @@
 """Validates the KV-cache manager's answers.
 
-The rest of this package uses the answers as they are, to compare them with the declared objects. So these types only
-validate, and only the fields that the operator reads; a newer manager may send additional fields.
+The rest of this package compares the decoded JSON with the declared objects. So these types only validate the JSON, and
+only the fields that the operator reads, because a newer manager may send additional fields.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 LONGEST_MESSAGE: Final = 1000
-"""Maximum length of a message from the manager, in characters; longer messages are truncated."""
+"""Maximum number of characters of a message from the manager. The operator truncates longer messages."""
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""Number of bytes that is valid in a status."""
+"""A number of bytes within the bounds that the CRDs set for statuses."""
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -89,11 +89,11 @@ _TYPES: Final[Mapping[str, type[Struct]]] = {
     "ListInstances": _Instances,
     "ListServiceAccounts": _Accounts,
 }
-"""Type of the answer, by call. The operator reads nothing from the answers to other calls."""
+"""Type of a call's answer, by the call's name. The operator reads nothing from the answers to other calls."""
 
 
 def check_answer(call: str, answer: Mapping[str, Any]) -> None:
-    """Check that an answer is valid for a call.
+    """Check that the fields that the operator reads from a call's answer are valid.
 
     Raises:
         ValueError: the answer is invalid; the message contains the path of the invalid field.

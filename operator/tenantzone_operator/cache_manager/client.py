@@ -20,11 +20,11 @@ _CONNECT_SECONDS: Final = 3.0
 MAX_ANSWER_BYTES: Final = 32 * 2**20
 """Maximum size of an answer in bytes. The list of instances is the longest answer, at about 400 bytes per instance."""
 _NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
-"""Error codes that are not about the request itself, so that the same request may succeed later."""
+"""Error codes with causes other than the request's content, so that the same request may succeed later."""
 
 
 class ManagerUnavailable(Exception):
-    """The manager does not answer, or can't handle any requests now."""
+    """The manager does not answer, or can't handle any request now."""
 
 
 class ManagerRefused(Exception):
@@ -46,7 +46,7 @@ class ManagerAddress:
 
     url: str
     token_file: Path | None
-    """File with the token, read for each request because kubelet rotates projected tokens; None to send no token."""
+    """File with the token, which is read for each request because kubelet rotates it; None to send no token."""
     tls: TlsFiles = DEFAULT_TLS
     """The trusted CAs and the client certificate, if the URL begins with https."""
 
@@ -56,7 +56,7 @@ class ManagerClient:
 
     Args:
         address: the manager's address.
-        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
+        trace_configs: called before each request is sent; may raise an exception to prevent the request.
     """
 
     def __init__(self, address: ManagerAddress, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -84,15 +84,15 @@ class ManagerClient:
         """Make a call of the manager's API, and return its answer.
 
         Raises:
-            ManagerUnavailable: there is no answer, or the refusal is not about the request.
-            ManagerRefused: the manager refuses the request.
+            ManagerUnavailable: there is no valid answer, or the manager can't handle any request now.
+            ManagerRefused: the manager refuses this request.
         """
         headers, tls = await self._headers(), await self._context()
         try:
             try:
                 status, body = await self._post(name, fields, headers, tls)
             except aiohttp.ServerDisconnectedError:
-                # The manager has closed an idle connection, for example in a restart. Retry: calls are idempotent.
+                # The manager closed an idle connection, for example when it restarted. Calls are idempotent, so retry.
                 status, body = await self._post(name, fields, headers, tls)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
@@ -113,14 +113,14 @@ class ManagerClient:
     async def _post(
         self, name: str, fields: Any, headers: Mapping[str, str], tls: ssl.SSLContext | bool
     ) -> tuple[int, dict[str, Any]]:
-        assert self._session is not None, "it is not entered"
+        assert self._session is not None, "use ManagerClient as a context manager"
         url = f"{self.address.url.rstrip('/')}/v1/{name}"
-        # Following a redirect could send the token to another server.
+        # Do not follow redirects, because a redirect could send the token to another server.
         async with self._session.post(url, json=fields, headers=headers, ssl=tls, allow_redirects=False) as response:
             return response.status, await _read(response)
 
     async def _context(self) -> ssl.SSLContext | bool:
-        """Returns the TLS context of the next connection; True for the default if no TLS files are given."""
+        """Returns the TLS context of the next connection, or True for aiohttp's default if no TLS files are given."""
         if not self.address.tls.paths:
             return True
         try:
@@ -153,5 +153,5 @@ async def _read(response: aiohttp.ClientResponse) -> dict[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not from a KV-cache manager")
+        raise aiohttp.ClientPayloadError(f"status {response.status}, and the answer is not a JSON object")
     return body

@@ -1,4 +1,4 @@
-"""Translates KVStorages and KVCacheGroups to objects of the manager's API, in pure functions."""
+"""Pure functions that translate KVStorages and KVCacheGroups to objects of the KV-cache manager's API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,10 @@ from tenantzone_operator.kube.resources import Meta, read_meta
 from tenantzone_operator.kube.store import Key
 
 NO_END: Final = 2**63
-"""A number of bytes that no storage reaches."""
+"""Value that stands for an unlimited number of bytes."""
 
 FINALIZER: Final = f"{GROUP}/kv-cache-manager"
-"""Finalizer that keeps a deleted object until the manager has freed its blocks, as only the object locates them."""
+"""Finalizer that keeps a deleted object, and with it the blocks' location, until the manager has freed all blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Declared:
     meta: Meta
     finalizers: tuple[str, ...]
     wanted: Body
-    """The object of the manager's API, without fields at their default, as the manager lists it."""
+    """The object for the manager's API. Like in the manager's listings, fields with default values are left out."""
     invalid: str
-    """Why the object can't be used; empty if it can."""
+    """Why the spec can't be used; empty if it is valid."""
     status: Body
 
     @property
     def is_held(self) -> bool:
-        """Whether the object outlives its deletion until the operator removes its finalizer."""
+        """Whether the object has the operator's finalizer, so that a deletion waits for the operator."""
         return FINALIZER in self.finalizers
 
 
@@ -46,11 +46,11 @@ class DeclaredStorage(Declared):
 
 @dataclass(frozen=True, slots=True)
 class ZoneQuotas:
-    """A TenantZone that a group names, with the zone's reservations and limits in this group."""
+    """The reservations and limits of a TenantZone in a group that names the zone."""
 
     zone: Key
     types: Mapping[str, Body]
-    """The fields ``reserved`` and ``limit`` of the manager's API, as far as they are set, by storage type."""
+    """The set fields among ``reserved`` and ``limit``, named as in the manager's API, by storage type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class DeclaredGroup(Declared):
         return tuple(sorted({namespace for namespace, _ in (*self.pools, *(each.zone for each in self.zones))}))
 
     def within(self, namespace: str | None) -> "DeclaredGroup":
-        """Returns the group without its pools and zones in other namespaces; the whole group if None."""
+        """Returns the group without its pools and zones in other namespaces; None keeps all namespaces."""
         if namespace is None:
             return self
         return replace(
@@ -96,7 +96,7 @@ def read_group(body: Body) -> DeclaredGroup:
 
 
 def emptied_storage(storage: Body) -> Body:
-    """Returns a registered storage with limit 0, so that the manager evicts everything in it."""
+    """Returns a registered storage with limit 0, so that the manager evicts all blocks from the storage."""
     return {**storage, "limit": 0, "watermark": 1.0}
 
 
@@ -130,7 +130,7 @@ def _storage(name: str, spec: Body) -> Body:
 
 
 def _group(name: str, spec: Body, zones: list[ZoneQuotas]) -> Body:
-    """Translate the spec without its pools and zones; append the zones that it names to ``zones``."""
+    """Translate a group's spec except for its pools and zones, and append the quotas of its zones to ``zones``."""
     zones += [ZoneQuotas(_key(each), _types_of_zone(each)) for each in spec.get("zones", ())]
     quota = spec.get("quota") or {}
     policy, ttl = spec.get("evictionPolicy", "LRU"), spec.get("ttl")
@@ -166,10 +166,10 @@ def _types_of_zone(spec: Body) -> dict[str, Body]:
 
 
 def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limit: int | str | None) -> None:
-    """Refuse reservations that can't all be met at the same time.
+    """Check that the group's limits have room for the reservations of all zones.
 
     Raises:
-        ValueError: the zones reserve more than the group has.
+        ValueError: the zones reserve more than a limit of the group.
     """
     promised: dict[str, int] = {}
     for zone in zones:
@@ -180,7 +180,10 @@ def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limi
         ("in total", sum(promised.values()), _bytes("quota.limit", limit) if limit is not None else None),
     ):
         if room is not None and size > room:
-            raise ValueError(f"zones reserve {shown_bytes(size)} {what}, but the group has only {shown_bytes(room)}")
+            raise ValueError(
+                f"zones reserve {shown_bytes(size)} {what}, but the group's limit is {shown_bytes(room)}; raise the "
+                "limit or lower reservations"
+            )
 
 
 def _key(spec: Body) -> Key:
@@ -228,7 +231,7 @@ def _place(spec: Body) -> str:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Returns only the fields that are set, because the manager does not list the others."""
+    """Returns only the fields that are set, because the manager's listings leave out the other fields."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""Decides which pools and zones belong to which group, and which service account belongs to which pool."""
+"""Assigns pools and zones to KVCacheGroups, and service accounts to pools."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key
 
-TAKEN: Final = "the older pool {other} also names the service account {account}; give each pool its own"
-MISSING: Final = "spec.tiers.manager does not name the service account of its engines"
+TAKEN: Final = "the older pool {other} also names the service account {account}; give each pool its own account"
+MISSING: Final = "spec.tiers.manager does not name a service account; set serviceAccountName to the engines' account"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class Members:
     pools: tuple[str, ...]
     """Pools whose engines may register instances in the group, as NAMESPACE/POOL."""
     aliases: tuple[str, ...]
-    """Names by which engines address the group, derived from its pools and zones."""
+    """Names by which engines address the group, derived from the names of pools and zones."""
     zones: Mapping[Key, Zone]
     """Existing TenantZones that the group names, by key."""
     problems: tuple[tuple[str, str], ...]
-    """Named objects that are not members, each as its namespace and a message with its name and the reason."""
+    """Pools and zones that the group names but that can't be members: the namespace of each, and a message."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
-    """Returns each service account's pool, both as NAMESPACE/NAME, and the reasons why other pools have no account.
+    """Returns the pool of each service account, both as NAMESPACE/NAME, and the reasons why other pools have none.
 
     A service account that two pools name belongs only to the older pool, so that the pools can't access each other's
     blocks.
@@ -67,8 +67,8 @@ def members(
         groups: all groups.
         pools: all pools in the watched namespaces.
         zones: all zones in the watched namespaces.
-        problems: the reasons why pools have no service account, by pool.
-        namespace: the only watched namespace; None for all. Pools and zones in other namespaces are ignored.
+        problems: the reasons why pools have no service account, by the pool's key.
+        namespace: the only watched namespace; None for all. Pools and zones in other namespaces are left out.
     """
     known_pools = {(pool.meta.namespace, pool.meta.name) for pool in pools if not pool.meta.deleting}
     known_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones if not zone.meta.deleting}
@@ -82,7 +82,7 @@ def members(
 
 
 def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
-    """Returns a group of the manager's API, with its members and the quotas of its zones."""
+    """Returns the group for the manager's API, with the group's members and the zones' quotas."""
     made = {**group.wanted}
     if quotas := _zone_quotas(group, shared):
         made["zones"] = quotas
@@ -96,9 +96,9 @@ def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
 def zone_rows(
     group: DeclaredGroup, shared: Members, instances: Sequence[Body], namespace: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns the bytes that each zone of a group stores and reserves in each storage type.
+    """Returns status rows with the bytes that each zone of a group stores and reserves in each storage type.
 
-    If the operator watches only one namespace, zones in other namespaces keep their rows from the current status.
+    If the operator watches only one namespace, rows of zones in other namespaces are copied from the current status.
     """
     rows = []
     for quotas in group.zones:
@@ -120,9 +120,9 @@ def zone_rows(
 
 
 def namespace_rows(group: DeclaredGroup, shared: Members, namespace: str | None = None) -> list[dict[str, str]]:
-    """Returns one row for each namespace that a group names, with a message if a named object is not a member.
+    """Returns one status row for each namespace that a group names, with a message on pools and zones that can't join.
 
-    If the operator watches only one namespace, other namespaces keep their rows from the current status.
+    If the operator watches only one namespace, the rows of other namespaces are copied from the current status.
     """
     known = {row["namespace"]: row for row in group.status.get("namespaces", ())}
     rows = []

@@ -16,7 +16,7 @@ _CLUSTER_SCOPED: Final = (STORAGES, GROUPS)
 
 
 class Objects:
-    """The cluster's KVStorages and KVCacheGroups.
+    """Client for the cluster's KVStorages and KVCacheGroups.
 
     Args:
         api: a client of the API server.
@@ -27,7 +27,7 @@ class Objects:
         self._versions: dict[str, int] = {}
         """Resource version of the last listing, by plural name."""
         self._written: dict[str, set[str]] = {plural: set() for plural in _CLUSTER_SCOPED}
-        """Resource versions that this process has written since the last listing, by kind."""
+        """Resource versions that this process has written since the last listing, by plural name."""
 
     async def list_all(self, plural: str, read: Callable[[Body], T]) -> list[T]:
         """Returns all objects of a kind, each converted by ``read``.
@@ -54,7 +54,7 @@ class Objects:
         """Add the finalizer to an object, if the object is unchanged since the listing.
 
         Raises:
-            RestError: the object has changed, or the finalizer is refused.
+            RestError: the object has changed, or the API server refuses the finalizer.
             aiohttp.ClientError, TimeoutError: see `Rest.call`.
         """
         await self._set_finalizers(plural, declared, dict.fromkeys([*declared.finalizers, FINALIZER]))
@@ -75,7 +75,7 @@ class Objects:
             self._written[plural].add(version)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return at the first event of this kind from another client; without one, sleep longer than ``seconds``."""
+        """Return after the first change by another client. Without such a change, sleep longer than ``seconds``."""
         version = self._versions.get(plural, 0)
         with suppress(*REQUEST_ERRORS):
             async for event in self._api.watch_cluster(plural, version, int(seconds) + 1):
@@ -85,5 +85,5 @@ class Objects:
 
 
 def _version(body: Body) -> str:
-    """Returns an object's resource version; empty if it has none, for example if it is an error."""
+    """Returns an object's resource version; empty if the JSON has none, for example because it is an error."""
     return str(body.get("metadata", {}).get("resourceVersion", ""))

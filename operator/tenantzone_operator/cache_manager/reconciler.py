@@ -1,8 +1,8 @@
-"""Reconciles the KV-cache manager with the declared objects; each round compares everything.
+"""Reconciles the KV-cache manager with KVStorages and KVCacheGroups. Each round compares all objects.
 
-Only the manager stores its registrations. This process stores nothing, so a new leader continues where the previous
-leader stopped. The operator does not touch registrations without a declared object, because a missing object does not
-mean that it was deleted. A finalizer delays the deletion of an object until its blocks are gone.
+Only the manager stores the registrations. This process stores nothing, so a new leader continues where the previous
+leader stopped. The operator does not change registrations without an object in the cluster, because a missing object
+may not have been deleted. A finalizer delays the deletion of an object until its blocks are gone.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from tenantzone_operator.writing.refusals import Refusals
 logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 5.0
-"""Seconds between two rounds while nothing changes, and so the maximum age of the manager's figures in statuses."""
+"""Seconds between two rounds without changes, which is also the maximum age of figures in statuses."""
 LONGEST_SECONDS: Final = 20.0
-"""Maximum backoff in seconds, after several rounds in which the manager or the API server did not answer."""
+"""Maximum pause in seconds between rounds while the manager or the API server does not answer."""
 GAUGES_SECONDS: Final = 5.0
-"""Minimum number of seconds between two writes of one status in which only amounts have changed."""
+"""Minimum number of seconds between two writes of one status if only amounts have changed."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""Maximum number of such writes per second for all objects. With more objects, each is written less often."""
+"""Maximum number of writes per second that change only amounts, so with many objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Minimum number of seconds between two rounds, so that one round handles all changes that arrive together."""
@@ -43,7 +43,7 @@ NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: 
 
 
 class ManagerReconciler:
-    """The leader's work for one KV-cache manager.
+    """Reconciles one KV-cache manager while this process is the leader.
 
     Args:
         api: a client of the API server.
@@ -59,18 +59,18 @@ class ManagerReconciler:
         self._store = store
         self._namespace = namespace
         self.answers: bool | None = None
-        """Whether the manager answered the last call; None if there was no call since this process became leader."""
+        """Whether the manager answered in the last round; None if this process does not lead or had no round yet."""
         self._complaint = ""
         self._refused_accounts = Refusals()
         self._refused_statuses = Refusals()
-        """Refused status writes, so that a refusal that repeats in each round is logged only once."""
+        """Refused status writes, recorded so that a refusal that repeats in each round is logged only once."""
         self._count = 0
-        """Number of objects in the last round."""
+        """Number of KVStorages and KVCacheGroups in the last round."""
         self._told_at: dict[str, float] = {}
         """Monotonic time in seconds at which each object's status was last written, by uid."""
 
     async def run(self) -> None:
-        """Run rounds until cancelled."""
+        """Reconcile in rounds until the task is cancelled."""
         recorder = Recorder(self._api)
         recording = asyncio.create_task(recorder.run(), name="events of the manager's objects")
         wait = ROUND_SECONDS
@@ -124,7 +124,7 @@ class ManagerReconciler:
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
         except ManagerRefused as error:
-            # The manager has refused a call that is not about a particular object, such as a listing.
+            # The refused call is not about a single object: it is a listing, for example.
             turn.unreachable = f"{self._client.address.url}: {error}"
         self.answers = not turn.unreachable
         self._count = len(storages) + len(groups)
@@ -143,14 +143,14 @@ class ManagerReconciler:
         return turn.unreachable
 
     def _pause(self, status: Body, *, is_news: bool) -> float:
-        """Returns the minimum number of seconds between two writes of one object's status."""
+        """Returns the minimum number of seconds since the last write of an object's status until the next one."""
         if self._namespace is not None and (not self.answers or is_refused(status)):
             # An operator of another namespace may write a different status to the same group in each of its rounds.
             return LONGEST_SECONDS
         return 0.0 if is_news else max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
 
     async def _tell(self, recorder: Recorder, plural: str, declared: Declared, status: Body) -> None:
-        """Write a status if it differs from the current status, but less often if only amounts differ."""
+        """Write a status if it differs from the current status. If only amounts differ, limit the rate of writes."""
         before, uid, now = declared.status, declared.meta.uid, time.monotonic()
         if status == before:
             self._refused_statuses.done(uid)
@@ -163,7 +163,7 @@ class ManagerReconciler:
             await self._objects.apply_status(plural, declared, status)
         except RestError as error:
             if error.is_lasting:
-                # For example, a webhook has refused the write. The statuses of other objects must still be written.
+                # A webhook may have refused the write. Continue, because other objects' statuses must still be written.
                 if self._refused_statuses.note(uid, str(error), now):
                     logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
             elif not error.is_outdated:

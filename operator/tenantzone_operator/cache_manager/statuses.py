@@ -1,4 +1,4 @@
-"""Computes the statuses of KVStorages and KVCacheGroups from the manager's reports, in pure functions."""
+"""Pure functions that compute the statuses of KVStorages and KVCacheGroups from the manager's reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,24 +12,24 @@ from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, 
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
 
 GAUGES: Final = ("held", "summary", "types", "zones", "instances", "evictedBlocks", "evictedBytes")
-"""Names of status fields that change all the time and are therefore written less often."""
+"""Names of status fields that change all the time. The operator limits the rate of writes that change only these."""
 _STALLING: Final = (Reason.INVALID, Reason.MANAGER_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result for one object after the last calls to the manager."""
+    """What the operator found out about one object from its last calls to the manager."""
 
     unreachable: str = ""
-    """Why the manager does not answer; empty if it does."""
+    """Why the manager does not answer; empty if the manager answers."""
     refused: str = ""
-    """Why the manager refuses the object; empty if there was no call or no refusal."""
+    """Why the object is refused; empty without a refusal."""
     reason: Reason = Reason.MANAGER_REFUSED
-    """The condition's reason for a refusal."""
+    """Reason of the condition if the object is refused."""
     leaving: str = ""
-    """Event that a deleted object waits for, as the end of a sentence; empty if it does not wait."""
+    """What a deleted object waits for, as the words after "waiting until"; empty if it does not wait."""
     report: Body | None = None
-    """The manager's report on the object; None if the manager does not have it."""
+    """The manager's report on the object; None if the manager does not have the object."""
 
 
 def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
@@ -63,10 +63,10 @@ def group_status(
     Args:
         group: the declared group.
         found: the result of the last calls to the manager.
-        namespaces: one row for each inspected namespace; its message, if any, says why pools or zones there can't use
-            the group.
+        namespaces: one row for each inspected namespace. A row's message, if any, says why pools or zones in this
+            namespace can't use the group.
         usable: the number of the group's storages that can be used now.
-        zones: one row for each zone that the group names, with the bytes that it stores.
+        zones: rows with the bytes that each zone of the group stores and reserves, one row for each storage type.
         now: the time as RFC 3339.
     """
     registered = _registered(group, found)
@@ -75,7 +75,7 @@ def group_status(
     if ready is None and found.unreachable:
         ready = Condition(Type.READY, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     elif ready is None and not usable:
-        message = f"none of its storages can be used: {name_some(group.storages)}; see their conditions"
+        message = f"no storage of the group can be used: {name_some(group.storages)}; see the KVStorages' conditions"
         ready = Condition(Type.READY, "False", Reason.NO_STORAGE, message)
     figures = _group_figures(group, found.report, zones) if found.report is not None else _kept(group)
     looked_at = {"namespaces": [dict(row) for row in namespaces]} if namespaces else {}
@@ -119,13 +119,13 @@ def _registered(declared: Declared, found: Found) -> Condition:
     kind = Type.REGISTERED
     if declared.meta.deleting:
         what = f"waiting until {found.leaving}" if found.leaving else found.unreachable
-        return Condition(kind, "False", Reason.DELETING, f"it is being deleted; {what}")
+        return Condition(kind, "False", Reason.DELETING, f"the object is being deleted; {what}")
     if declared.invalid:
         return Condition(kind, "False", Reason.INVALID, declared.invalid)
     if found.unreachable:
         before = _before(declared, kind)
         if before is not None and before.get("observedGeneration") == declared.meta.generation:
-            # The manager still has the registrations from before it became unreachable.
+            # Keep the condition, because an unreachable manager keeps its registrations.
             return Condition(kind, before["status"], Reason(before["reason"]), before["message"])
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.refused:
@@ -139,21 +139,21 @@ def _healthy(found: Found) -> Condition:
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.report is None:
         return Condition(
-            kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager has not registered it, so never tried it"
+            kind, "Unknown", Reason.NOT_REGISTERED, "the KV-cache manager has not registered this storage yet"
         )
     if problem := found.report.get("problem"):
         return Condition(kind, "False", Reason.UNHEALTHY, printable(problem, LONGEST_MESSAGE))
-    return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager's last attempt to use it succeeded")
+    return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager's last access to this storage succeeded")
 
 
 def _place_shared(found: Found) -> list[Condition]:
-    """Returns the condition of a storage whose location another storage also names; empty if no other storage does."""
+    """Returns the condition about other storages that name the same location; empty if there are none."""
     others = found.report.get("shares_place_with", ()) if found.report is not None else ()
     if not others:
         return []
     message = (
-        f"it names the same location as {name_some(list(others))}; only the one that had it first can be used. Give "
-        "each its own location, or delete the others"
+        f"this storage names the same location as {name_some(list(others))}; only the storage that used the location "
+        "first can be used. Give each storage its own location, or delete the others"
     )
     return [Condition(Type.PLACE_SHARED, "True", Reason.PLACE_NAMED_TWICE, printable(message, LONGEST_MESSAGE))]
 
@@ -166,12 +166,12 @@ def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> 
     if unresolved:
         return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
     if not group.pools and not group.zones:
-        return Condition(kind, "True", Reason.NO_POOLS, "it names no pools or zones, so nothing is stored in it")
-    return Condition(kind, "True", Reason.RESOLVED, "all its pools and zones exist, and their engines are known")
+        return Condition(kind, "True", Reason.NO_POOLS, "the group names no pools or zones, so no engine can use it")
+    return Condition(kind, "True", Reason.RESOLVED, "all pools and zones exist, and their service accounts are known")
 
 
 def _first_problem(conditions: Sequence[Condition]) -> Condition | None:
-    """Returns the first condition that is not true, as a Ready condition; None if all are true."""
+    """Returns a Ready condition made from the first condition that is not True, Unknown last; None if all are True."""
     for each in sorted(conditions, key=lambda one: one.status == "Unknown"):
         if each.status != "True":
             return replace(each, type=Type.READY)
@@ -182,7 +182,7 @@ def _status(
     declared: Declared, conditions: list[Condition], ready: Condition | None, figures: Mapping[str, Any], now: str
 ) -> Body:
     if ready is None:
-        ready = Condition(Type.READY, "True", Reason.READY, "it can be used")
+        ready = Condition(Type.READY, "True", Reason.READY, "ready for use")
     stalled = [replace(ready, type=Type.STALLED, status="True")] if ready.reason in _STALLING else []
     previous = declared.status.get("conditions", [])
     rendered = render([*conditions, ready, *stalled], previous, generation=declared.meta.generation, now=now)
@@ -195,7 +195,7 @@ def _status(
 
 
 def _kept(declared: Declared) -> dict[str, Any]:
-    """Returns the figures of the last status, because an unreachable manager still has its blocks."""
+    """Returns the figures from the last status, because an unreachable manager keeps its blocks."""
     return {name: declared.status[name] for name in GAUGES if name in declared.status}
 
 

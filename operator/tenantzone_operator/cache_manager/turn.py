@@ -1,4 +1,4 @@
-"""Reconciles storages and groups at the KV-cache manager, one by one, so that one refusal does not delay the others."""
+"""Reconciles storages and groups with the KV-cache manager, one by one: a refused object does not delay the others."""
 
 import logging
 import time
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Turn:
-    """One reconcile of all objects at the manager, with its calls and results."""
+    """One round that reconciles all objects with the manager, and the results of its calls."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Turn:
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
-        """All instances of the manager; empty unless a group has quotas for zones."""
+        """All instances of the manager; not listed, and so empty, unless a group names zones."""
         self._shared = shared
         self._refused_accounts = refused_accounts
         self._namespace = namespace
@@ -57,10 +57,10 @@ class Turn:
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
         self._passed_over: set[str] = set()
-        """Uids of objects that were released or have changed, so that this round does not write their status."""
+        """Uids of objects whose status this round does not write: they were released, or changed since the listing."""
 
     async def look(self) -> None:
-        """List the manager's storages and groups.
+        """List the storages, groups and, if needed, instances that the manager has.
 
         Raises:
             ManagerUnavailable: the manager does not answer.
@@ -73,7 +73,7 @@ class Turn:
             self.instances = (await self._ask("ListInstances"))["instances"]
 
     async def keep_storages(self) -> None:
-        """Register each storage as it is declared."""
+        """Register each storage that is not being deleted, as its KVStorage declares it."""
         for storage in _present(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
@@ -83,8 +83,8 @@ class Turn:
                 self._known_storages[name] = found.report
 
     async def keep_groups(self) -> None:
-        """Register each group as it is declared, if all its storages are registered."""
-        # An alias must be removed from its old group before a new group can get it, so update such old groups first.
+        """Register each group that is not being deleted, if the manager has all storages of the group."""
+        # An alias must be removed from its old group before a new group can get it, so update old groups first.
         for group in sorted(_present(self._groups), key=self._loses_no_alias):
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
@@ -100,10 +100,10 @@ class Turn:
         return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str]) -> None:
-        """Register the owners' service accounts, and remove all others in the watched namespaces.
+        """Register these service accounts, and remove all other service accounts in the watched namespaces.
 
         Args:
-            owners: the pool, by the name of its service account.
+            owners: the pool of each service account, by the account's name, both as NAMESPACE/NAME.
         """
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
@@ -111,20 +111,20 @@ class Turn:
             if known.get(name) == pool:
                 self._refused_accounts.done(name)
             else:
-                with self._logged_if_refused(name, f"does not accept {name} for the pool {pool}"):
+                with self._logged_if_refused(name, f"refuses the service account {name} of the pool {pool}"):
                     await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
-                    logger.info("the KV-cache manager accepts %s for the pool %s", name, pool)
+                    logger.info("the KV-cache manager accepts the service account %s of the pool %s", name, pool)
         for name in known.keys() - owners.keys():
             if self._namespace in (None, name.partition("/")[0]):
-                with self._logged_if_refused(name, f"still accepts {name}, which no pool names"):
+                with self._logged_if_refused(name, f"refuses to remove the service account {name}"):
                     await self._remove("RemoveServiceAccount", name=name)
-                    logger.info("the KV-cache manager no longer accepts %s: no pool names it", name)
+                    logger.info("the service account %s was removed, because no pool names it", name)
 
         self._refused_accounts.keep(known.keys() | owners.keys())
 
     @contextmanager
     def _logged_if_refused(self, account: str, what: str) -> Iterator[None]:
-        """Continue after a refusal of one account, and log it once, because no status reports it."""
+        """Suppress the refusal of a service account, and log it if it is new, because no status reports it."""
         try:
             yield
         except ManagerRefused as error:
@@ -134,13 +134,13 @@ class Turn:
             self._refused_accounts.done(account)
 
     async def let_groups_go(self) -> None:
-        """Empty and remove the groups that were deleted."""
+        """Empty and remove the groups that are being deleted, and remove their finalizers."""
         for group in _leaving(self._groups):
             if await self._has_gone(group):
                 await self._let_go(GROUPS, group)
 
     async def let_storages_go(self) -> None:
-        """Empty and unregister each deleted storage once no group uses it."""
+        """Empty and unregister each storage that is being deleted and that no group uses."""
         for storage in _leaving(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
@@ -148,12 +148,12 @@ class Turn:
             if known is None:
                 await self._let_go(STORAGES, storage)
             elif users:
-                self._wait(storage, f"the groups {name_some(sorted(users))} no longer name it", known)
+                self._wait(storage, f"the groups {name_some(sorted(users))} no longer name this storage", known)
             else:
                 await self._empty_storage(storage, known)
 
     def found(self, declared: Declared) -> Found:
-        """Returns the result of this round for an object."""
+        """Returns what this round found out about an object."""
         found = self._found.get(declared.meta.uid)
         if found is not None and (not self.unreachable or declared.meta.deleting):
             return found
@@ -170,22 +170,22 @@ class Turn:
     async def _keep(
         self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str, **more: str
     ) -> None:
-        """Register an object as it is declared, after adding its finalizer.
+        """Add the finalizer to an object, and register the object with the manager if the manager's differs.
 
         Args:
-            plural: the object's kind.
+            plural: the plural name of the object's kind.
             declared: the declared object.
-            wanted: the object in the terms of the manager's API.
-            known: the manager's current report on the object; None if the manager does not have it.
-            field: the object's field in calls and reports.
-            call: the name of the call.
-            more: further fields of the call.
+            wanted: the object for the manager's API.
+            known: the manager's current report on the object; None if the manager does not have the object.
+            field: the name of the field that contains the object in calls and reports.
+            call: the name of the call that registers the object.
+            more: additional fields of the call.
         """
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
-        # Another operator may just have removed the finalizer of an object that has none, or that the manager does not
-        # have. Adding the finalizer fails if the object has changed since the listing.
+        # If the finalizer or the manager's object is missing, another operator may just have finished the deletion.
+        # Adding the finalizer detects that, because it fails if the object has changed since the listing.
         if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:
@@ -197,19 +197,19 @@ class Turn:
             self._found[declared.meta.uid] = Found(refused=str(error), report=known)
             return
         logger.info(
-            "the KV-cache manager has %s %s of generation %d", field, declared.meta.name, declared.meta.generation
+            "the KV-cache manager registered %s %s, generation %d", field, declared.meta.name, declared.meta.generation
         )
         self._found[declared.meta.uid] = Found(report=report)
 
     async def _hold(self, plural: str, declared: Declared, known: Body | None) -> bool:
-        """Add the finalizer to an object; returns False if that is refused or the object has changed."""
+        """Add the finalizer to an object; returns False if the API server refuses it or the object has changed."""
         try:
             await self._objects.hold(plural, declared)
         except RestError as error:
             if error.is_outdated:
                 self._passed_over.add(declared.meta.uid)
             elif error.is_lasting:
-                why = f"its finalizer, which delays deletion until its blocks are gone, can't be added: {_shown(error)}"
+                why = f"can't add the finalizer that delays deletion until all blocks are gone: {_shown(error)}"
                 self._found[declared.meta.uid] = Found(refused=why, reason=Reason.NOT_HELD, report=known)
             else:
                 raise
@@ -217,7 +217,7 @@ class Turn:
         return True
 
     async def _has_gone(self, group: DeclaredGroup) -> bool:
-        """Returns whether the manager has removed a group; otherwise empties the group."""
+        """Empty and remove a group; returns True once the manager does not have the group."""
         name = group.meta.name
         known = self._known_groups.get(name)
         if known is None:
@@ -231,7 +231,7 @@ class Turn:
                     await self._remove("UnregisterInstance", instance_id=instance["instance"]["name"])
             await self._remove("RemoveInstanceGroup", group=name)
         except ManagerRefused:
-            self._wait(group, "its instances have no more blocks", known)
+            self._wait(group, "the group's instances have no more blocks", known)
             return False
         del self._known_groups[name]
         return True
@@ -244,7 +244,7 @@ class Turn:
             await self._remove("UnRegisterStorage", name=storage.meta.name)
         except ManagerRefused:
             problem = printable(known.get("problem", ""), LONGEST_MESSAGE)
-            waits = "it contains no more blocks" + (f", and can be used again: {problem}" if problem else "")
+            waits = "the storage is empty" + (f", and can be accessed again: {problem}" if problem else "")
             self._wait(storage, waits, known)
             return
         await self._let_go(STORAGES, storage)
@@ -258,7 +258,7 @@ class Turn:
                 await self._objects.let_go(plural, declared)
             except RestError as error:
                 if error.is_lasting:
-                    self._wait(declared, f"the API server accepts the removal of its finalizer: {_shown(error)}")
+                    self._wait(declared, f"the API server accepts the removal of the finalizer: {_shown(error)}")
                     return
                 if not error.is_outdated:
                     raise
@@ -270,7 +270,7 @@ class Turn:
         return await self._client.call(call, **fields)
 
     async def _remove(self, call: str, /, **fields: Any) -> None:
-        """Make a call that removes an object. It succeeds even if the object does not exist."""
+        """Make a call that removes an object. A missing object counts as removed."""
         try:
             await self._ask(call, **fields)
         except ManagerRefused as error:

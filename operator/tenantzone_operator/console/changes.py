@@ -1,6 +1,6 @@
-"""Lists the zones and pools that were added, deleted or got another status since this process began to watch.
+"""Records which zones and pools were added or deleted, or changed their status, since this process began to watch.
 
-The changes are derived from the store, so standby replicas have them too, and users need no right to read Events.
+The changes are derived from the store, so standby replicas record them too, and users need no right to read Events.
 """
 
 import time
@@ -17,7 +17,7 @@ from tenantzone_operator.status.notices import Notice, pool_notices, zone_notice
 
 MAX_CHANGES = 500
 _LOOK_BACK = 20
-"""Number of recent changes within which a repeated change is counted instead of listed again."""
+"""Number of recent changes among which an equal change raises the count instead of adding a new entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Change:
 
 
 class Changes:
-    """The newest changes of all zones and pools, found by comparing each sample of the store to the previous one.
+    """The newest changes of all zones and pools, found by comparing the store with its previous sample.
 
     Args:
         now: returns the Unix time in seconds.
@@ -48,11 +48,11 @@ class Changes:
         self._pools: dict[Key, Pool] | None = None
 
     def of(self, pool: Key, max_changes: int) -> list[Change]:
-        """Returns the newest changes of a pool, the newest first."""
+        """Returns the newest changes of a pool and its zones, newest first."""
         return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
-        """Compare zones and pools to the previous call, and record the changes; the first call records none."""
+        """Compare zones and pools with the previous call, and record the changes. The first call records nothing."""
         now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
         now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
         if self._zones is not None and self._pools is not None:
@@ -63,7 +63,7 @@ class Changes:
     def _compare_zones(self, before: dict[Key, Zone], now: dict[Key, Zone]) -> None:
         for key, zone in now.items():
             known = before.get(key)
-            # A listing delivers all objects again, most of them unchanged.
+            # Skip unchanged objects, because a listing delivers all objects again.
             if known is not None and known.meta.version == zone.meta.version:
                 continue
             if known is None or known.meta.uid != zone.meta.uid:

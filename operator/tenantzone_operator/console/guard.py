@@ -1,11 +1,11 @@
-"""Restricts the console to users who can forward a port to the pod, and excludes other web pages in their browsers."""
+"""Restricts the console to users who can forward a port to the pod, and refuses requests from other web pages."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 ADDRESS = "127.0.0.1"
-"""Loopback address, which only the pod's own containers and port-forwards can reach."""
+"""Loopback address, which only containers of the pod and port-forwards can reach."""
 
 _HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = ("GET", "HEAD")
@@ -38,7 +38,7 @@ _HEADERS = {
 async def guarded(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Middleware that refuses all requests that are not from this page, and sets the security headers."""
+    """Middleware that refuses requests from other web pages and hosts, and sets the security headers."""
     response = _refusal(request)
     if response is None:
         try:
@@ -46,7 +46,7 @@ async def guarded(
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.reason}\n")
     response.headers.update(_HEADERS)
-    # Close the connection, because kopf waits at its end for all tasks that were started during its run.
+    # Close the connection, because kopf does not stop before all tasks that were started during its run have ended.
     response.force_close()
     return response
 
@@ -55,7 +55,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
     if request.method not in _METHODS:
         return web.Response(status=405, headers={"Allow": ", ".join(_METHODS)}, text="this page is read-only\n")
     if not is_own_host(request.headers.get("Host", "")):
-        # Either another domain resolves to this address (DNS rebinding), or other users can reach the port-forward.
+        # Either another domain resolves to this address (DNS rebinding), or the port-forward listens on more addresses.
         return web.Response(status=403, text="open this page as http://localhost:PORT with kubectl port-forward\n")
     if not _is_from_here(request):
         return web.Response(status=403, text="other sites may not use this page\n")
@@ -63,7 +63,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
 
 
 def is_own_host(host: str) -> bool:
-    """Returns whether a Host header names this machine, with any port, because the user chooses the forwarded port."""
+    """Returns whether a Host header names this machine. Any port is valid, because the user chooses the local port."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, "0"
@@ -71,6 +71,6 @@ def is_own_host(host: str) -> bool:
 
 
 def _is_from_here(request: web.Request) -> bool:
-    """Returns whether a user or this page sent the request, from headers that browsers send and other clients omit."""
+    """Returns whether a user or this page sent the request, judging by headers that only browsers send."""
     asked_by = request.headers.get("Sec-Fetch-Site", "none")
     return asked_by in ("none", "same-origin") or request.headers.get("Sec-Fetch-Mode") == "navigate"

@@ -1,4 +1,4 @@
-"""Stores the blocks that each zone held in the last minutes, with a fixed amount of memory for each zone."""
+"""Stores how many blocks each zone held in the last minutes, in a fixed amount of memory per zone."""
 
 import time
 from array import array
@@ -9,7 +9,7 @@ from tenantzone_operator.kube.store import Key
 
 SAMPLE_SECONDS = 2.0
 SAMPLES = 150
-"""Number of samples for five minutes. At four bytes per sample, 5,000 zones take 3 MB."""
+"""Number of samples per zone, for five minutes. At four bytes per sample, 5,000 zones need 3 MB."""
 _UNKNOWN = -1
 _MOST = 2**31 - 1
 
@@ -44,11 +44,11 @@ class History:
         self._newest = (self._newest + 1) % self._samples
         self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
         for key, blocks in held.items():
-            # The sum over many engines that report large numbers may exceed four bytes.
+            # Limit the number, because the sum over many engines may not fit into four bytes.
             self._rings[key][self._newest] = _UNKNOWN if blocks is None else min(blocks, _MOST)
 
     def of(self, key: Key) -> list[int | None]:
-        """Returns the zone's samples, one for each time; None where unknown."""
+        """Returns the zone's samples, one for each time in `times`; None for an unknown number."""
         ring = self._rings.get(key)
         count = len(self._times)
         if ring is None:

@@ -1,4 +1,4 @@
-"""Polls engines for their current reports for the console, but only while a page is open."""
+"""Polls engines for their current reports while a page of the console is open."""
 
 import asyncio
 import time
@@ -19,34 +19,34 @@ from tenantzone_operator.kube.rest import REQUEST_ERRORS
 from tenantzone_operator.kube.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
-"""Minimum number of seconds between two requests to an engine, however many pages are open."""
+"""Minimum number of seconds between two requests to an engine, even if many pages are open."""
 _AT_ONCE = 16
 """Maximum number of engines that are polled concurrently."""
 CURRENT_SECONDS = 3.0
-"""Age in seconds from which an answer is no longer current."""
+"""Maximum age of reports in seconds up to which the history uses them."""
 _PICTURE_SECONDS = 5.0
-"""Timeout for a block map in seconds; an engine needs a while for half a million blocks."""
+"""Timeout for a block map in seconds, long because an engine needs some time for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
 _MAX_POOLS = 4
-"""Maximum number of pools in the cache; the least recently viewed pool is dropped first."""
+"""Maximum number of pools in the cache. The least recently viewed pool is removed first."""
 
 TRANSIENT = (OSError, ValueError)
 """Exceptions that a request to an engine may raise."""
 
 
 class NotThereError(Exception):
-    """The requested pool or engine does not exist; the message says which."""
+    """The requested engine does not exist or is not ready; the message names the pool and the engine."""
 
 
 LiveEngine = WatchedEngine[EngineReport]
-"""One ready engine, with its last report, whose texts may contain any characters."""
+"""One ready engine with its last report. Texts in the report may contain any characters."""
 
 
 @dataclass(slots=True)
 class _PoolLook:
     pods: list[Pod] = field(default_factory=list)
-    """Pods that the pool's selector matches, if this replica does not watch them."""
+    """Pods that the pool's selector matches; only filled if this replica does not watch the pool's pods."""
     engines: dict[tuple[str, str], LiveEngine] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
@@ -60,7 +60,7 @@ class LiveEngines:
     Args:
         store: contains the pools and engines.
         list_pods: lists the pods that a pool selects, because a standby replica watches no pods.
-        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        read_tokens: called with a pool's namespace and name; returns the tokens for the admin ports of its engines.
         clock: returns monotonic seconds.
     """
 
@@ -78,14 +78,14 @@ class LiveEngines:
         self._pools: dict[Key, _PoolLook] = {}
 
     def view(self, key: Key) -> View:
-        """Returns the pool's objects from the store; pods that are not watched come from the last poll of the pool."""
+        """Returns the pool's objects from the store. Pods that this replica does not watch come from the last poll."""
         view, look = self._store.view(key), self._pools.get(key)
         if view.pool is None or look is None or key in self._store.pods:
             return view
         return replace(view, pods=self._store.own_pods(view.pool, look.pods))
 
     async def engines(self, key: Key) -> list[LiveEngine]:
-        """Returns the pool's ready engines by name, polled now, or a moment ago for another page."""
+        """Returns the pool's ready engines, sorted by name, with reports that are at most a moment old."""
         # The dictionary is an LRU cache, with the most recently viewed pool at the end.
         look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
         while len(self._pools) > _MAX_POOLS:
@@ -100,7 +100,7 @@ class LiveEngines:
 
         Raises:
             NotThereError: the pool has no such engine.
-            ValueError, OSError: the engine does not answer, or its answer is invalid.
+            ValueError, OSError: the engine does not answer, or the answer is invalid.
         """
         view = self.view(key)
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
@@ -119,9 +119,9 @@ class LiveEngines:
         )
 
     def held(self, key: Key) -> dict[str, int] | None:
-        """Returns the blocks held by each declared zone of a pool.
+        """Returns the number of blocks that each declared zone of a pool holds, by zone name.
 
-        Returns None if no page of the pool is open, or if one of its engines does not answer.
+        Returns None if no page of the pool is open, or if an engine of the pool does not answer.
         """
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
@@ -133,7 +133,7 @@ class LiveEngines:
         return {name: ZoneSummary.of(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
-        """Drop pools that no page has requested for a while."""
+        """Remove pools from the cache that no page has requested for ``_KEPT_SECONDS``."""
         now = self._clock()
         self._pools = {
             key: look
@@ -180,12 +180,12 @@ class LiveEngines:
 
 
 def declared(reports: Iterable[EngineReport]) -> Iterable[ZoneReport]:
-    """Returns the zones in these reports that TenantZones declare."""
+    """Returns the zones in these reports that belong to TenantZones, without auto-registered zones."""
     return (zone for report in reports for zone in report.zones if not zone.auto_registered)
 
 
 def by_name(zones: Iterable[ZoneReport]) -> dict[str, list[ZoneReport]]:
-    """Returns zones from several engines' reports, grouped by zone name, in printable form."""
+    """Returns zones from several engines' reports, grouped by zone name; unprintable characters are replaced."""
     found: dict[str, list[ZoneReport]] = {}
     for zone in zones:
         found.setdefault(printable(zone.name), []).append(zone)

@@ -1,4 +1,4 @@
-"""Samples the store every other second, for the console's history and its list of changes."""
+"""Samples the store every two seconds, for the console's history and list of changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,12 +11,12 @@ from tenantzone_operator.kube.store import Key, Store
 
 
 class Recording:
-    """Records the blocks that zones hold, and changes of objects.
+    """Records how many blocks zones hold, and which zones and pools have changed.
 
     Args:
-        store: filled by the watches.
-        live: has newer numbers than the store while a page is open.
-        has_listed: returns whether the store has been filled.
+        store: contains the objects; filled by watches.
+        live: provides newer numbers than the store while a page is open.
+        has_listed: returns whether the first listing has filled the store.
     """
 
     def __init__(self, store: Store, live: LiveEngines, has_listed: Callable[[], bool]) -> None:
@@ -27,7 +27,7 @@ class Recording:
         self._has_listed = has_listed
 
     def sample(self) -> None:
-        """Take one sample now."""
+        """Record how many blocks each zone holds now, and what has changed since the last sample."""
         live = {pool: self._live.held(pool) for pool in self._store.pool_keys()}
         held: dict[Key, int | None] = {}
         for zone in self._store.zones:

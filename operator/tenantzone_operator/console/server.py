@@ -1,4 +1,4 @@
-"""Serves the console over HTTP: the page's files, and the JSON that the page requests."""
+"""Serves the console over HTTP: the files of the web page, and the JSON that the page requests."""
 
 import re
 import socket
@@ -39,7 +39,7 @@ class ReplicaState:
     is_ready: bool
     """Whether the replica's data is up to date."""
     has_listed: bool
-    """Whether the replica has any data yet."""
+    """Whether the replica has listed all objects at least once."""
 
 
 @asynccontextmanager
@@ -52,15 +52,13 @@ async def console_served(
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
-    """Serve the console while the block runs, only on this machine's loopback address.
-
-    Yields the port that it listens on.
+    """Serve the console on the loopback address while the block runs, and provide the port.
 
     Args:
         port: the port to listen on.
-        store: filled by the watches.
+        store: contains the objects; filled by watches.
         list_pods: lists the pods that a pool selects, for pools that this replica does not watch.
-        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        read_tokens: called with a pool's namespace and name; returns the tokens for the admin ports of its engines.
         replica_state: returns the state of this replica.
         list_stored: lists KVStorages and KVCacheGroups; None if this operator has no KV-cache manager.
         bounds: limits for slow clients; the default limits if None.
@@ -147,7 +145,7 @@ class Console:
         return web.json_response(whole)
 
     def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns the history of the declared zones among these, or of the largest if there are many."""
+        """Returns the history of the declared zones; only of the largest ``_MAX_CHARTS`` if there are more."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
         names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])

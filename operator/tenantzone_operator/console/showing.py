@@ -1,4 +1,4 @@
-"""Converts the console's data to JSON, with amounts in blocks unless the name says otherwise."""
+"""Converts the console's data to JSON. Amounts are in blocks unless the field's name says otherwise."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
 MAX_ZONES = 100
-"""Maximum number of zones on the page; users find other zones with a filter."""
+"""Maximum number of zones on the page. Users find further zones with a filter."""
 _MAX_NAMES = 1000
-"""Maximum number of zones with their own colour and mark, in the order of names."""
+"""Maximum number of zones with a distinct colour and mark, in alphabetical order."""
 _LONGEST_REFUSAL = 1000
 _POOL_FIGURES = (
     "capacityBlocks",
@@ -33,7 +33,7 @@ _POOL_FIGURES = (
 
 
 def show_pools(store: Store) -> list[dict[str, Any]]:
-    """Returns all pools as JSON, including pools that zones name although they do not exist."""
+    """Returns all pools as JSON, including pools that do not exist but that zones name."""
     zones: dict[Key, int] = {}
     for zone in store.zones:
         key = (zone.meta.namespace, zone.pool)
@@ -130,7 +130,7 @@ def _live(looks: Sequence[ZoneReport]) -> dict[str, Any]:
 
 
 def _reported(zone: Zone) -> dict[str, Any]:
-    """Returns a zone's fields from its status, which is updated less often than engines' reports."""
+    """Returns a zone's fields from the zone's status, which may be older than the engines' reports."""
     in_tiers = [TierSummary.read(row).fields() for row in zone.status.get("tiers") or ()]
     return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
 
@@ -162,7 +162,7 @@ def _engine(engine: LiveEngine) -> dict[str, Any]:
 
 
 def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
-    """Yields an engine's KV-cache tiers, in bytes."""
+    """Iterates over the JSON of an engine's KV-cache tiers, with sizes in bytes."""
     for tier in engine.report.tiers if engine.report is not None else ():
         yield {
             "pod": engine.pod.meta.name,
@@ -197,13 +197,13 @@ def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
 
 
 def shown_condition(status: Any, kind: Type) -> dict[str, Any]:
-    """Returns a condition in a status as JSON; empty if the status has no such condition."""
+    """Returns the condition of this type in a status as JSON; empty if the status has no such condition."""
     found = condition_of(status, kind)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
 
 
 def show_blocks(found: BlockMap) -> dict[str, Any]:
-    """Returns an engine's block map, and the totals of zones, of blocks without a zone, and of free blocks."""
+    """Returns an engine's block map as JSON, with totals of each zone, of blocks without a zone and of free blocks."""
     kinds = tuple(
         kind.model_copy(
             update={"zone": kind.zone and printable(kind.zone), "tenant": kind.tenant and printable(kind.tenant)}
@@ -235,5 +235,5 @@ def _owner(is_free: bool, zone: str | None, kinds: Sequence[BlockKind], found: B
 
 
 def _percent(blocks: int, capacity: int) -> float:
-    """Returns a percentage with one decimal, for any numbers that an engine may send."""
+    """Returns a percentage with one decimal. Integer arithmetic avoids overflow for any number an engine may send."""
     return min(1000, (1000 * blocks + capacity // 2) // capacity) / 10 if capacity else 0.0

@@ -13,7 +13,7 @@ MAX_ROWS = 300
 
 
 def show_storages(stored: Stored) -> dict[str, Any]:
-    """Returns all storages and groups, and the bytes of each zone in the groups that name it."""
+    """Returns all storages and groups as JSON, and the bytes of each zone in the groups that name the zone."""
     rows: Mapping[str, Sequence[Any]] = {
         "storages": list(map(_storage, stored.storages)),
         "groups": list(map(_group, stored.groups)),
@@ -55,7 +55,7 @@ def _group(group: DeclaredGroup) -> dict[str, Any]:
 
 
 def _types(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
-    """Yields a group's bytes in each storage type that has a limit or any content."""
+    """Iterates over rows with the group's bytes in each storage type that has a limit or stores bytes."""
     limits: Mapping[str, Mapping[str, Any]] = group.wanted.get("types") or {}
     held = {row["type"]: row.get("held") for row in group.status.get("types") or ()}
     for kind in sorted(held.keys() | limits.keys()):
@@ -63,7 +63,7 @@ def _types(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
 
 
 def _zones(group: DeclaredGroup) -> Iterator[dict[str, Any]]:
-    """Yields the bytes, reservation and limit of each zone of a group in each storage type."""
+    """Iterates over rows with the bytes, reservation and limit of each zone of a group in each storage type."""
     held = {(row["namespace"], row["name"], row["type"]): row.get("held") for row in group.status.get("zones") or ()}
     declared = {(*quotas.zone, kind): bounds for quotas in group.zones for kind, bounds in quotas.types.items()}
     for key in sorted(held.keys() | declared.keys()):

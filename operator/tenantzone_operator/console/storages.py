@@ -1,6 +1,7 @@
-"""Lists KVStorages and KVCacheGroups for the console, only while a page is open.
+"""Lists KVStorages and KVCacheGroups for the console while a page is open.
 
-All open pages share one listing. Apart from this, only the leader lists these objects.
+All open pages share one listing. The store does not contain these objects, because without a page only the leader
+needs them.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class Stored:
 
 
 async def list_stored(api: Api) -> Stored:
-    """Returns all KVStorages and KVCacheGroups at the API server.
+    """Returns all KVStorages and KVCacheGroups from the API server.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -40,7 +41,7 @@ async def list_stored(api: Api) -> Stored:
 
 
 class LiveStorages:
-    """The last successful listing, and the error of the newest listing.
+    """The last successful listing of KVStorages and KVCacheGroups, and the error of the newest listing.
 
     Args:
         list_all: lists the objects, and raises the same errors as :func:`list_stored`.

@@ -1,1 +1,1 @@
-"""Reads engines' reports, which any pod may have sent, and trusts them as little as possible."""
+"""Reads engines' reports, and trusts them as little as possible, because any pod may have sent them."""

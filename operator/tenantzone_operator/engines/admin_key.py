@@ -1,4 +1,4 @@
-"""The operator's admin key, from which it derives the tokens for engines' admin ports."""
+"""The operator's admin key. All tokens for engines' admin ports are derived from this key."""
 
 import asyncio
 import logging
@@ -20,36 +20,36 @@ from tenantzone_operator.kube.rest import REQUEST_ERRORS, RestError
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0
-"""Minimum number of seconds between two reads of the Secret, however many engines refuse the tokens."""
+"""Minimum number of seconds between two reads of the Secret while an engine refuses the tokens or there is no key."""
 LOOK_SECONDS = 60.0
 """Seconds between two reads of the Secret while no engine refuses the tokens, to restore a deleted Secret."""
 _MAX_KEYS = 3
-"""Maximum number of keys, which is the maximum number of signatures of a config."""
+"""Maximum number of current and replaced keys together. A config has one signature per key."""
 _CONFLICT = 409
 
 
 class AdminKey:
-    """The admin key from its Secret in the operator's own namespace, which is created if missing, never overwritten.
+    """The admin key from a Secret in the operator's namespace. The operator creates the Secret, but never changes it.
 
-    If the Secret is deleted, the operator creates it again with all known keys, including the previous key during a
-    key rotation.
+    If a user deletes the Secret, the operator creates it again with all keys that the Secret contained, including the
+    previous key during a key rotation.
 
-    If the key in the Secret is replaced, the operator also uses the replaced key until its process ends, so that
-    engines with tokens of the replaced key still answer and trust the config. The operator never writes the replaced
-    key to a Secret.
+    If a user replaces the key in the Secret, this process also uses the replaced key until it ends, so that engines
+    with tokens of the replaced key still answer and trust the config. The operator never writes the replaced key to a
+    Secret.
 
     Args:
-        api: a client to read and create the Secret.
-        namespace: the operator's own namespace.
+        api: reads and creates the Secret.
+        namespace: the operator's namespace.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
         self._keys: tuple[bytes, ...] = ()
-        """Keys in the Secret."""
+        """Current keys in the Secret, newest first."""
         self._replaced: tuple[bytes, ...] = ()
-        """Keys that were in the Secret before, without the current keys; at most three keys together with these."""
+        """Former keys that the Secret no longer contains; together with the current keys, at most ``_MAX_KEYS``."""
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""
@@ -64,16 +64,16 @@ class AdminKey:
         return tuple(admin_token(key, namespace, pool) for key in (*self._keys, *self._replaced))
 
     async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Returns the known tokens of a pool. Reads the Secret if no key is known yet; returns none if that fails."""
+        """Returns the known tokens of a pool. Reads the Secret if necessary; returns no tokens if reading fails."""
         with suppress(*REQUEST_ERRORS):
             await self.ensure()
         return self.known_tokens(namespace, pool)
 
     async def ensure(self, *, again: bool = False) -> None:
-        """Read the key, and create it if it is missing.
+        """Read the key from the Secret, and create the Secret if it is missing, unless the last read is recent.
 
         Args:
-            again: also check whether the key has changed.
+            again: whether a shorter time since the last read is enough, because the key may have changed.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: there is no key, because a request to the API server failed.
@@ -85,13 +85,13 @@ class AdminKey:
             try:
                 self._take(parse_admin_keys(await self._read_or_make()))
             except REQUEST_ERRORS as error:
-                # A missing namespace is a lasting problem: retrying soon does not help.
+                # A missing namespace (404) is a lasting problem, so that retrying soon does not help.
                 is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
                 if is_lasting:
                     self._complain(explain(error))
                 elif not self._keys:
                     raise
-                # Otherwise continue with the known key until the next read, so that no pool has to wait.
+                # With a known key, continue until the next read, so that no pool has to wait.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:
@@ -99,9 +99,9 @@ class AdminKey:
             self._looked_at = time.monotonic()
 
     async def keep_learning(self) -> None:
-        """Read the Secret repeatedly until cancelled, without ever creating it.
+        """Read the Secret repeatedly until the task is cancelled, without creating the Secret.
 
-        A standby therefore knows the key when it becomes the leader, even if the Secret was deleted in the meantime.
+        With the key in memory, a standby can restore a deleted Secret when it becomes the leader.
         """
         while True:
             await self._learn()
@@ -109,7 +109,7 @@ class AdminKey:
 
     async def _learn(self) -> None:
         async with self._looking:
-            # The leader reports errors.
+            # Ignore errors, because the leader reports them.
             with suppress(*REQUEST_ERRORS, AdminTokenError):
                 found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
                 if found is not None:
@@ -119,9 +119,9 @@ class AdminKey:
         if self._keys and self._keys[0] not in keys:
             self._replaced = self._keys
             logger.warning(
-                "the key in the Secret %s/%s was replaced, and the Secret does not contain the former key as %s, so "
-                "this process also uses the former key; after a restart, engines with tokens of the former key refuse "
-                "the operator",
+                "the key in the Secret %s/%s was replaced, and the Secret does not have the previous key as %s. This "
+                "process uses the previous key until it restarts. Afterwards, engines with tokens of the previous key "
+                "refuse the operator; add the previous key to the Secret to prevent this",
                 self._namespace,
                 ADMIN_KEY_SECRET,
                 PREVIOUS_KEY_FILE,
@@ -130,7 +130,7 @@ class AdminKey:
         self._keys = keys
 
     async def _read_or_make(self) -> dict[str, str]:
-        """Returns the data of the Secret, and creates a deleted Secret again with the keys that engines know."""
+        """Returns the data of the Secret. Creates a missing Secret with the known keys, or else with a new key."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
             keys, what = (self._keys, "the known key") if self._keys else ((new_admin_key(),), "a new key")
@@ -139,7 +139,7 @@ class AdminKey:
                 await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, data)
                 logger.info("the Secret %s/%s was created with %s", self._namespace, ADMIN_KEY_SECRET, what)
             except RestError as error:
-                # Another replica may have created it first.
+                # Another replica may have created the Secret first, so read it below.
                 if error.status != _CONFLICT:
                     raise
             found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)

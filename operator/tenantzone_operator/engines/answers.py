@@ -26,10 +26,10 @@ class _Answer(Protocol):
 async def read_report(
     pod: Pod, port: int, max_bytes: int, quota: ReadingQuota, tokens: Sequence[str] = ()
 ) -> EngineReport:
-    """Read an engine's report from its admin port, with the first accepted token; see also `read_answer`.
+    """Read an engine's report from its admin port; for the arguments, see `read_answer`.
 
     Raises:
-        ValueError: the answer is not a report, is from another engine, or is too large.
+        ValueError: the answer is not a report, is from another pod, or is too large.
         OSError: the engine does not answer in time.
     """
     report = await read_answer(
@@ -43,7 +43,7 @@ async def read_report(
         tokens=tokens,
     )
     if report.pod_uid not in ("", pod.meta.uid):
-        raise ValueError(f"at {pod.ip} another pod of the same name answers, with the uid {printable(report.pod_uid)}")
+        raise ValueError(f"another pod of the same name, uid {printable(report.pod_uid)}, answers at {pod.ip}")
     return report
 
 
@@ -64,15 +64,15 @@ async def read_answer(
         pod: the engine's pod.
         port: the engine's admin port.
         path: the path with its query.
-        parse: parses the body; raises ValueError if it is invalid.
+        parse: parses the body; raises ValueError if the body is invalid.
         max_bytes: the maximum size of the body in bytes.
-        quota: charged for the answer.
-        patience: seconds to wait for each token.
-        tokens: the tokens of the engine's pool, newest first; if the engine refuses a token, the next token is used.
+        quota: the quota to which the answer's bytes are charged.
+        patience: the timeout of each request in seconds; there is one request per token.
+        tokens: the tokens of the engine's pool, newest first. If the engine refuses a token, the next token is tried.
 
     Raises:
         TokenRefusedError: the engine refuses all tokens.
-        ValueError: the answer is invalid, is from another engine, or is too large.
+        ValueError: the answer is invalid, is from another pod, or is too large.
         OSError: the engine does not answer in time.
     """
     ask = partial(fetch, pod.ip, port, path, max_bytes=max_bytes, quota=quota, patience=patience)
@@ -81,21 +81,21 @@ async def read_answer(
         answer = await parse(body)
     except ValueError:
         what = path.partition("?")[0].removeprefix("/")
-        raise UnbelievableError(f"its answer is not a {what} that this version understands") from None
+        raise UnbelievableError(f"the answer is not a {what} that this version of the operator understands") from None
     if answer.pod == pod.meta.name:
         return answer
     if answer.pod:
-        raise ValueError(f"at {pod.ip} another pod answers, {printable(answer.pod)}")
+        raise ValueError(f"another pod, {printable(answer.pod)}, answers at {pod.ip}")
     if pod.host_network:
         raise ValueError(
-            f"the engine at {pod.ip} does not say which pod it is, and pods on the host network share that address: "
+            f"the engine at {pod.ip} does not report its pod's name, and pods on the host network share this address; "
             "set POD_NAME to metadata.name in its container"
         )
     return answer
 
 
 async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[str]) -> bytes:
-    """Returns the answer to the first token that the engine accepts; sends one request without a token if empty."""
+    """Returns the answer to the first token that the engine accepts. Without tokens, sends a request without one."""
     *others, last = tokens or ("",)
     for token in others:
         with suppress(TokenRefusedError):
@@ -104,7 +104,7 @@ async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[s
 
 
 def reason(error: Exception) -> str:
-    """Returns why an engine did not answer, without details that differ between attempts, for example local ports."""
+    """Returns why an engine did not answer, without details that differ between attempts, such as local ports."""
     match error:
         case TimeoutError():
             return "it does not answer in time"

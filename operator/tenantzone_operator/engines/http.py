@@ -1,7 +1,7 @@
 """Sends HTTP requests to engines' admin ports, and only accepts responses with a Content-Length.
 
 Any pod may send the response. An HTTP library would also accept endless interim responses, one-byte chunks with
-extensions, and trailers. They cost CPU time in the event loop, but have no body whose bytes could be charged.
+extensions, and trailers. These cost CPU time in the event loop, but contain no body bytes that a quota could limit.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ _END_OF_HEAD = b"\r\n\r\n"
 _READ_BYTES = 2**16
 
 PIECES = 64
-"""Number of pieces in which a response of any length may arrive."""
+"""Number of pieces that are allowed for a response of any length."""
 PIECE_BYTES = 512
-"""Number of bytes for which one additional piece is allowed; networks split a response into larger pieces."""
+"""Number of received bytes for which one additional piece is allowed. Networks split responses into larger pieces."""
 PIECE_COSTS_BYTES = 2 * 2**10
-"""Minimum charge for a piece in bytes, because receiving a piece takes about as long as parsing this number."""
+"""Minimum charge for a piece in bytes, because receiving a piece takes as long as parsing about this many bytes."""
 
 
 class UnbelievableError(ValueError):
-    """The response can't be from an engine of this project, so the caller should wait before the next request to it."""
+    """The response can't be from an engine of this project, so callers should wait before they ask this pod again."""
 
 
 class TokenRefusedError(ValueError):
@@ -47,7 +47,7 @@ async def fetch(
         port: the engine's admin port.
         path: the path with its query.
         max_bytes: the maximum size of the body in bytes.
-        quota: charged for all bytes that arrive.
+        quota: the quota to which all received bytes are charged.
         patience: timeout of the whole request in seconds.
         token: the token to send; empty for no token.
 
@@ -104,12 +104,12 @@ class _Answer:
         count = min(until - len(self._came), _READ_BYTES)
         piece = await asyncio.get_running_loop().sock_recv(self._connection, count)
         if not piece:
-            raise ConnectionError("the engine closed it before the end of the answer")
+            raise ConnectionError("the engine closed the connection before the end of the answer")
         self._quota.spend(max(len(piece), PIECE_COSTS_BYTES))
         self._came += piece
         self._pieces += 1
         if self._pieces > PIECES + len(self._came) // PIECE_BYTES:
-            raise UnbelievableError("the engine answers in pieces that are too small")
+            raise UnbelievableError("the engine sends its answer in too many small pieces")
 
 
 def _read_head(head: bytes, what: str) -> int:

@@ -1,4 +1,4 @@
-"""The operator's current observation of one engine."""
+"""Models what the operator knows about one engine now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ class Observation:
     pod: str
     report: EngineView | None
     error: str = ""
-    """Why no report is available; empty if one is."""
+    """Why no report is available; empty if a report is available."""
     refuses: bool = False
     """Whether no report is available because the engine refuses the operator's tokens."""
     blocks: int | None = None
-    """The last number of blocks that the engine reported; None if it has never reported a number."""
+    """The engine's size in blocks in its last report; None if the engine has never sent a report."""
 
     @property
     def zones(self) -> Mapping[str, ZoneView]:
@@ -31,7 +31,7 @@ class Observation:
 
     @property
     def lag(self) -> str:
-        """How an API server process differs from its engine core, in words; empty if no difference is known."""
+        """Text that says how an API server process differs from its engine core; empty if no difference is known."""
         return self.report.lag if self.report is not None else ""
 
     @property
@@ -46,7 +46,7 @@ class Observation:
 
     @property
     def newest_generation(self) -> int:
-        """Generation of the newest signed config if the engine refuses a config because it is older; 0 otherwise."""
+        """Generation of the newest config that the engine knows, if it refuses an older config; 0 otherwise."""
         return self.report.newest_generation if self.report is not None else 0
 
     @property

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 
 BYTES_PER_SECOND = 8 * 2**20
-"""Number of bytes per second for each namespace, a fraction of the bytes that one CPU core can parse."""
+"""Maximum number of bytes per second for each namespace: a fraction of the bytes that one CPU core can parse."""
 
 
 class ReadingQuota:
-    """A rate limit on the bytes from the engines of one namespace, for all its pools together.
+    """A rate limit on the bytes that the operator reads from all engines of one namespace.
 
     Args:
         clock: returns monotonic seconds.
@@ -17,7 +17,7 @@ class ReadingQuota:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paid_at = float("-inf")
-        """Time at which reading all bytes so far would have ended at the allowed rate, in seconds of the clock."""
+        """Clock time until which the bytes read so far use up the allowed rate."""
 
     def spend(self, count: int) -> None:
         """Charge bytes that were read from an engine."""

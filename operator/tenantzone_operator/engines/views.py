@@ -1,4 +1,4 @@
-"""Reduces engines' reports to the fields that the operator uses, because it keeps thousands of them in memory."""
+"""Reduces engines' reports to the fields that the operator uses, because it keeps many large reports in memory."""
 
 import asyncio
 import sys
@@ -21,14 +21,14 @@ _LONGEST_ERROR = 1000
 _HASH_CHARACTERS = 20
 _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
-"""Reasons for evicting blocks that a zone had borrowed."""
+"""Eviction reasons that mean that a zone lost borrowed blocks."""
 _FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
-"""Reasons for evictions on behalf of a request, without evictions by the limit of the request's zone."""
+"""Eviction reasons that mean that a request needed the blocks, without the reason that the zone was at its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneView:
-    """A declared zone in one engine, with the numbers in the report and totals of its evictions."""
+    """A declared zone in one engine's report, with evictions summed by cause."""
 
     generation: int
     state: str
@@ -46,25 +46,25 @@ class ZoneView:
     taken_back: int
     """Number of evicted blocks that the zone had borrowed."""
     awaited_seats: int
-    """Number of seats that the zone reserves explicitly but the engine lacks."""
+    """Number of seats that the zone's spec reserves explicitly but that the engine lacks."""
     waiting_for: str | None = None
     """Why the zone's next request waits; None if no request waits."""
     evicted_by_limit: int = 0
     """Number of blocks that were evicted because the zone was at its own limit."""
     evicted_by_ttl: int = 0
-    """Number of blocks that were evicted because they were unused for the zone's ttl."""
+    """Number of blocks that were evicted because the zone's ttl passed without use."""
     evicted_by_watermark: int = 0
     """Number of blocks that the watermarks evicted before any zone needed them."""
     evicted_for_room: int = 0
-    """Number of blocks that were evicted for requests of this or other zones."""
+    """Number of blocks that were evicted because requests of this or other zones needed them."""
     purge: PurgeReport | None = None
-    """The last purge that the engine has carried out; None if it never did."""
+    """The last purge of the zone that the engine has carried out; None if there was none."""
     unscrubbed: int = 0
-    """Number of free blocks that contain data of the zone until another tenant gets them."""
+    """Number of free blocks that still contain the zone's data; reported only after a purge."""
     latency: LatencyReport | None = None
     """State of the zone's latency targets; None if the zone has no targets."""
     tiers: tuple[ZoneTierReport, ...] = ()
-    """The zone in each tier of the engine; empty if the engine has no tiers."""
+    """Reports on the zone in each tier of the engine; empty if the engine has no tiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class TierView:
     """Capacity in bytes, rounded down to whole chunks."""
     chunk_bytes: int
     problem: str
-    """Why the tier can't store or load, in the engine's words; empty if it can do both."""
+    """Why the tier can't store or load, in the engine's words; empty if the tier works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class EngineView:
 
     capacity_blocks: int
     seats: int
-    """Maximum number of requests that run at once."""
+    """Maximum number of requests that the engine runs at once."""
     applied_generation: int | None
     applied_hash: str | None
     nack: str
     """Why the engine refuses the newest config, in the engine's words; empty if it does not refuse."""
     is_untrusted: bool
-    """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
+    """Whether the engine refuses a config because the signature is invalid or the config is older."""
     identity: str
     """Digest of the identity declaration that the frontend applies."""
     identity_problem: str
@@ -100,28 +100,28 @@ class EngineView:
     salt_key_id: str
     """Id of the salt key; empty if the engine has generated its own key."""
     salt_key_error: str
-    """Why the engine does not use the pool's key file, in the engine's words; empty if it does, or has no such file."""
+    """Why the engine rejects its salt key file, in the engine's words; empty if it uses the file or has no file."""
     admin_is_open: bool
     """Whether the admin port answers without a token."""
     admin_error: str
-    """Why the engine does not use the current token file, in the engine's words; empty if it does."""
+    """Why the engine rejects the current token file, in the engine's words; empty if it uses the file."""
     tiers: Mapping[str, TierView]
     """KV-cache tiers of the engine, by name."""
     api_servers: tuple[tuple[int | None, str | None], ...] = ()
-    """Generation and hash of the config that each API server process enforces; empty if none has reported yet."""
+    """Generation and hash of the config that each API server process enforces; empty if no process has reported yet."""
     newest_generation: int = 0
-    """Generation of the newest signed config if the engine refuses a config because it is older; 0 otherwise."""
+    """Generation of the newest config that the engine knows, if it refuses an older config; 0 otherwise."""
     lag: str = ""
-    """How an API server process persistently differs from the engine core, in words; empty if none differs."""
+    """Text that says how an API server process persistently differs from the engine core; empty if none differs."""
 
     @property
     def enforced(self) -> tuple[tuple[int | None, str | None], ...]:
-        """Generation and hash of the config that each process of the engine enforces, starting with the engine core."""
+        """Generation and hash of the config that each process of the engine enforces. The engine core comes first."""
         return ((self.applied_generation, self.applied_hash), *self.api_servers)
 
 
 def view(report: EngineReport) -> EngineView:
-    """Returns the view of a report."""
+    """Returns the parts of an engine's report that the operator uses."""
     config = report.config
     return EngineView(
         capacity_blocks=report.capacity_blocks,
@@ -133,7 +133,8 @@ def view(report: EngineReport) -> EngineView:
         newest_generation=(config.rejected.newest_generation or 0) if config.rejected is not None else 0,
         identity=report.identity.digest,
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR),
-        # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
+        # Leave out auto-registered zones: they are named after tenants, and a TenantZone with such a name may belong to
+        # another tenant.
         zones={sys.intern(zone.name): zone_view(zone) for zone in report.zones if not zone.auto_registered},
         salt_key_id=report.salt_key.id,
         salt_key_error=printable(report.salt_key.error, _LONGEST_ERROR),
@@ -152,7 +153,7 @@ def view(report: EngineReport) -> EngineView:
 
 
 def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
-    """Returns how an API server process differs from its engine core, in words."""
+    """Returns a text that says how an API server process differs from its engine core."""
     words = {
         "config": f"enforces config {_short(process.config_hash)}, not {_short(applied_hash)}",
         "keys": "uses API keys that differ from its key files",
@@ -164,11 +165,11 @@ def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
 
 
 def _missing(count: int) -> str:
-    """Returns how many API server processes have never reported, in words; empty if none."""
+    """Returns a text that says how many API server processes have never reported; empty if all have reported."""
     if not count:
         return ""
     return (
-        f"{count} of the API server processes that it was started with {'has' if count == 1 else 'have'} not reported"
+        f"{count} of the engine's API server processes {'has' if count == 1 else 'have'} not reported since its start"
     )
 
 
@@ -177,14 +178,14 @@ def _short(config_hash: str | None) -> str:
 
 
 async def view_aside(report: EngineReport) -> EngineView:
-    """Returns the view of a report like `view`, in a thread if there are many zones."""
+    """Like `view`, but reduces reports with many zones in a thread, so that the event loop is not blocked."""
     if len(report.zones) <= _IN_THREAD_ZONES:
         return view(report)
     return await asyncio.to_thread(view, report)
 
 
 def zone_view(report: ZoneReport) -> ZoneView:
-    """Returns the view of a zone's report."""
+    """Returns the parts of a zone's report that the operator uses."""
     evicted = report.evictions
     return ZoneView(
         generation=report.generation,
@@ -208,7 +209,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         evicted_by_watermark=evicted.get("watermark", 0),
         evicted_for_room=sum(evicted.get(reason, 0) for reason in _FOR_ROOM),
         purge=report.purge,
-        # The number changes with each block, so it is set only with a purge, which is the only reason to show it.
+        # Set this number only after a purge, because otherwise no status shows it, and it changes all the time.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
         latency=report.latency,
         tiers=report.tiers,

@@ -1,4 +1,4 @@
-"""Polls the engines' reports and validates them, without guessing missing values."""
+"""Polls the engines' reports. While an engine does not answer, its values are unknown, and never guessed."""
 
 import asyncio
 import logging
@@ -23,26 +23,26 @@ POLL_SECONDS = 1.0
 QUICK_POLL_SECONDS = 0.1
 """Poll interval in seconds while engines have not acknowledged a published config."""
 QUICK_FOR_SECONDS = 30.0
-"""Maximum number of seconds of quick polling."""
+"""Maximum number of seconds for which the operator polls at the quick interval."""
 
 _AT_ONCE = 16
-"""Maximum number of engines of one pool that are polled concurrently, and so of answers in memory."""
+"""Maximum number of engines of one pool that are polled concurrently, which bounds the answers in memory."""
 
 MAX_BACKOFF_SECONDS = 30.0
-"""Maximum backoff in seconds for an engine that sends invalid answers. The backoff doubles with each of them.
+"""Maximum backoff in seconds for an engine that sends invalid answers. The backoff doubles with each invalid answer.
 
-It also applies to an unreachable engine that accepts connections but does not answer in time. Late answers alone cause
-no backoff, because a busy engine may be late.
+The backoff also applies to an unreachable engine that accepts connections but does not answer in time. A single late
+answer causes no backoff, because a busy engine may be late.
 """
 
 SILENCE_SECONDS = 3.0
 """Seconds without an answer after which an engine is unreachable, so that one late answer does not change a status."""
 FROZEN_SECONDS = 15.0
-"""Seconds after which an engine with an unchanged report hangs, because engines renew their report all the time."""
+"""Seconds after which an engine with an unchanged report counts as hanging, because engines renew their reports."""
 
 SAY_AGAIN_SECONDS = 60.0
 """Minimum number of seconds between two log lines about an engine whose errors keep changing."""
-HANGS = "its report is no longer renewed; the engine hangs"
+HANGS = "the engine hangs: it no longer renews its report"
 
 
 Report = TypeVar("Report")
@@ -50,20 +50,20 @@ Report = TypeVar("Report")
 
 @dataclass(slots=True, weakref_slot=True)
 class WatchedEngine(Generic[Report]):
-    """One watched pod. Times are from this machine's monotonic clock, because the engine's clock may differ."""
+    """One watched pod. Times are monotonic seconds of this machine, because the engine's clock may differ."""
 
     pod: Pod
     report: Report | None = None
     """The needed parts of the newest report; None if the engine does not answer or hangs."""
     error: str = ""
-    """Why no report is available; empty if one is."""
+    """Why no report is available; empty if a report is available."""
     answered_at: float = float("-inf")
     published: float = 0.0
-    """Time of the newest report by the engine's clock; only compared with the time of the next report."""
+    """Time of the newest report by the engine's clock, which is only compared with the time of the next report."""
     renewed_at: float = 0.0
 
     def hear(self, report: Report, published: float, now: float) -> None:
-        """Record an answer, which does not count if the engine no longer renews its report.
+        """Record an answer. If the engine no longer renews its report, record that it hangs.
 
         Args:
             report: the needed parts of the report.
@@ -77,7 +77,7 @@ class WatchedEngine(Generic[Report]):
         self.report, self.error = (None, HANGS) if is_frozen else (report, "")
 
     def is_unreachable(self, now: float) -> bool:
-        """Returns whether a missing answer means that the engine is unreachable; one late answer is tolerated."""
+        """Returns whether the engine counts as unreachable after a request failed; one late answer is tolerated."""
         return self.report is None or now - self.answered_at > SILENCE_SECONDS
 
     def lose(self, why: str) -> None:
@@ -89,21 +89,20 @@ class WatchedEngine(Generic[Report]):
 class _Engine(WatchedEngine[EngineView]):
     """One watched pod with the state of its requests.
 
-    The error is shown in statuses. It has the same words whatever answers at the port: the pool's author chooses the
-    port, and the author of a pod's status chooses the address, so the words must not reveal anything about the server
-    at this address and port.
+    Statuses show the error. Users can choose the port (in the pool) and the address (in a pod's status), so the error
+    must not reveal anything about the server at this address and port: its text is always the same.
     """
 
     refuses: bool = False
     """Whether no report is available because the engine refuses the pool's tokens."""
     said: str = ""
-    """The reason in the last log line."""
+    """The error in the last log line about this engine."""
     said_at: float = float("-inf")
     blocks: int | None = None
     asking: asyncio.Task[bool] | None = None
     """Task of the request in flight, if any."""
     is_prompt: bool = True
-    """Whether the last answer came in time, so that a poll of all engines waits for the next answer."""
+    """Whether the last answer arrived in time, so that a poll of all engines waits for the next answer."""
     backoff: float = 0.0
     """Current backoff in seconds, after an invalid or missing answer."""
     ask_after: float = 0.0
@@ -121,9 +120,9 @@ class EngineWatch:
     """Watches the reports of one pool's engines.
 
     Args:
-        changed: called when an observation differs from the previous one.
+        changed: called when an engine's observation has changed.
         quota: the reading quota of the pool's namespace.
-        log: logs whether engines answer.
+        log: logs when engines start or stop answering.
         tokens: returns the current tokens for the engines' admin ports, newest first.
     """
 
@@ -146,13 +145,13 @@ class EngineWatch:
         self._wake = asyncio.Event()
 
     async def look_at(self, pods: Sequence[Pod], port: int, max_bytes: int) -> list[Observation]:
-        """Watch exactly these pods from now on, and return their observations, ordered by pod name.
+        """Watch exactly these pods, and return their current observations, sorted by pod name.
 
-        New pods are polled before this returns, so that decisions take their reports into account.
+        The call polls new pods before it returns, so that decisions take their reports into account.
 
         Args:
             pods: the ready pods.
-            port: the port of the pods' admin servers.
+            port: the admin port of the pods.
             max_bytes: the maximum size of a report in bytes.
         """
         known, self._port, self._max_bytes = self._engines, port, max_bytes
@@ -166,7 +165,7 @@ class EngineWatch:
             began = time.monotonic()
             await asyncio.gather(*(self._ask(engine) for engine in new))
             if any(engine.report is None for engine in new):
-                # Wait as long as for an address without a server, because the time would reveal whether there is one.
+                # Wait for the full timeout, because the time would reveal whether a server listens at this address.
                 await asyncio.sleep(ANSWER_SECONDS - (time.monotonic() - began))
             self._wake.set()
         return [engine.observation() for engine in self._engines.values()]
@@ -186,9 +185,9 @@ class EngineWatch:
             engine.forget()
 
     async def run(self) -> None:
-        """Poll all engines until cancelled."""
+        """Poll all engines until the task is cancelled."""
         while True:
-            # Parsing reports of thousands of zones takes long, and polling must not use all of the CPU time.
+            # Respect the quota, because parsing reports of thousands of zones could use all of the CPU time.
             quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())
             is_quick = time.monotonic() < self._quick_until
             try:
@@ -204,7 +203,7 @@ class EngineWatch:
     async def ask_all(self) -> None:
         """Poll each engine once, except for engines with a request in flight and engines in backoff.
 
-        Wait for the engines whose last answer was prompt; other answers are handled when they arrive.
+        Wait only for engines whose last answer was prompt. Answers of other engines are handled when they arrive.
         """
         now, prompt = time.monotonic(), []
         for engine in self._engines.values():
@@ -233,7 +232,7 @@ class EngineWatch:
                 report = await read_report(engine.pod, self._port, self._max_bytes, self._quota, self._tokens())
                 seen = await view_aside(report)
             except Exception as error:
-                # An unexpected error must not affect other engines either; the log has the details.
+                # Catch unexpected errors, too, because they must not affect other engines. The log has the details.
                 unexpected = None if isinstance(error, (OSError, ValueError)) else error
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
@@ -246,7 +245,8 @@ class EngineWatch:
                     why = reason(error)
                     engine.refuses = isinstance(error, TokenRefusedError)
                     engine.lose(
-                        f"its admin port {self._port} refuses the operator (the pool's condition says what to mount)"
+                        f"its admin port {self._port} refuses the operator's token (the pool's condition "
+                        "AdminPortNotSecured says what to mount)"
                         if engine.refuses
                         else _no_report(engine.pod, self._port)
                     )
@@ -265,7 +265,7 @@ class EngineWatch:
 
 
 def _no_report(pod: Pod, port: int) -> str:
-    """Returns the error for an engine without a report. It depends on the pod only, not on the port's answer."""
+    """Returns the error for an engine without a report. The text depends only on the pod, not on the pod's answer."""
     if pod.host_network:
         return (
             f"no report that names this pod from its admin port {port} on the host network (set POD_NAME to "

@@ -1,4 +1,4 @@
-"""Parses ``spec.advice`` of a ZonePool, with the advisor's mode and the bounds of its changes."""
+"""Parses ``spec.advice`` of a ZonePool: the advisor's mode, its time window and the bounds of its changes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +14,7 @@ _DEFAULT_WINDOW = "10m"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range that includes both ends, in percent, seconds or fractions, depending on the field."""
+    """A range that includes both ends. The unit (percent, seconds or fraction) depends on the field."""
 
     least: float
     most: float
@@ -28,13 +28,13 @@ class Bounds:
     """Ranges within which the advisor may change fields; None or empty for fields that it must not change."""
 
     limit: Range | None = None
-    """Range in percent of an engine's blocks."""
+    """Allowed limits of zones, in percent of an engine's blocks."""
     weight: Range | None = None
     ttl: Range | None = None
-    """Range in seconds."""
+    """Allowed values of ``retention.ttl``, in seconds."""
     eviction_policies: tuple[str, ...] = ()
     watermarks: Range | None = None
-    """Range in fractions of an engine's blocks."""
+    """Allowed high watermarks, as fractions of an engine's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class AdviceSpec:
     mode: Mode = "Recommend"
     window_seconds: float = 600.0
     bounds: Bounds = Bounds()
-    """Bounds of changes in mode Auto."""
+    """Bounds of the changes that the advisor makes in mode Auto."""
 
 
 def read_advice(spec: Body) -> AdviceSpec:
-    """Parse ``spec.advice``, whose default mode is to recommend changes.
+    """Parse ``spec.advice``. The default mode is Recommend.
 
     Raises:
         ValueError: a value is invalid; the message names the field.

@@ -1,6 +1,6 @@
 """The operator's calls to the API server: full listings, watches and a few writes.
 
-Updates are server-side applies or merge patches of the operator's own fields, so that fields set by others survive.
+Updates are server-side applies or merge patches of the operator's own fields, so that other clients' fields survive.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _PAGE = 100
 """Number of objects per page; only one page of raw objects is in memory at a time."""
 _GRACE_SECONDS = 5.0
-"""Seconds that the API server has to close a watch after its timeout."""
+"""Seconds that the API server may take to close a watch after the watch's timeout."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": OPERATOR, "force": "true"}
@@ -58,7 +58,7 @@ class Api:
         self.rest = rest
         self._namespace = namespace
         self.turn = asyncio.Lock()
-        """Lock for background writes, so that only one of them at a time uses the API server's capacity."""
+        """Lock that lets only one background write at a time use the API server's capacity."""
         self.writes = 0
         """Number of writes since the start."""
 
@@ -80,7 +80,7 @@ class Api:
     def watch_pods(
         self, namespace: str, query: str, version: int, seconds: int
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yields the events of pods for ``seconds``, starting at the resource version of a listing.
+        """Iterates over pod events for ``seconds``, starting after the resource version of a listing.
 
         A pod whose labels stop matching is reported as deleted.
 
@@ -94,7 +94,7 @@ class Api:
         return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
     async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns a Secret's metadata, or nothing if it does not exist, and the listing's resource version.
+        """Returns a list with the Secret's metadata, empty without such a Secret, and the listing's resource version.
 
         The call selects the Secret by name, so that an RBAC rule with this resource name is enough.
         """
@@ -109,7 +109,7 @@ class Api:
         return self._watch(path, query, version, seconds, _ONLY_METADATA)
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
-        """Returns the ConfigMap of the pool's config, even if another client created it; None if it does not exist."""
+        """Returns the ConfigMap with the name of the pool's config, even if the operator did not create it, or None."""
         found = await self._read_config(namespace, pool, {})
         return None if found is None else read_config_map(found)
 
@@ -131,15 +131,16 @@ class Api:
         """Write the pool's runtime config into its ConfigMap.
 
         Args:
-            pool: the pool of the config.
-            files: the whole config.
+            pool: the pool that the config is for.
+            files: the complete config.
             found: the ConfigMap to replace; None to create it.
 
         Returns:
             The ConfigMap as written.
 
         Raises:
-            RestError: the request failed; with status 409, the ConfigMap has changed, or exists already.
+            RestError: the request failed. Status 409 means that the ConfigMap has changed since ``found`` was read, or
+                that it already exists although ``found`` is None.
         """
         name = config_map_name(pool.meta.name)
         body: dict[str, Any] = {
@@ -153,11 +154,11 @@ class Api:
             **data_to_write(files, found),
         }
         if found is None:
-            # A server-side apply would take over a ConfigMap that another client has just created.
+            # Use POST, because a server-side apply would overwrite a ConfigMap that another client has just created.
             path = resource_path(_CORE, pool.meta.namespace, "configmaps")
             return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
-        # A merge patch replaces all owner references. A server-side apply would keep those to an earlier pool of this
-        # name.
+        # Use a merge patch, which replaces all owner references. A server-side apply would keep references to a
+        # deleted pool of the same name.
         body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
         path = resource_path(_CORE, pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
@@ -178,7 +179,7 @@ class Api:
         """Create a Secret.
 
         Raises:
-            RestError: the request failed; with status 409, the Secret exists already.
+            RestError: the request failed. Status 409 means that the Secret already exists.
         """
         body = {
             "apiVersion": "v1",
@@ -190,10 +191,10 @@ class Api:
         await self._write("POST", resource_path(_CORE, namespace, "secrets"), body, "application/json", _PATCHED)
 
     async def create_pool_secret(self, pool: Pool, name: str, data: Mapping[str, bytes]) -> None:
-        """Create a Secret that is deleted together with the pool.
+        """Create a Secret that Kubernetes deletes together with the pool.
 
         Raises:
-            RestError: the request failed; with status 409, the Secret exists already.
+            RestError: the request failed. Status 409 means that the Secret already exists.
         """
         metadata = {"labels": config_map_labels(pool.meta.name), "ownerReferences": [_owner(pool.meta)]}
         await self.create_secret(pool.meta.namespace, name, data, metadata)
@@ -219,7 +220,7 @@ class Api:
         """Replace the finalizers of an object in TenantZone's API, and return the object as written.
 
         Raises:
-            RestError: the request failed; with status 409, the object has changed, perhaps by another finalizer.
+            RestError: the request failed. Status 409 means that another client has changed the object since the read.
         """
         metadata = {"uid": meta.uid, "resourceVersion": str(meta.version), "finalizers": list(finalizers)}
         return await self._write("PATCH", _object_path(plural, meta), {"metadata": metadata}, _MERGE, _PATCHED)
@@ -283,11 +284,11 @@ def is_gone(error: RestError) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """Returns a request's error as one line for the log, with advice if there is any."""
+    """Returns a request's error as one line for the log, with advice on certificates without key identifiers."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientResponseError):
-        # The whole message shows the URL, and that of a proxy may contain a password.
+        # Leave out the URL, because a proxy's URL may contain a password.
         return f"{type(error).__name__}: {error.status} {error.message}"
     advice = ""
     if isinstance(error, aiohttp.ClientConnectorCertificateError) and "Key Identifier" in str(error):

@@ -14,7 +14,7 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
     """The spec is valid, and its reservation fits into the pool."""
     PROGRAMMED = "Programmed"
-    """Every ready engine reports the zone at this generation, with the amounts that its spec asks for."""
+    """Every ready engine reports the zone's current generation, with the amounts in the zone's spec."""
     READY = "Ready"
     """The object is accepted and programmed, so the engines enforce it now."""
     IDENTITY_ENFORCED = "IdentityEnforced"
@@ -22,13 +22,13 @@ class Type(StrEnum):
     STALLED = "Stalled"
     """The operator waits for a user to change something. Present only in that case, as kstatus expects."""
     DEGRADED = "Degraded"
-    """An engine is too small for the accepted reservations. Other engines are not affected. Present only if so."""
+    """An engine is too small for the accepted reservations. Other engines are not affected. Present only if True."""
     SELECTOR_OVERLAPS = "SelectorOverlaps"
-    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only if so."""
+    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only if True."""
     SALT_NOT_SHARED = "SaltNotShared"
-    """Some engines lack the pool's salt key, so prefix hashes differ between engines. Present only if so."""
+    """Some engines lack the pool's salt key, so prefix hashes differ between engines. Present only if True."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
-    """An engine's admin port refuses the operator, or answers without a token. Present only if so."""
+    """An engine's admin port refuses the operator's token, or answers without a token. Present only if True."""
     PURGED = "Purged"
     """Every ready engine has carried out the requested purge. Only on a TenantZone whose purge was requested."""
     LATENCY_TARGET_MET = "LatencyTargetMet"
@@ -36,15 +36,15 @@ class Type(StrEnum):
     TIERS_ENFORCED = "TiersEnforced"
     """Every ready engine has the tiers that the spec declares. Present only if the spec declares tiers."""
     TIER_INEFFECTIVE = "TierIneffective"
-    """The zone loads too few of the blocks that it stores in a tier. Only on a TenantZone, and present only if so."""
+    """The zone loads too few of the blocks that it stores in a tier. Only on a TenantZone; present only if True."""
     NOT_ENFORCED = "NotEnforced"
-    """A field is set that this version does not enforce. Present only if so."""
+    """A field is set that this version does not enforce. Present only if True."""
     REGISTERED = "Registered"
     """The KV-cache manager has registered the current spec. Only on a KVStorage or KVCacheGroup."""
     HEALTHY = "Healthy"
     """The KV-cache manager's last attempt to use the storage succeeded. Only on a KVStorage."""
     PLACE_SHARED = "PlaceShared"
-    """Another KVStorage names the same location. Only on a KVStorage, and present only if so."""
+    """Another KVStorage names the same location. Only on a KVStorage, and present only if True."""
     POOLS_RESOLVED = "PoolsResolved"
     """Each named pool exists, and its engines' service account is known. Only on a KVCacheGroup."""
 
@@ -52,7 +52,7 @@ class Type(StrEnum):
 class Reason(StrEnum):
     """Reasons of conditions that the operator writes."""
 
-    # Accepted
+    # Reasons of Accepted
     ACCEPTED = "Accepted"
     ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
     """The operator decides whether the zone fits once the first engine reports its size."""
@@ -64,7 +64,7 @@ class Reason(StrEnum):
     TENANT_CONFLICT = "TenantConflict"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
     DELETING = "Deleting"
-    # Programmed
+    # Reasons of Programmed
     ACKNOWLEDGED = "Acknowledged"
     PENDING = "Pending"
     NOT_ACCEPTED = "NotAccepted"
@@ -72,35 +72,35 @@ class Reason(StrEnum):
     ENGINES_OF_ANOTHER_POOL = "EnginesOfAnotherPool"
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_UNTRUSTED = "ConfigUntrusted"
-    """An engine refuses a config whose signature is invalid, or that is older than its current config."""
+    """An engine refuses a config because the signature is invalid, or because the engine's current config is newer."""
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     API_SERVER_DIFFERS = "ApiServerDiffers"
     ENGINE_UNREACHABLE = "EngineUnreachable"
     ZONE_MISSING = "ZoneMissing"
     ZONE_DIFFERS = "ZoneDiffers"
     ENGINE_UNFIT = "EngineUnfit"
-    """Also a reason of Degraded."""
-    # Ready
+    """An engine is too small for the zone's reservation. Also a reason of Degraded."""
+    # Reasons of Ready
     ENFORCED = "Enforced"
-    # SelectorOverlaps
+    # Reasons of SelectorOverlaps
     PODS_SELECTED_TWICE = "PodsSelectedTwice"
-    # SaltNotShared
+    # Reasons of SaltNotShared
     SECRET_NOT_MADE = "SecretNotMade"
     SALT_KEY_REFUSED = "SaltKeyRefused"
     NO_SALT_KEY = "NoSaltKey"
     SALT_KEYS_DIFFER = "SaltKeysDiffer"
-    # AdminPortNotSecured, which also uses SecretNotMade
+    # Reasons of AdminPortNotSecured, which also uses SecretNotMade
     TOKEN_REFUSED = "TokenRefused"
     TOKENS_BROKEN = "TokensBroken"
     ADMIN_PORT_OPEN = "AdminPortOpen"
-    # IdentityEnforced
+    # Reasons of IdentityEnforced
     IDENTITY_INCOMPLETE = "IdentityIncomplete"
     IDENTITY_UNUSABLE = "IdentityUnusable"
-    # Purged
+    # Reasons of Purged
     PURGED = "Purged"
     PURGE_PENDING = "PurgePending"
     PURGE_INVALID = "PurgeInvalid"
-    # LatencyTargetMet, which also uses NoEngines and Pending
+    # Reasons of LatencyTargetMet, which also uses NoEngines and Pending
     MET = "Met"
     NO_TRAFFIC = "NoTraffic"
     WARMING = "Warming"
@@ -112,32 +112,32 @@ class Reason(StrEnum):
     SEATS = "Seats"
     MISSED = "Missed"
     """The target is missed for a reason that this version of the operator does not know."""
-    # TiersEnforced, which also uses Enforced, NoEngines, Pending and NotAccepted
+    # Reasons of TiersEnforced, which also uses Enforced, NoEngines, Pending and NotAccepted
     TIER_MISSING = "TierMissing"
     TIER_TOO_SMALL = "TierTooSmall"
     TIER_FAILING = "TierFailing"
-    # TierIneffective
+    # Reasons of TierIneffective
     LITTLE_LOADED = "LittleLoaded"
-    # NotEnforced
+    # Reasons of NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
-    # Registered, which also uses Invalid and Deleting
+    # Reasons of Registered, which also uses Invalid and Deleting
     REGISTERED = "Registered"
     MANAGER_REFUSED = "ManagerRefused"
     MANAGER_UNREACHABLE = "ManagerUnreachable"
-    """Also a reason of Healthy."""
+    """The KV-cache manager does not answer. Also a reason of Healthy."""
     STORAGE_NOT_FOUND = "StorageNotFound"
     NOT_HELD = "NotHeld"
-    # Healthy
+    # Reasons of Healthy
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     NOT_REGISTERED = "NotRegistered"
-    # PlaceShared
+    # Reasons of PlaceShared
     PLACE_NAMED_TWICE = "PlaceNamedTwice"
-    # PoolsResolved
+    # Reasons of PoolsResolved
     RESOLVED = "Resolved"
     NO_POOLS = "NoPools"
     POOLS_UNRESOLVED = "PoolsUnresolved"
-    # Ready of a KVStorage or KVCacheGroup, in addition to the reasons above
+    # Reasons of Ready of a KVStorage or KVCacheGroup, in addition to the reasons above
     READY = "Ready"
     DISABLED = "Disabled"
     NO_STORAGE = "NoStorage"
@@ -179,7 +179,7 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
     """Returns the condition that names engines that are too small; empty if no engine is too small.
 
     Args:
-        unfit: for each such engine its name and the blocks that it lacks, in words.
+        unfit: one text for each such engine, with the engine's name and the blocks that the engine lacks.
     """
     if not unfit:
         return []

@@ -1,4 +1,4 @@
-"""Converts the ConfigMap that contains a pool's runtime config, and checks its ownership, in pure functions."""
+"""Pure functions that parse, check and build the ConfigMap with a pool's runtime config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """A pool's ConfigMap as the API server has it."""
+    """A pool's ConfigMap, as read from the API server."""
 
     uid: str
     version: str
     labels: Mapping[str, str]
     owners: tuple[str, ...]
-    """Uids of the owners, together with which the ConfigMap is deleted."""
+    """Uids in the owner references. Kubernetes deletes the ConfigMap once all its owners are deleted."""
     keys: Mapping[str, frozenset[str]]
-    """Keys in ``data`` and ``binaryData``, by the name of the field."""
+    """Keys of the entries in ``data`` and in ``binaryData``, by the field's name."""
     files: ConfigFiles
-    """Files of the config, with an empty text if the ConfigMap has no config."""
+    """Files of the config. The config's text is empty if the ConfigMap contains no config."""
 
     def belongs_to(self, pool: Pool) -> bool:
         """Returns whether the operator created the ConfigMap for a pool of this name, possibly for an earlier pool."""
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Returns whether the labels and owner match the pool, and it contains only a config and its signature."""
+        """Returns whether labels and owner match the pool, and the only entries are a config and its signature."""
         is_config_alone = self.keys == config_map_keys(self.files)
         return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 
@@ -59,7 +59,7 @@ def read_config_map(body: Body) -> ConfigMap:
 
 
 def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
-    """Returns ``data`` and ``binaryData`` for a merge patch of the found ConfigMap, with null for keys to remove."""
+    """Returns ``data`` and ``binaryData`` of the request that writes the files. None as a value removes a key."""
     wanted = config_map_data(files)
     if found is None:
         return {**wanted}

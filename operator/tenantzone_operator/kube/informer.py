@@ -14,26 +14,26 @@ from tenantzone_operator.kube.store import InformerCache, T
 from tenantzone_operator.logs import About
 
 WATCH_SECONDS = (45, 60)
-"""Range of the seconds after which all objects are listed again, in case the watch has missed events."""
+"""Minimum and maximum seconds until all objects are listed again, in case the watch has missed events."""
 FIRST_PAUSE_SECONDS = 0.1
 """Initial backoff in seconds after a broken watch or failed listing."""
 LAST_PAUSE_SECONDS = 5.0
 """Maximum backoff in seconds."""
 LONGEST_ASKED_SECONDS = 30.0
-"""Maximum number of seconds that a ``Retry-After`` header of the API server may request."""
+"""Maximum pause in seconds that the informer accepts from a ``Retry-After`` header."""
 
 
 class Informer(Generic[T]):
-    """Keeps objects in a cache, with a listing first, and after each watch, whether it has ended or is broken.
+    """Keeps a cache of objects: lists them, watches them, and lists them again whenever the watch ends or breaks.
 
     Args:
-        what: the objects in words, for the log and the name of the task.
-        list_objects: lists the objects, each converted by the argument, and returns them with the listing's resource
-            version.
-        watch: yields the events after a resource version for a number of seconds.
+        what: a description of the objects, for the log and the name of the task.
+        list_objects: lists the objects and converts each with the function in its argument; returns the objects and
+            the listing's resource version.
+        watch: iterates over the events after a resource version (first argument) for some seconds (second argument).
         cache: receives the objects.
         changed: called when the objects have changed, and after the first listing.
-        failed: called with each error, and whether the previous error was the same.
+        failed: called with each error, and with True if the previous error was the same.
         log: logs unexpected errors.
         listed: called after each listing, before ``changed``.
         forbidden_seconds: the minimum number of seconds until the retry of a forbidden request.
@@ -59,7 +59,7 @@ class Informer(Generic[T]):
         self.tried = asyncio.Event()
         """Set once a listing has succeeded or failed."""
         self.error: Exception | None = None
-        """Error of the last listing or watch; None if there was none since the last listing."""
+        """Last error of a listing or watch; None if the last listing succeeded and no error followed."""
         self._what = what
         self._list_objects = list_objects
         self._watch_objects = watch
@@ -69,12 +69,12 @@ class Informer(Generic[T]):
         self._listed = listed
         self._forbidden_seconds = forbidden_seconds
         self._last_words = ""
-        """The last error; empty again after a watch that lasts for a while."""
+        """Text of the last error, to detect repeated errors; cleared after a watch that lasted long enough."""
         self._task = asyncio.create_task(self._run(), name=what)
 
     @property
     def complaint(self) -> str:
-        """Why the objects can't be listed or watched; empty if they can."""
+        """Why the objects can't be listed or watched; empty if there is no error."""
         return "" if self.error is None else explain(self.error)
 
     @property
@@ -134,7 +134,7 @@ class Informer(Generic[T]):
                         if self.cache.remove(event["object"]) is not None:
                             self._changed()
                     case "ERROR":
-                        # The watch can't continue from this resource version, usually with status 410.
+                        # The API server can't continue from this resource version, usually with status 410: list again.
                         return
 
     def _fail(self, error: Exception) -> None:

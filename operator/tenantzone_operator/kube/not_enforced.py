@@ -12,7 +12,7 @@ def pool_fields(spec: Mapping[str, Any], has_manager: bool) -> tuple[str, ...]:
         has_manager: whether the operator has a KV-cache manager.
     """
     keys = spec.get("identity", {}).get("apiKeys", {})
-    # The keys come from the Secrets that the pods mount, so the selector has no effect.
+    # The engines read API keys from Secrets that their pods mount, so this selector of Secrets has no effect.
     fields = ["identity.apiKeys.secretSelector"] if keys.get("secretSelector") else []
     if spec.get("tiers", {}).get("manager") and not has_manager:
         fields.append("tiers.manager (the operator is started without --manager-url)")

@@ -1,4 +1,4 @@
-"""Lists and watches the pods that one pool selects, so that no other pods are in memory."""
+"""Lists and watches the pods that one pool selects, so that the operator keeps no other pods in memory."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tenantzone_operator.kube.store import InformerCache, Key, Store
 from tenantzone_operator.logs import About
 
 STALE_SECONDS = 150.0
-"""Age of the last listing in seconds from which the pods are stale."""
+"""Maximum age of the last listing in seconds, after which the pods count as stale."""
 
 
 async def list_selected(api: Api, pool: Pool) -> list[Pod]:
@@ -42,7 +42,7 @@ class PodWatch:
 
     Args:
         key: the pool's key.
-        store: receives the pods, and contains them as long as they are watched.
+        store: receives the pods, and loses them when the watch stops.
         api: lists and watches pods.
         changed: called when the pods have changed.
         log: logs that the pods can't be watched.
@@ -59,7 +59,7 @@ class PodWatch:
         """Keeps the pods that the selector matches; None if no pod can match it."""
 
     async def follow(self, pool: Pool | None) -> None:
-        """Watch the pods of this pool from now on, and wait until they are listed; None stops the watch.
+        """Watch this pool's pods, and wait for the first listing. None stops the watch and removes the pods.
 
         Raises:
             PodsUnknownError: the pods can't be listed.
@@ -73,7 +73,7 @@ class PodWatch:
             await informer.tried.wait()
             if not informer.is_listed:
                 error = PodsForbiddenError if informer.is_forbidden else PodsUnknownError
-                raise error(f"its pods can't be listed: {informer.complaint}")
+                raise error(f"the pool's pods can't be listed: {informer.complaint}")
 
     def knows_pods_of(self, pool: Pool | None) -> bool:
         """Returns whether the store has the pods that the pool's current selector matches."""
@@ -82,23 +82,23 @@ class PodWatch:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the pool exists, so that its pods are watched or soon will be."""
+        """Whether `follow` was last called with a pool, and `stop` has not been called since."""
         return self._selector is not None
 
     @property
     def is_stale(self) -> bool:
-        """Whether the last listing of the pods is too old."""
+        """Whether the last listing of the pods is older than ``STALE_SECONDS``."""
         return self._informer is not None and time.monotonic() - self._informer.listed_at > STALE_SECONDS
 
     def check_age(self) -> None:
-        """Check that the pods were listed recently enough.
+        """Check that the last listing of the pods is recent enough.
 
         Raises:
-            PodsUnknownError: the last listing is too old.
+            PodsUnknownError: the last listing is older than ``STALE_SECONDS``.
         """
         if self._informer is not None and self.is_stale:
             complaint = self._informer.complaint
-            raise PodsUnknownError(f"its pods have not been listed for {STALE_SECONDS:.0f} s: {complaint}")
+            raise PodsUnknownError(f"the pool's pods have not been listed for {STALE_SECONDS:.0f} s: {complaint}")
 
     def stop(self) -> None:
         """Stop watching pods, and remove them from the store."""

@@ -1,7 +1,7 @@
 """Models of the objects that the operator watches, reduced to the fields that it needs.
 
-The API server has validated the objects against the CRDs. Further checks do not raise exceptions, but set ``invalid``
-to a message for the status.
+The API server has validated the objects against the CRDs. If a further check fails, the functions here do not raise an
+exception: they set the model's ``invalid`` to a message for the status.
 """
 
 import sys
@@ -38,10 +38,10 @@ class Meta:
     uid: str
     generation: int
     created: str
-    """Creation time as RFC 3339 in UTC, so that the texts sort by time."""
+    """Creation time as RFC 3339 in UTC, so that sorting these strings sorts by time."""
     deleting: bool
     version: int = field(compare=False)
-    """Resource version, which is higher for newer versions."""
+    """Resource version of the object; a higher number is newer."""
 
     @property
     def age_order(self) -> tuple[str, str]:
@@ -51,7 +51,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A TenantZone, with its spec as the contract's config, or the reason why it is invalid."""
+    """A TenantZone, with the spec as a ``ZoneConfig``, or the reason why the spec is invalid."""
 
     meta: Meta
     pool: str
@@ -66,7 +66,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A ZonePool, with its spec as the contract's config, or the reason why it is invalid."""
+    """A ZonePool, with the spec as a ``PoolConfig``, or the reason why the spec is invalid."""
 
     meta: Meta
     selector: Body
@@ -92,11 +92,11 @@ class Pod:
     ip: str
     ready: bool
     config_hash: str
-    """Hash of the config in the annotation that last made kubelet sync."""
+    """Config hash in the pod's annotation; the operator changes it to make kubelet sync the mounted config."""
     secrets: tuple[str, ...] = ()
     """Names of the Secrets that the pod mounts, sorted."""
     secrets_hash: str = ""
-    """Hash of the Secrets' versions in the annotation that last made kubelet sync."""
+    """Hash of Secret versions in the pod's annotation; the operator changes it to make kubelet sync mounted Secrets."""
     host_network: bool = False
     """Whether the pod has its node's IP address, which other pods on the node may also have."""
 
@@ -107,7 +107,7 @@ class Secret:
 
     meta: Meta
     version: str
-    """UID and resource version of the Secret, which is different for another Secret of the same name."""
+    """UID and resource version, so that a new Secret of the same name has a different version."""
 
 
 def read_zone(body: Body) -> Zone:
@@ -131,7 +131,7 @@ def read_zone(body: Body) -> Zone:
 
 
 def share_config(found: Zone, known: Zone) -> Zone:
-    """Returns the zone, with the known zone's config object if the two configs are equal.
+    """Returns ``found``, with the config object of ``known`` if both configs are equal.
 
     Each status write causes a watch event with the zone, and comparing thousands of configs is faster if equal configs
     are the same object.
@@ -193,7 +193,7 @@ def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
 
 
 def read_meta(body: Body) -> Meta:
-    """Parse an object's metadata from its JSON in the Kubernetes API, without a namespace if it is cluster-scoped."""
+    """Parse an object's metadata from its JSON in the Kubernetes API. A cluster-scoped object's namespace is empty."""
     metadata = body["metadata"]
     return Meta(
         namespace=sys.intern(metadata.get("namespace", "")),
@@ -207,7 +207,7 @@ def read_meta(body: Body) -> Meta:
 
 
 def _shared(value: Any) -> Any:
-    """Returns the same JSON value with interned strings, because strings use most of the memory of statuses."""
+    """Returns the JSON value with interned strings, because most of the memory of statuses is repeated strings."""
     match value:
         case str():
             return sys.intern(value)
@@ -219,7 +219,7 @@ def _shared(value: Any) -> Any:
 
 
 def _build(make: Callable[[], Model]) -> tuple[Model | None, str]:
-    """Returns the model that ``make`` returns, or the message of its error."""
+    """Returns the result of ``make`` and an empty text, or None and the message of a validation error."""
     try:
         return make(), ""
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Sends requests to the API server, with JSON in both directions, and raises one type of error for each refusal."""
+"""Sends JSON requests to the API server, and raises `RestError` for each refused request."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
 _AT_ONCE = 32
-"""Maximum number of concurrent requests. Further requests wait, and their timeout starts only afterwards."""
+"""Maximum number of concurrent requests. Further requests wait; the wait does not count towards their timeout."""
 _LONGEST_EVENT = 8 * 2**20
-"""Maximum number of bytes of a watch event, several times the largest object that the API server stores."""
+"""Maximum size of a watch event in bytes: several times the largest object that the API server stores."""
 
 # asyncio allocates a buffer for each TLS connection, by default 16 times the size of a TLS record. With one watch for
 # each pool, these buffers would add up.
@@ -31,7 +31,7 @@ Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
 
 
 class RestError(Exception):
-    """The API server has refused the request."""
+    """The API server has refused a request."""
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {message}")
@@ -47,7 +47,7 @@ class RestError(Exception):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the object was changed, deleted or created since it was read, or its namespace was deleted."""
+        """Whether the object was changed, deleted or created since the last read, or its namespace was deleted."""
         return self.status in (404, 409)
 
     @property
@@ -57,7 +57,7 @@ class RestError(Exception):
 
 
 REQUEST_ERRORS: Final = (RestError, aiohttp.ClientError, TimeoutError)
-"""The errors of requests to the API server, which is refusing, unreachable or too slow."""
+"""Errors of a request to the API server: a refusal, a failed connection, or a timeout."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class Rest:
 
     Args:
         log_in: called at the start, and again when the API server refuses the credentials.
-        trace_configs: called before each request is sent; they may prevent the request by raising an exception.
+        trace_configs: called before each request is sent; may raise an exception to prevent the request.
     """
 
     def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -106,8 +106,8 @@ class Rest:
 
         Raises:
             RestError: the API server refused the request.
-            aiohttp.ClientError: there was no answer.
-            TimeoutError: there was no answer in time.
+            aiohttp.ClientError: the connection failed, or the answer is not a JSON object.
+            TimeoutError: no answer arrived within ``timeout`` seconds.
         """
         async with self._slots:
             async with self._used() as session:
@@ -131,13 +131,13 @@ class Rest:
         Args:
             path: the URL path of the resources.
             params: additional query parameters.
-            patience: seconds after which the watch must have ended.
+            patience: the timeout of the whole watch, in seconds.
             headers: additional headers.
 
         Raises:
             RestError: the API server refused the request.
-            aiohttp.ClientError: there is no connection, or it broke.
-            TimeoutError: the watch has not ended in time.
+            aiohttp.ClientError: the connection failed or broke, or an event is not a JSON object.
+            TimeoutError: the watch did not end within ``patience`` seconds.
         """
         async with self._used() as session:
             async with session.client.get(
@@ -158,9 +158,9 @@ class Rest:
 
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[_Session]:
-        """Yields the session for one request; a replaced session is closed only after its last request."""
+        """Provides the session for one request. A session that was replaced is closed after its last request."""
         session = self._session
-        assert session is not None, "it is not entered"
+        assert session is not None, "use Rest as a context manager"
         session.requests += 1
         try:
             yield session
@@ -201,7 +201,7 @@ class Rest:
         headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> tuple[aiohttp.ClientResponse, str]:
-        """Returns the answer to a request, of any status, and its text."""
+        """Returns the answer to a request, whatever its status, and the answer's text."""
         async with session.client.request(
             method,
             session.server + path,
@@ -225,7 +225,7 @@ class Rest:
                 if refused is None:
                     raise
                 # Credentials may become available soon, so the next request logs in again.
-                raise RestError(401, f"no new credentials: {error}") from None
+                raise RestError(401, f"the API server refused the credentials, and new ones failed: {error}") from None
             client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=tls, limit=0),
                 headers=connection.as_http_headers() | _HEADERS,

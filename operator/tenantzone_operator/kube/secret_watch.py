@@ -1,4 +1,4 @@
-"""Watches the metadata of the Secrets that a pool's engine pods mount, each by its name."""
+"""Watches the metadata of the Secrets that a pool's engine pods mount, with one watch per Secret."""
 
 import hashlib
 from collections import Counter
@@ -13,7 +13,7 @@ from tenantzone_operator.kube.store import InformerCache
 from tenantzone_operator.logs import About
 
 MAX_SECRETS = 16
-"""Maximum number of watched Secrets per pool, because any pod's author decides how many Secrets it mounts."""
+"""Maximum number of watched Secrets per pool, needed because the authors of pods decide how many Secrets pods mount."""
 FORBIDDEN_SECONDS = 30.0
 """Seconds until the retry for a Secret that the operator may not watch."""
 
@@ -36,22 +36,22 @@ class SecretWatches:
         self._informers: dict[str, Informer[Secret]] = {}
         """Informer of each watched Secret, by the Secret's name."""
         self._unwatched: dict[str, str] = {}
-        """Why Secrets can't be watched, by the Secret's name."""
+        """Reason why a Secret can't be watched, by the Secret's name."""
         self._too_many: frozenset[str] = frozenset()
 
     @property
     def unwatched(self) -> Collection[str]:
-        """Names of Secrets without a watch, because it is forbidden, has not started yet, or would exceed the limit."""
+        """Names of Secrets without a watch: the watch is forbidden, could not start yet, or would exceed the limit."""
         return self._unwatched.keys() | self._too_many
 
     def hash_for(self, pod: Pod) -> str:
-        """Returns :func:`secrets_hash` for the current versions."""
+        """Returns the hash of the current versions of the Secrets that a pod mounts; see :func:`secrets_hash`."""
         listed = {name: informer.cache for name, informer in self._informers.items() if informer.is_listed}
         versions = {name: next((found.version for found in cache), "") for name, cache in listed.items()}
         return secrets_hash(pod, versions, self.unwatched)
 
     def follow(self, names: Sequence[str]) -> None:
-        """Watch exactly these Secrets from now on; if there are too many, only the first ones."""
+        """Watch the named Secrets, at most ``MAX_SECRETS``, and stop the watches of all other Secrets."""
         wanted = names[:MAX_SECRETS]
         self._too_many = frozenset(names).difference(wanted)
         for name in self._informers.keys() - set(wanted):
@@ -83,7 +83,7 @@ class SecretWatches:
 
     def _fail(self, name: str, error: Exception, _: bool) -> None:
         informer = self._informers.get(name)
-        # After a broken connection, the known version remains valid.
+        # After a broken connection, the last version that was read remains valid.
         is_broken = isinstance(error, REQUEST_ERRORS) and not (isinstance(error, RestError) and error.is_forbidden)
         if informer is None or (is_broken and informer.is_listed and name not in self._unwatched):
             return
@@ -95,7 +95,7 @@ class SecretWatches:
 
 
 def most_mounted(pods: Iterable[Pod]) -> list[str]:
-    """Returns the names of the mounted Secrets, most often mounted first, so that one odd pod's Secrets come last."""
+    """Returns the names of mounted Secrets, starting with those that most pods mount, so that rare ones come last."""
     mounts = Counter(name for pod in pods for name in set(pod.secrets))
     return sorted(mounts, key=lambda name: (-mounts[name], name))
 
@@ -105,7 +105,7 @@ def secrets_hash(pod: Pod, versions: Mapping[str, str], unwatched: Collection[st
 
     Args:
         pod: the pod.
-        versions: the known resource versions by name; empty for a Secret that does not exist.
+        versions: the known versions by Secret name; an empty version for a Secret that does not exist.
         unwatched: the names of Secrets that can't be watched.
 
     Returns:

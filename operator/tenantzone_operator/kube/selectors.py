@@ -43,7 +43,8 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 def query(selector: Mapping[str, Any]) -> str | None:
     """Returns a selector as the ``labelSelector`` parameter of a request; None if it can't match any object.
 
-    Requirements with keys or values that are invalid in labels are evaluated here, because the API server refuses them.
+    This function evaluates requirements with keys or values that no label can have, because the API server refuses
+    such requirements.
     """
     requirements = list(_requirements(selector))
     if not requirements or None in requirements:

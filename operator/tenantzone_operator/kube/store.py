@@ -1,9 +1,9 @@
 """Stores the current zones, pools and pods in memory, from watches and full listings.
 
-Watches alone are not enough, because there is no event for an object that is deleted while a watch is broken. So each
+Watches alone are not enough, because no event reports an object that is deleted while a watch is broken. So each
 listing corrects the store. Events may arrive late, twice or out of order, so the store compares resource versions: of
 two objects of a kind, the object with the higher version is newer. Kubernetes guarantees this order since 1.35, and
-etcd's revisions have always had it.
+the revisions of etcd have always had it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from tenantzone_operator.kube.resources import Meta, Pod, Pool, Zone, read_pool,
 from tenantzone_operator.kube.selectors import matches
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of an object."""
 
 
 class HasMeta(Protocol):
@@ -30,11 +30,11 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class InformerCache(Generic[T]):
-    """All objects of one kind, from listings and events.
+    """A cache of all objects of one kind, filled from listings and events.
 
     Args:
         read: converts the API server's JSON to an object.
-        share: replaces parts of a new object by equal parts of the known object.
+        share: called with a new and the known object; returns the new object with equal parts of the known object.
     """
 
     def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
@@ -42,15 +42,15 @@ class InformerCache(Generic[T]):
         self._share: Callable[[T, T], T] = share
         self._objects: dict[Key, T] = {}
         self._doubtful: dict[Key, T] = {}
-        """The objects that were known when the API server's data was rolled back.
+        """Objects that were in the cache when the API server's data was rolled back.
 
-        They stay visible until the next listing. They are not compared to new objects, because the same version may
-        now mean different content.
+        They stay visible until the next listing, but their versions are not compared with those of new objects,
+        because the same version may now mean different content.
         """
         self._gone: dict[str, int] = {}
         """Resource versions at which objects were deleted since the last listing, by uid.
 
-        A higher version means that the object has returned, because its labels match again.
+        An event with a higher version means that the object has returned, because its labels match again.
         """
         self._listed_at = 0
 
@@ -67,9 +67,9 @@ class InformerCache(Generic[T]):
         return [found for (where, _), found in self._objects.items() if where == namespace]
 
     def read_listed(self, body: Body) -> T:
-        """Returns a listed object, as the known object if the version is unchanged.
+        """Returns the object in the API server's JSON, or the cached object if that has the same version.
 
-        Parsing thousands of objects again would block the event loop.
+        Parsing thousands of unchanged objects would block the event loop.
         """
         metadata = body["metadata"]
         known = self._trusted((metadata["namespace"], metadata["name"]))
@@ -81,11 +81,11 @@ class InformerCache(Generic[T]):
         return known if known is not None and is_known else self.read(body)
 
     def put(self, body: Body) -> tuple[T | None, T | None]:
-        """Store one object, unless a newer version is known, and return the objects before and after."""
+        """Store an object unless the cache has a newer version; return the cached object before and after."""
         found = self.read_listed(body)
         key = _key(found.meta)
         before, trusted = self._objects.get(key), self._trusted(key)
-        # An object that is missing in the last listing, although it is older, was deleted before that listing.
+        # If an object is missing in the last listing and its version is not newer, it was deleted before that listing.
         known = trusted.meta.version if trusted is not None else self._listed_at
         if found.meta.version < known or (trusted is None and found.meta.version == known) or self._is_gone(found):
             return before, before
@@ -93,14 +93,14 @@ class InformerCache(Generic[T]):
         return before, found
 
     def update(self, body: Body) -> None:
-        """Store an object from the response to one of our writes, unless it was deleted in the meantime."""
+        """Store an object from the response to a write of the operator, unless it was deleted in the meantime."""
         meta = body["metadata"]
         known = self._objects.get((meta["namespace"], meta["name"]))
         if known is not None and known.meta.uid == meta["uid"]:
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Remove and return a deleted object, unless it has returned or a new object has its name."""
+        """Remove the object of a deletion event, and return it; None if the cache has a newer or another object."""
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
@@ -148,12 +148,12 @@ class InformerCache(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Pods that a pool and another pool of its namespace select."""
+    """Pods that both a pool and another pool of the same namespace select."""
 
     pool: str
     """Name of the other pool."""
     has_pods: bool
-    """Whether the pods belong to the other pool, because it is the oldest pool that selects them."""
+    """Whether the pods belong to the other pool, because the other pool is the oldest pool that selects them."""
     pods: tuple[str, ...]
     """Names of the pods, sorted."""
 
@@ -171,7 +171,7 @@ class View:
     leaving_pool: Pool | None = None
     """The pool if its deletion waits for a finalizer; `pool` is None in that case."""
     overlaps: tuple[Overlap, ...] = ()
-    """The overlaps with pools that own pods selected by this pool, and with pools that select this pool's pods."""
+    """Overlaps with other pools that select some of the same pods."""
 
     @property
     def status_pool(self) -> Pool | None:
@@ -206,7 +206,7 @@ class Store:
         self.zones: InformerCache[Zone] = InformerCache(read_zone, share_config)
         self.pools: InformerCache[Pool] = InformerCache(partial(read_pool, has_manager=has_manager))
         self.pods: dict[Key, InformerCache[Pod]] = {}
-        """Pods of each watched pool; for a moment after a change, still the pods of its previous selector."""
+        """Pods of each watched pool; just after a pool's selector has changed, still the pods of the previous one."""
 
     def view(self, key: Key) -> View:
         namespace, name = key
@@ -228,7 +228,7 @@ class Store:
         return {key for key in exist | named if namespace in (None, key[0])}
 
     def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
-        """Returns the pods that the pool selects but no older pool selects, as an engine can have only one config."""
+        """Returns the pods that the pool selects and no older pool selects, because an engine has only one config."""
         older = [other for other in self._others(pool) if other.meta.age_order < pool.meta.age_order]
         return [
             pod
@@ -247,7 +247,8 @@ class Store:
                 continue
             rivals = [other for other in others if matches(other.selector, pod.labels)]
             oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
-            # A pod belongs to the oldest pool that selects it. That pool reports all others, which only report it.
+            # A pod belongs to the oldest pool that selects it. The oldest pool reports all younger pools, and each
+            # younger pool reports only the oldest.
             for rival in rivals if oldest is pool else [oldest]:
                 shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
         return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))

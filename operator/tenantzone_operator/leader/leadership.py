@@ -26,7 +26,7 @@ Term = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LeaseExpired(aiohttp.ClientConnectionError):
-    """A write was not sent, because this process is no longer the leader."""
+    """A write request was not sent, because this process is no longer the leader."""
 
 
 class Alone:
@@ -40,15 +40,15 @@ class Alone:
 
 
 class Leadership:
-    """The leadership of a process that competes with others for a Lease.
+    """The leadership of a process that competes with other replicas for a Lease.
 
     Args:
-        election: this process's part in the election, which no other object uses.
+        election: this process's part in the election; no other object may use it.
     """
 
     def __init__(self, election: Election) -> None:
         self._election = election
-        # Leaves time for another request if one is lost.
+        # Half of the deadline leaves time for a second request if the first is lost.
         self._patience = election.timing.renew_deadline / 2
         self._complaint = ""
 
@@ -63,11 +63,11 @@ class Leadership:
         return self._election.silence_seconds
 
     async def run(self, term: Term) -> None:
-        """Lead whenever possible, until cancelled or until a term fails; then release the Lease to another process."""
+        """Lead whenever possible, until the task is cancelled or a term fails, then release the Lease."""
         try:
             while True:
                 await self._acquire()
-                logger.info("leading")
+                logger.info("this replica leads")
                 await self._lead(term)
                 logger.warning("no longer leading: %s", self._complaint or "the Lease was not renewed in time")
         finally:
@@ -82,7 +82,7 @@ class Leadership:
             await asyncio.sleep(self._election.timing.retry / 4)
 
     async def _lead(self, term: Term) -> None:
-        """Run one term to its end."""
+        """Run one term until this process loses the Lease or the term's work fails."""
         working = asyncio.create_task(term(), name="term")
         keeping = asyncio.create_task(self._keep(), name="lease")
         try:
@@ -97,24 +97,24 @@ class Leadership:
             working.result()
 
     async def _keep(self) -> None:
-        """Renew the Lease until renewing has failed for too long."""
+        """Renew the Lease until no renewal has succeeded for ``renew_deadline`` seconds."""
         while self._election.is_leading:
             await asyncio.sleep(min(self._election.timing.retry, self._election.remaining_seconds))
             if self._election.is_leading:
-                # A late answer is useless, because this process may not write after the deadline.
+                # Do not wait beyond the deadline, because this process may not write after the deadline.
                 limit = min(self._patience, self._election.remaining_seconds)
                 await self._try(self._election.attempt, limit)
 
     async def _try(self, what: Callable[[], Awaitable[Any]], limit: float) -> Any:
-        """Returns the result of a request to the API server; None if it fails or takes over ``limit`` seconds."""
+        """Returns the result of a request to the API server; None if it fails or takes more than ``limit`` seconds."""
         try:
             async with asyncio.timeout(limit):
                 done = await what()
         except REQUEST_ERRORS as error:
-            complaint = f"the Lease: {explain(error)}"
+            complaint = f"a request for the Lease failed: {explain(error)}"
             if isinstance(error, RestError) and error.status in (403, 404):
                 complaint += " (--leader-elect-namespace sets its namespace, --no-leader-elect runs without it)"
-            # Log each complaint once, because the API server may be unreachable for an hour.
+            # Do not repeat a complaint, because the API server may be unreachable for an hour.
             if complaint != self._complaint:
                 logger.warning("%s; retrying", complaint)
             self._complaint = complaint
@@ -126,8 +126,8 @@ class Leadership:
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     """Returns a trace config that prevents write requests while this process may not write.
 
-    It checks once there is a connection, because the request may have waited for a connection while the process was
-    suspended. It checks again when the body is sent, because aiohttp sends the body later, in another task.
+    The first check runs once there is a connection, because the request may have waited for a connection while the
+    process was suspended. Another check runs when aiohttp sends the body, which happens later, in another task.
     """
 
     async def began(_: aiohttp.ClientSession, request: SimpleNamespace, start: aiohttp.TraceRequestStartParams) -> None:
@@ -135,7 +135,7 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
     async def is_about_to_go(_: object, request: SimpleNamespace, __: object) -> None:
         if request.writes and not may_write():
-            raise LeaseExpired("not sent, this process is no longer the leader")
+            raise LeaseExpired("the request was not sent, because this process is no longer the leader")
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(began)
@@ -146,12 +146,12 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def new_identity() -> str:
-    """Returns a unique identity for this process, from the name of the host or pod and a random part."""
+    """Returns a unique identity for this process: the name of the host or pod, and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def own_namespace() -> str:
-    """Returns the namespace of this process's pod, or outside of a pod the namespace in the manifests."""
+    """Returns the namespace of this process's pod. Outside a pod, returns the namespace that the manifests use."""
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:

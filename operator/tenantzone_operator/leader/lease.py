@@ -2,10 +2,11 @@
 
 The rules are the same as in client-go's leader election. They never compare two clocks:
 
-- The leader stops ``renew_deadline`` after it *began* its last successful renewal.
-- The other processes wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see a
-  renewal after it began, so the leader stops ``lease_seconds - renew_deadline`` before another process may lead.
-- Of several writes to one version of the Lease, the API server accepts one.
+- The leader stops ``renew_deadline`` seconds after it *began* its last successful renewal.
+- Each other process waits, by its own clock, for ``lease_seconds`` after it *saw* the last renewal. A process sees a
+  renewal after the renewal began, so the leader stops at least ``lease_seconds - renew_deadline`` seconds before
+  another process may lead.
+- Of several writes to the same version of the Lease, the API server accepts only one.
 
 The leader election in kubernetes_asyncio compares wall clocks, never releases the Lease, and has no request timeout.
 """
@@ -21,37 +22,38 @@ from tenantzone_contract.zone_config.specs import Body
 from tenantzone_operator.kube.rest import Rest, RestError
 
 _MAX_LEASES = 4
-"""Multiple of this process's lease duration above which a Lease's duration must have been edited by hand."""
+"""Maximum duration of a Lease, as a multiple of this process's setting. A longer one must have been edited by hand."""
 
 _MAX_TRANSITIONS = 2**31 - 1
-"""Maximum number of transitions that the API server accepts."""
+"""Maximum value of ``leaseTransitions`` that the API server accepts."""
 
 
 def elapsed_seconds() -> float:
-    """Returns the seconds of a monotonic clock that continues while the machine is suspended."""
-    # Only Linux has CLOCK_BOOTTIME; elsewhere the monotonic clock is the best choice.
+    """Returns the time of a monotonic clock that continues while the machine is suspended, in seconds."""
+    # Only Linux has CLOCK_BOOTTIME. Elsewhere, the monotonic clock is the best choice.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of the leader election, in seconds.
+    """The durations of the leader election, in seconds.
 
     Raises:
         ValueError: with these times, two processes could lead at the same time, or a leader could not keep the Lease.
     """
 
     lease_seconds: int = 15
-    """Seconds that a standby waits after the last renewal that it saw; a whole number, as in the Lease's field."""
+    """Seconds that a standby waits after the last renewal that it saw; an integer, as the field in the Lease."""
     renew_deadline: float = 10.0
-    """Seconds that a leader continues without a renewal."""
+    """Seconds after the start of the last successful renewal at which a leader stops."""
     retry: float = 2.0
     """Seconds between two renewals. A standby checks the Lease four times as often."""
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
             raise ValueError(
-                "the lease duration must exceed the renew deadline, which must be at least two retry periods"
+                "the lease duration must exceed the renew deadline, and the renew deadline must be at least twice the "
+                "retry period"
             )
 
 
@@ -72,10 +74,10 @@ class LeaseObject:
             raise
 
     async def write(self, before: Body | None, spec: Body) -> Body:
-        """Replace the given version of the Lease, or create the Lease if None.
+        """Replace the given version of the Lease; None creates the Lease.
 
         Raises:
-            RestError: with status 409 or 404, the Lease has changed.
+            RestError: the request failed. Status 409 or 404 means that another process has changed the Lease.
         """
         params = {"fieldManager": OPERATOR}
         if before is None:
@@ -92,7 +94,7 @@ class LeaseObject:
 
 
 class Election:
-    """One process's part in the leader election, for use by one task.
+    """One process's part in the leader election. Only one task may use it at a time.
 
     Args:
         lease: the Lease that the processes compete for.
@@ -119,7 +121,7 @@ class Election:
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds for which this process may lead without another renewal; 0 or less if it does not lead."""
+        """Seconds for which this process may still lead without another renewal; 0 or less if it does not lead."""
         return self._leads_until - self._clock()
 
     @property
@@ -134,15 +136,15 @@ class Election:
 
     @property
     def silence_seconds(self) -> float:
-        """The seconds since the API server last answered."""
+        """Seconds since the API server last answered a request for the Lease."""
         return self._clock() - self.answered_at
 
     async def attempt(self) -> bool:
-        """Acquire the Lease if it is free, or renew it, and return whether this process holds it.
+        """Acquire or renew the Lease unless another process holds it; return whether this process holds the Lease.
 
         Raises:
-            RestError: the API server refused.
-            aiohttp.ClientError, TimeoutError: it did not answer.
+            RestError: the API server refused a request.
+            aiohttp.ClientError, TimeoutError: the API server did not answer.
         """
         began = self._clock()
         if not (self._is_known and self.holder == self._identity):
@@ -155,20 +157,20 @@ class Election:
         except RestError as error:
             if error.status not in (404, 409):
                 raise
-            return False  # another process was faster
+            return False  # Another process has written the Lease first.
         self._leads_until = began + self.timing.renew_deadline
         return True
 
     def step_down(self) -> None:
-        """Stop leading, whatever the Lease says."""
+        """Stop leading at once, without a request to the API server."""
         self._leads_until = float("-inf")
 
     async def release(self) -> None:
-        """Release the Lease if this process holds it, so that the next process can take it at once.
+        """Release the Lease if this process holds it, so that another process can acquire the Lease at once.
 
         Raises:
-            RestError: the API server refused.
-            aiohttp.ClientError, TimeoutError: it did not answer.
+            RestError: the API server refused a request.
+            aiohttp.ClientError, TimeoutError: the API server did not answer.
         """
         self.step_down()
         if not self._is_known:
@@ -180,10 +182,10 @@ class Election:
     def _is_anothers(self) -> bool:
         """Returns whether another process may be leading."""
         if self._found is None:
-            # Either no process ever held the Lease, or it was deleted, and its holder may not know this yet.
+            # Either no process has ever held the Lease, or the Lease was deleted, and its holder may not know this yet.
             lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
         else:
-            # Other replicas may have other flags, but a duration of hours can't come from a flag.
+            # Respect the Lease's duration, because other replicas may have other flags, but only up to a maximum.
             asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
             lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
             is_free = self.holder in ("", self._identity)
@@ -199,7 +201,7 @@ class Election:
         if self.holder != self._identity:
             claim["acquireTime"] = now
             known = self._spec.get("leaseTransitions", -1)
-            # The API server would refuse a greater number, so that no replica could become the leader.
+            # Start again at 0, because the API server would refuse a greater number, and no replica could lead.
             claim["leaseTransitions"] = known + 1 if known < _MAX_TRANSITIONS else 0
         return claim
 
@@ -211,7 +213,7 @@ class Election:
             raise
 
     async def _write(self, changes: Body) -> None:
-        # Until a write succeeds, the state of the Lease is unknown.
+        # Until the write succeeds, this process does not know the state of the Lease.
         self._is_known = False
         try:
             self._see(await self._lease.write(self._found, {**self._spec, **changes}))

@@ -1,4 +1,4 @@
-"""The description of one of the operator's metrics, without samples."""
+"""Describes the operator's metrics: their names, types, labels and help texts, without samples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,17 +9,17 @@ class Family:
     """A metric's name, type, labels and help text."""
 
     name: str
-    """Name of the metric in a scrape."""
+    """Name of the metric as Prometheus scrapes it."""
     type: Literal["counter", "gauge", "histogram", "info"]
     labels: tuple[str, ...]
     help: str
 
 
 def gauge(name: str, text: str, *labels: str) -> Family:
-    """Returns a gauge with these labels."""
+    """Returns the description of a gauge with these labels."""
     return Family(name, "gauge", labels, text)
 
 
 def info(name: str, text: str, *labels: str) -> Family:
-    """Returns an info metric: a series that is always 1 and carries its information in labels."""
+    """Returns the description of an info metric, whose value is always 1 and whose labels contain the information."""
     return Family(f"{name}_info", "info", labels, text)

@@ -1,4 +1,4 @@
-"""Counters of this operator process, on the leader and on a standby. Labels contain no object names."""
+"""Counters and histograms of this operator process, leader or standby. Labels contain no object names."""
 
 import re
 
@@ -53,7 +53,7 @@ _API_REQUEST_SECONDS = _histogram(
 )
 
 FAMILIES = tuple(_families)
-"""All metric families except those of the process itself (``process_…``), which prometheus_client defines."""
+"""Metric families of this module, without the ``process_…`` metrics, which prometheus_client defines."""
 
 for _result in ("changed", "unchanged", "failed"):
     RECONCILES.labels(_result)
@@ -67,7 +67,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 def verb_and_resource(method: str, path: str) -> tuple[str, str]:
-    """Returns a request's verb and resource in Kubernetes' terms: ``patch``, ``tenantzones/status``."""
+    """Returns a request's Kubernetes verb and resource, for example ``patch`` and ``tenantzones/status``."""
     match = _RESOURCE.fullmatch(path)
     if match is None:
         return method.lower(), "other"
@@ -76,7 +76,7 @@ def verb_and_resource(method: str, path: str) -> tuple[str, str]:
 
 
 def count_api_request(method: str, path: str, code: str, seconds: float) -> None:
-    """Count a request to the API server, and its duration.
+    """Add a request to the API server to the metrics.
 
     Args:
         method: the HTTP method.

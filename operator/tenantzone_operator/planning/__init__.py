@@ -1,1 +1,1 @@
-"""Computes the next config of a pool's engines from the pool and its zones, in pure functions."""
+"""Pure functions that compute the next config of a pool's engines from the pool and its zones."""

@@ -1,14 +1,14 @@
 """Decides which zones fit into their pool. Older zones come first, and a newer request never revokes an earlier grant.
 
-The current snapshot records all grants, so a restart changes nothing. An engine that joins, leaves or sends a false
-report does not revoke grants either: an engine that is too small gets the part of the config that fits
+The current snapshot records all grants, so grants survive a restart. Grants also survive when an engine joins, leaves
+or sends a false report: an engine that is too small applies the part of the config that fits
 (`tenantzone_contract.zone_config.fitting`), and reports the blocks that it lacks.
 
 Zones that were accepted before any engine reported its size have provisional grants. Once a size is known, the operator
-decides on them again by priority, then age, after all final grants.
+decides again on these zones, after all final grants, by priority, then by age.
 
-A grant that only the status or only the ConfigMap contains may be forged. It stays if it fits next to the grants that
-both contain.
+A grant that only the status or only the ConfigMap contains may be forged. Such a grant stays only if it fits in
+addition to the grants that both contain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,12 +32,12 @@ _NOTHING_DOUBTFUL: Mapping[str, Evidence] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """The decision on one zone's spec: whether and why it is accepted or refused, and the zone's config entry."""
+    """The decision to accept or refuse one zone's spec, with the reason and the zone's config entry."""
 
     reason: Reason
     message: str
     entry: ZoneConfig | None
-    """The zone's entry in the new snapshot, from its spec or from an earlier generation; None for no entry."""
+    """The zone's entry in the new snapshot, from the current or an earlier spec; None if the zone has no entry."""
 
     @property
     def accepted(self) -> bool:
@@ -45,11 +45,11 @@ class AdmissionDecision:
 
 
 class Budget:
-    """Adds up reservations in an engine of the size that the plan assumes.
+    """Adds up the reservations in an engine of the size that the plan assumes.
 
     Args:
-        size: the engine's size in blocks; None if no engine's size is known. Percentages then count as blocks of an
-            engine with 100 blocks, and absolute numbers count as 0, because there is no size to compare them with.
+        size: the engine's size in blocks; None if no engine's size is known. In that case, percentages count as blocks
+            of an engine with 100 blocks, and numbers of blocks count as 0, because they can't be compared with a size.
         tiers: the engine's KV-cache tiers, as the pool declares them.
         seats: the maximum number of requests that the engine runs at once; None if unknown.
     """
@@ -60,7 +60,7 @@ class Budget:
         self.tiers = TierBudget(tiers)
         self._contradiction = partial(contradiction, blocks=size, seats=seats, tiers=tiers)
         self.reserved = 0
-        """Number of blocks that are granted."""
+        """Number of blocks that zones were granted so far."""
 
     @property
     def allocatable(self) -> int:
@@ -68,14 +68,14 @@ class Budget:
         return max(0, self.size - self.reserved)
 
     def contradiction(self, entry: ZoneConfig) -> str:
-        """Returns the first contradiction between the entry's amounts in an engine of this size; empty if none."""
+        """Returns the first contradiction between the entry's amounts in an engine of this size, or an empty text."""
         return self._contradiction(entry)
 
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
     def holds(self, entry: ZoneConfig) -> bool:
-        """Returns whether the entry fits into the remaining blocks and tiers, and does not contradict itself."""
+        """Returns whether the entry fits into the remaining blocks and tiers, and its amounts do not contradict."""
         fits = self.fits(entry.reserved) and self.tiers.missing(entry) is None
         return fits and not self.contradiction(entry)
 
@@ -110,24 +110,24 @@ def admit(
     provisional: Collection[str] = frozenset(),
     doubtful: Mapping[str, Evidence] = _NOTHING_DOUBTFUL,
 ) -> dict[str, AdmissionDecision]:
-    """Returns the decisions on all zones of a pool, by name.
+    """Returns the decisions on all zones of a pool, by zone name.
 
     Args:
         zones: all zones of the pool, in any order.
-        granted: the entries of the current snapshot, by zone name. They stay, whatever engines exist.
+        granted: the entries of the current snapshot, by zone name. They stay, whatever sizes engines report.
         size: the engine size that the plan assumes, in blocks; None if unknown.
-        left_out: the names of zones whose change does not fit into the ConfigMap. Their old entries stay, so the change
-            neither frees nor takes blocks.
+        left_out: the names of zones whose change does not fit into the ConfigMap. Such a zone keeps its old entry, so
+            the change neither frees nor uses blocks.
         tiers: the KV-cache tiers of each engine, as the pool declares them.
         seats: the maximum number of requests that these engines run at once; None if unknown.
         provisional: the names of zones whose entries were granted while no size was known.
-        doubtful: where the grant was found, for zones whose grant only the status or only the ConfigMap contains.
+        doubtful: for each zone whose grant only the status or only the ConfigMap contains, which of the two it is.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)
     owners: dict[str, str] = {}
-    # A zone with a grant keeps its tenant, even if an ungranted zone sorts first: zones that were created in the same
-    # second are ordered by name.
+    # A zone with a grant keeps its tenant, even against a zone that was created in the same second and sorts first by
+    # name.
     by_claim = sorted(by_age, key=lambda zone: (not _has_its_tenant(zone, granted), _evidence(zone, doubtful)))
     for zone in by_claim:
         owners.setdefault(zone.tenant, zone.meta.name)
@@ -154,7 +154,7 @@ def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _evidence(zone: Zone, doubtful: Mapping[str, Evidence]) -> Evidence:
-    """Returns where the zone's grant was found, if it has one."""
+    """Returns where the zone's grant, if any, was found."""
     return doubtful.get(zone.meta.name, Evidence.BOTH)
 
 
@@ -166,9 +166,9 @@ def _keep(
     provisional: Collection[str],
     doubtful: Mapping[str, Evidence],
 ) -> dict[str, ZoneConfig]:
-    """First pass of `admit`: keep existing grants, and reduce them where the spec asks for less.
+    """First pass of `admit`: keep existing grants, and reduce grants whose spec now asks for less.
 
-    Doubtful grants stay if they fit. Once a size is known, provisional grants also stay if they fit.
+    Doubtful grants stay only if they fit. Once a size is known, the same applies to provisional grants.
     """
     kept: dict[str, ZoneConfig] = {}
     claimed: list[tuple[Zone, ZoneConfig]] = []
@@ -203,11 +203,11 @@ def _is_within_spec(entry: ZoneConfig, zone: Zone, budget: Budget) -> bool:
 
 
 def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> AdmissionDecision:
-    """Second pass of `admit`: decide on new zones and increases, from the remaining blocks.
+    """Second pass of `admit`: decide on new zones and increases with the blocks that remain.
 
     Args:
-        zone: the zone as the API server has it.
-        kept: the part of the zone's grant that the first pass kept; None if it kept nothing.
+        zone: the zone as stored in the API server.
+        kept: the zone's entry after the first pass; None if the zone has no grant.
         budget: the grants of all zones so far.
         is_final: whether the zone's current spec was granted while a size was known.
     """
@@ -234,8 +234,8 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool)
 def _welcome(entry: ZoneConfig, budget: Budget, is_final: bool) -> AdmissionDecision:
     if not budget.is_provisional or is_final or not depends_on_size(entry):
         return AdmissionDecision(Reason.ACCEPTED, "valid, and fits into the pool", entry)
-    wanted = f"{entry.reserved} blocks fit" if isinstance(entry.reserved, int) and entry.reserved else "it fits"
-    decided = f"whether {wanted} is decided when one does, by priority, then age"
+    wanted = f"{entry.reserved} blocks fit" if isinstance(entry.reserved, int) and entry.reserved else "the zone fits"
+    decided = f"the operator will decide later whether {wanted}, by priority, then by age"
     message = f"valid; no engine has reported its size yet, so {decided}"
     return AdmissionDecision(Reason.ACCEPTED_PROVISIONALLY, message, entry)
 
@@ -245,13 +245,13 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     missing = budget.blocks(reserved) - left
     if budget.is_provisional:
         return (
-            f"reserved is {reserved} and {left}% is left, which is {missing}% too little; "
-            f"lower it to {left}%, or lower reserved of other zones"
+            f"reserved is {reserved}, but only {left}% is left, which is {missing}% too little; "
+            f"lower reserved to {left}%, or lower reserved of other zones"
         )
     wanted = f"{reserved}, which is {left + missing} blocks" if isinstance(reserved, str) else f"{reserved} blocks"
     return (
-        f"reserved is {wanted}, and {left} of an engine's {size} blocks are left, which is {missing} too few; "
-        f"lower reserved to {left} ({100 * left // size}%) or lower that of other zones"
+        f"reserved is {wanted}, but only {left} of an engine's {size} blocks are left, which is {missing} too few; "
+        f"lower reserved to {left} ({100 * left // size}%), or lower reserved of other zones"
     )
 
 
@@ -259,16 +259,16 @@ def _without_room(kept: ZoneConfig | None) -> AdmissionDecision:
     max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
     message = (
         f"the pool's config would exceed {max_bytes:,} compressed bytes of its ConfigMap; "
-        f"choose another ZonePool, or delete zones of this one"
+        f"choose another ZonePool, or delete zones of this ZonePool"
     )
     return AdmissionDecision(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
 
 
 def _conflict(zone: Zone, owner: str) -> AdmissionDecision:
-    message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
+    message = f"TenantZone {owner} already has the tenant {zone.tenant}; delete one of the two TenantZones"
     return AdmissionDecision(Reason.TENANT_CONFLICT, message, None)
 
 
 def _stays(kept: ZoneConfig | None) -> str:
-    """Returns the sentence about the older generation that stays in force, to append to a refusal; else empty."""
+    """Returns a sentence to append to a refusal if an earlier generation of the zone stays in force; else empty."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

@@ -1,4 +1,4 @@
-"""Computes the engine size that a pool's plan assumes, in pure functions."""
+"""Pure functions that compute the engine size that a pool's plan assumes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,20 +7,20 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 
 _MAX_BLOCKS = 2**31 - 1
-"""Maximum number of blocks of an engine."""
+"""Largest engine size in blocks that the operator accepts from a status."""
 
 
 def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mapping[str, Any]) -> int | None:
     """Returns the engine size in blocks that zones must fit into; None if unknown.
 
-    The size is ``spec.blocksPerEngine`` if set, else the largest size that at least half of the engines reach. So only
-    half of the engines together can report a false size, and neither a single small engine nor replicas that differ
-    by a few blocks reduce the size. While no engine reports a size, the size in the pool's status applies.
+    The size is ``spec.blocksPerEngine`` if set, else the largest size that at least half of the engines reach. So false
+    reports change the size only if half of the engines send them, and neither a single small engine nor small
+    differences between replicas reduce the size. While no engine reports a size, the size in the pool's status applies.
 
     Args:
         pool: the pool; None if it does not exist.
-        claims: for each ready engine its reported size; None if it has never reported a size.
-        before: the pool's last status from this operator, even if others have changed it since.
+        claims: the reported size of each ready engine; None for an engine that has never reported a size.
+        before: the pool's last status that this operator computed, whatever other clients have changed since.
     """
     if pool is not None and pool.blocks_per_engine is not None:
         return pool.blocks_per_engine
@@ -31,7 +31,7 @@ def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mappin
 
 
 def planned_seats(observations: Sequence[Observation]) -> int | None:
-    """Returns the maximum number of requests that an engine runs at once, as in `planned_size`; None if unknown."""
+    """Returns the largest number of concurrent requests that at least half of the engines can run; None if unknown."""
     return _claimed_by_half(seen.report.seats for seen in observations if seen.report is not None)
 
 

@@ -1,8 +1,8 @@
 """Decides whether a pool's config fits into its ConfigMap, and which changes must wait if it does not fit.
 
-The compressed size of a config can only be determined by compressing it. If a config is too large, a search determines
-the largest set of changes that fits, in which changed zones come before new zones, and older zones before younger
-zones. The entries in force always stay.
+The compressed size of a config can only be determined by compressing it. If a config is too large, a search finds the
+largest set of changes that fits. In this set, changed zones come before new zones, and older zones before younger
+zones. Entries of the current snapshot always stay.
 """
 
 from bisect import bisect_left
@@ -13,10 +13,10 @@ from tenantzone_contract.zone_config.config import MAX_GENERATION, ConfigError, 
 from tenantzone_contract.zone_config.packing import MAX_CONFIG_MAP_BYTES, pack_config
 
 NEW_ZONES_BYTES = 900_000
-"""Maximum size in bytes to which new zones may fill a pool's ConfigMap; the rest is kept for changes."""
+"""Maximum size in bytes to which new zones may fill a pool's ConfigMap. The rest is reserved for changes of zones."""
 
 CHANGES_BYTES = MAX_CONFIG_MAP_BYTES - 4096
-"""Maximum size in bytes after any change, with a margin because another hash compresses to a different size."""
+"""Maximum size in bytes after any change. The margin is needed because another hash may compress less well."""
 
 _REMEMBERED = 4
 _ANY_HASH = "sha256:" + 64 * "0"
@@ -24,16 +24,16 @@ _ANY_HASH = "sha256:" + 64 * "0"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The part of the pool's config that fits, and the zones whose changes are left out."""
+    """The pool settings that fit into the ConfigMap, and the zones whose changes do not fit."""
 
     pool: PoolConfig | None
-    """The pool's own settings, new or in force; None if they do not fit and none are in force."""
+    """The pool's new settings, or the current settings if the new ones do not fit; None if neither is possible."""
     left_out: frozenset[str] = frozenset()
-    """Names of zones that keep their entry in force, or have no entry if they are new."""
+    """Names of zones whose changes do not fit. They keep their current entry, or have no entry if they are new."""
 
 
 class ConfigRoom:
-    """Chooses the changes that fit, and caches recent results, because a full config is planned again and again."""
+    """Chooses the changes that fit, and caches recent results, because each reconcile asks the same question again."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
@@ -42,7 +42,7 @@ class ConfigRoom:
         """Choose as many changes as fit into the ConfigMap.
 
         Args:
-            pool: the pool's own settings.
+            pool: the pool's new settings.
             entries: the zones' new entries, in the order in which they are added.
             in_force: the current snapshot.
         """
@@ -66,7 +66,7 @@ def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeCo
             return Choice(None)
         pool = in_force.pool
     changed = [entry for entry in entries if entry.name in held and entry != held[entry.name]]
-    # Entries that do not grow come first, so that they never wait for growing entries.
+    # Put entries that do not grow first, so that they are chosen even if growing entries do not fit.
     changed.sort(key=lambda entry: len(entry.text) > len(held[entry.name].text))
     new = [entry for entry in entries if entry.name not in held]
 
@@ -84,7 +84,7 @@ def _is_known(entry: ZoneConfig, known: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _most(number: int, fits: Callable[[int], bool]) -> int:
-    """Returns the highest number up to ``number`` that fits."""
+    """Returns the highest number from 0 to ``number`` that fits, if all lower numbers fit, too."""
     return bisect_left(range(1, number + 1), True, key=lambda tried: not fits(tried))
 
 

@@ -1,7 +1,7 @@
-"""Finds contradictions between a number and a percentage among the amounts of one zone, in pure functions.
+"""Pure functions that find contradictions between a number and a percentage in the spec of one zone.
 
-The API server refuses amounts that contradict each other in every engine. A number and a percentage can only be
-compared in an engine of a known size.
+The API server refuses amounts that contradict each other in engines of any size. A number and a percentage can only be
+compared for an engine of a known size.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Share = int | str
 
 
 def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tiers: PoolTiers) -> str:
-    """Returns the first contradiction between amounts of a zone, with the fields and a fix; empty if none.
+    """Returns a text about the first contradiction between amounts of a zone, with a fix; empty if there is none.
 
     Args:
         entry: the zone's config entry.
@@ -36,7 +36,7 @@ def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tier
 
 
 def depends_on_size(entry: ZoneConfig) -> bool:
-    """Returns whether it depends on an engine's size if the zone fits and does not contradict itself."""
+    """Returns whether an engine's size decides if the zone fits, or if the zone's amounts contradict each other."""
     lendable = entry.lending.lendable if isinstance(entry.lending.lendable, int) else None
     compared = ((entry.reserved, entry.limit), (entry.seats.reserved, entry.seats.limit), (entry.reserved, lendable))
     is_mixed = any(None not in pair and type(pair[0]) is not type(pair[1]) for pair in compared)
@@ -44,19 +44,19 @@ def depends_on_size(entry: ZoneConfig) -> bool:
 
 
 def limit_below_reserved(entry: ZoneConfig, blocks: int) -> str:
-    """Returns how a zone's limit contradicts its reservation in an engine of this many blocks; empty if it does not."""
+    """Returns how a zone's limit contradicts its reservation in an engine of this size; empty if it does not."""
     return _limit_below_reserved("", entry.reserved, entry.limit, blocks, _blocks)
 
 
 def seat_limit_below_reserved(entry: ZoneConfig, seats: int) -> str:
-    """Returns how a zone's seat limit contradicts its reserved seats in an engine of this many seats."""
+    """Returns how a zone's seat limit contradicts its reserved seats in an engine with ``seats``; empty if not."""
     return _limit_below_reserved("seats.", entry.seats.reserved, entry.seats.limit, seats, _seats)
 
 
 def _limit_below_reserved(
     path: str, reserved: Share | None, limit: Share | None, size: int, shown: Callable[[int], str]
 ) -> str:
-    # The API server has already compared amounts of the same kind.
+    # Only compare a number with a percentage, because the API server has already compared amounts of the same kind.
     if reserved is None or limit is None or type(reserved) is type(limit):
         return ""
     at_least, at_most = floor_blocks(reserved, size), ceil_blocks(limit, size)

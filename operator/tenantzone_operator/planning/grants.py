@@ -1,4 +1,4 @@
-"""Finds the grants of an earlier leader in the zones' statuses and specs and in the ConfigMap, in pure functions."""
+"""Pure functions that find the grants of an earlier leader in the ConfigMap and in the zones' statuses and specs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 
 MAX_READ_GENERATION: Final = MAX_GENERATION // 2
-"""Upper bound for generations that are read from unsigned objects; larger generations are ignored.
+"""Upper bound for generations in unsigned objects. The operator ignores larger generations.
 
-The other half of the range remains for the operator, so that it never runs out of generations. A pool's generation
-must not decrease, because engines and statuses compare generations.
+The other half of the range is reserved for the operator's own increases, so that it never runs out of generations. A
+pool's generation must not decrease, because engines and statuses compare generations.
 """
 
 
 _GENERATIONS_PER_SECOND: Final = 1_000_000
-"""Upper bound for the rate at which other clients can raise the operator's generation by forging configs."""
+"""Maximum rate at which forged configs of other clients can raise the operator's generation."""
 
 
 class Evidence(IntEnum):
-    """Where a zone's grant was found. Of two conflicting grants, the grant with the lower value wins."""
+    """Where the operator found a zone's grant. Of two conflicting grants, the grant with the lower value wins."""
 
     BOTH = 0
     """The zone's status and the ConfigMap agree."""
@@ -36,42 +36,43 @@ class Evidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The grants of zones by zone name, and where they were found."""
+    """The grants of zones, and where the operator found them."""
 
     entries: Mapping[str, ZoneConfig]
+    """Config entries that were granted, by zone name."""
     doubtful: Mapping[str, Evidence]
-    """Evidence of the grants on which status and ConfigMap disagree, by zone name.
+    """Where a grant was found, by zone name, for grants on which the status and the ConfigMap disagree.
 
-    These grants count only if they fit. Grants that only the ConfigMap contains also must not exceed the zone's spec.
+    Such a grant counts only if it fits. If only the ConfigMap contains it, it also must not exceed the zone's spec.
     """
 
 
 def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:
-    """Returns whether a pool's status names the content of this config as the one in force.
+    """Returns whether the hash in a pool's status confirms the content of this config.
 
     Args:
         config: the config from the ConfigMap.
-        pool_status: the pool's status. An empty status, as after restoring a backup, contradicts no config.
+        pool_status: the pool's status. An empty status, for example after a restored backup, confirms any config.
     """
     return not pool_status or pool_status.get("configHash") == config.hash
 
 
 def plausible_generation(found: int) -> int:
-    """Returns a generation from an object, or 0 if it is so high that the operator can't have written it."""
+    """Returns a generation that was read from an object, or 0 if the operator can't have written such a number."""
     return found if 0 <= found < MAX_READ_GENERATION else 0
 
 
 def generation_known_to_engines(
     observations: Iterable[Observation], in_force: int, pool_created: str, now: float
 ) -> int:
-    """Returns the newest generation of engines that refuse the operator's config because it is older.
+    """Returns the newest generation among engines that refuse the operator's config as older than their own.
 
-    Engines do so after a restored backup, or another client, has lowered the generation in the pool's status and
-    ConfigMap together while no operator was the leader. Because an engine may send a false report, a generation counts
+    Engines refuse the config if a restored backup or another client has lowered the generation in both the pool's
+    status and the ConfigMap while no operator was the leader. Engines may send false reports, so a generation counts
     only if the operator can have reached it since the pool was created.
 
     Args:
-        observations: one for each ready engine.
+        observations: one observation for each ready engine.
         in_force: the generation of the operator's config.
         pool_created: the time at which the pool was created, in RFC 3339.
         now: Unix time in seconds.
@@ -86,7 +87,7 @@ def generation_known_to_engines(
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
-    """Returns the grants of zones if the pool's status does not confirm the config in the ConfigMap.
+    """Returns the grants of zones for the case that the pool's status does not confirm the config in the ConfigMap.
 
     Args:
         zones: the pool's zones.

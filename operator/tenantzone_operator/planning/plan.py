@@ -1,4 +1,4 @@
-"""Computes the next snapshot for a pool's engines from the zones, the pool and the current snapshot."""
+"""Computes the next config snapshot for a pool's engines from the zones, the pool and the current snapshot."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from tenantzone_operator.planning.user_headers import granted_without_taken_head
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The snapshot that a pool's engines should enforce next, and the decision on each zone."""
+    """The config snapshot that a pool's engines should enforce next, and the decision on each zone."""
 
     config: RuntimeConfig | None
-    """The snapshot that the engines should enforce; None to leave their config unchanged."""
+    """The snapshot that the engines should enforce; None to keep the current config."""
     decisions: Mapping[str, AdmissionDecision]
     """Decisions on the zones, by zone name."""
     pool_left_out: str = ""
-    """Why the pool's own settings stay unchanged; empty if the snapshot contains the new settings."""
+    """Why the snapshot does not contain the pool's new settings; empty if it contains them."""
 
 
 def make_plan(
@@ -43,20 +43,20 @@ def make_plan(
     Args:
         pool: the pool; None if it does not exist.
         zones: all zones that name the pool.
-        in_force: the snapshot that was published last, as far as known.
-        last_generation: the highest generation that was ever published, as far as known.
+        in_force: the last published snapshot; None if unknown.
+        last_generation: the highest known generation that was ever published; 0 if unknown.
         size: the engine size that the plan assumes, in blocks; None if unknown.
         room: chooses the changes that fit into the pool's ConfigMap.
         seats: the maximum number of requests that these engines run at once; None if unknown.
         provisional: the names of zones whose entries were granted while no size was known.
-        is_confirmed: whether ``in_force`` is known to record the grants; otherwise the zones' statuses decide.
+        is_confirmed: whether ``in_force`` is a trusted record of the grants; otherwise the zones' statuses count, too.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     in_pool = without_taken_headers(zones, pool.config)
     grants = _grants_of(in_force) if is_confirmed else agreed_grants(zones, in_force)
     granted = granted_without_taken_headers(grants.entries, pool.config)
-    # An engine that is too small for all zones enforces the first zones, so zones keep the order of their acceptance.
+    # Keep the zones in the order of their acceptance, because an engine that is too small enforces the first zones.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
@@ -71,7 +71,7 @@ def make_plan(
         if choice.pool is None:
             return Plan(None, admit(in_pool, granted, size, set(names), *shares), _POOL_TOO_LARGE)
         shared = choice.pool
-        # A waiting zone neither frees nor takes blocks, so the decisions on other zones may change.
+        # Decide again, because the zones that are left out neither free nor use blocks.
         if choice.left_out <= left_out:
             break
         left_out |= choice.left_out
@@ -82,12 +82,12 @@ def make_plan(
 
 
 def _grants_of(in_force: RuntimeConfig | None) -> Grants:
-    """Returns the grants in a snapshot that is known to record them."""
+    """Returns the grants that a trusted snapshot records."""
     return Grants({entry.name: entry for entry in in_force.zones} if in_force is not None else {}, {})
 
 
 def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
-    """Returns the current snapshot with its entries replaced by equal objects, so that memory has only one of each."""
+    """Returns the current snapshot with its entries replaced by the equal objects in ``entries``, to save memory."""
     if all(map(is_, in_force.zones, entries)):
         return in_force
     return in_force.model_copy(update={"zones": entries})
@@ -110,13 +110,13 @@ def _entries(names: Sequence[str], decisions: Mapping[str, AdmissionDecision]) -
 
 
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
-    # Compare the objects, which are usually identical, because hashing all entries would cost more than all the rest.
+    # Compare the objects, which is fast because they are usually identical. Hashing all entries would be slow.
     return in_force is not None and in_force.pool == pool and in_force.zones == entries
 
 
 def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
     """Returns the decisions on zones whose deletion waits for a finalizer, by name."""
-    message = "it was deleted and left the config; a finalizer delays the deletion"
+    message = "the zone is being deleted, so the engines no longer enforce it; a finalizer delays the deletion"
     return {zone.meta.name: AdmissionDecision(Reason.DELETING, message, None) for zone in zones}
 
 

@@ -1,4 +1,4 @@
-"""Tracks zones that were accepted before any engine had reported its size, in pure functions."""
+"""Pure functions that track zones that were accepted before any engine had reported its size."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,9 +13,9 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
     """Returns the names of the zones with provisional grants when the operator starts.
 
     Args:
-        pool: the pool, whose status contains a size if any size was ever known; None if it does not exist. Without a
-            status, for example after restoring a backup, all zones keep their grants in the config.
-        in_force: the snapshot that was published last.
+        pool: the pool; None if it does not exist. If a size was ever known, the pool's status contains it. Without a
+            status, for example after a restored backup, no grant counts as provisional.
+        in_force: the last published snapshot.
     """
     if pool is None or in_force is None or "configGeneration" not in pool.status or "capacityBlocks" in pool.status:
         return frozenset()
@@ -25,11 +25,11 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
 def still_provisional(before: Collection[str], decisions: Mapping[str, AdmissionDecision]) -> frozenset[str]:
     """Returns the names of the zones with provisional grants after a plan.
 
-    A zone that the plan refuses stays among them, because engines have its grant until the config is written.
+    A zone with a provisional grant that the plan refuses keeps it until a config without the grant is written.
 
     Args:
-        before: the names before the plan.
-        decisions: the plan's decisions, by name.
+        before: the names of zones with provisional grants before the plan.
+        decisions: the plan's decisions, by zone name.
     """
     return frozenset(
         name

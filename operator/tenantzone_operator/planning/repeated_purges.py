@@ -1,6 +1,6 @@
-"""Handles repeated purges: a purge id that is removed from a zone and set again requests another purge.
+"""Handles repeated purges. If a user removes a purge id from a zone and sets the id again, this requests a new purge.
 
-Engines carry out each id only once. So the config adds a number to a repeated id, for example ``first#2``. An
+Engines carry out each id only once. So the config adds a number to a repeated id, for example ``first#2``. An id in an
 annotation can't contain the number sign.
 """
 
@@ -16,11 +16,11 @@ _MAX_DIGITS: Final = 8
 
 
 def with_repeated_purges(zones: Sequence[Zone], in_force: RuntimeConfig | None) -> list[Zone]:
-    """Returns the zones, each with the id of the purge that engines should carry out.
+    """Returns the zones with purge ids as the engines need them: with a number if the purge is repeated.
 
     Args:
-        zones: the zones as the API server has them.
-        in_force: the snapshot that was published last; None if none is known.
+        zones: the zones as stored in the API server.
+        in_force: the last published snapshot; None if unknown.
     """
     if not any(zone.config is not None and zone.config.purge for zone in zones):
         return list(zones)
@@ -36,7 +36,7 @@ def _with_purge(zone: Zone, in_force: str | None) -> Zone:
 
 
 def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
-    """Returns the id of the purge that an annotation requests.
+    """Returns the id for the engines of the purge that an annotation requests.
 
     Args:
         asked: the annotation's value.
@@ -48,7 +48,7 @@ def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
     recorded = last.get("id", "")
     if _annotated(recorded) != asked:
         return asked
-    # If there is no entry, or the last purge is not complete, assume that the id was not removed since that purge.
+    # Without a published entry, or while the last purge is incomplete, assume that the user has not removed the id.
     if in_force is None or "completedAt" not in last:
         return recorded
     return f"{asked}{_NUMBER}{_number(recorded) + 1}"
@@ -59,6 +59,6 @@ def _annotated(purge: str) -> str:
 
 
 def _number(purge: str) -> int:
-    # Other clients may write statuses, and engines refuse an id with a longer number.
+    # Check the number, because other clients may write statuses, and engines refuse an id with a longer number.
     number = purge.partition(_NUMBER)[2]
     return int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else 1

@@ -1,4 +1,4 @@
-"""Adds up the zones' reservations in the tiers of their pool.
+"""Adds up the zones' reservations in the KV-cache tiers of their pool.
 
 As with blocks, grants stay. If a pool's tier shrinks, no zone loses its reservation, but no zone gets a larger one.
 """
@@ -22,23 +22,23 @@ class Missing:
 
     share: TierShare
     bytes: int
-    """Number of bytes that the zone requests."""
+    """Number of bytes that the zone reserves."""
     left: int
     size: int
     """Size of the tier in bytes; 0 if the pool has no such tier."""
 
     def message(self, pool: str) -> str:
-        """Returns the problem and a fix, in words."""
+        """Returns a text that describes the problem and a fix."""
         tier, wanted = self.share.tier, self.share.reserved
         if not self.size:
             return (
-                f"reserved of tier {tier} is {wanted}, and ZonePool {pool} has no such tier; add spec.tiers.{tier} to "
-                f"it, or remove the tier here"
+                f"reserved of tier {tier} is {wanted}, but ZonePool {pool} has no such tier; add spec.tiers.{tier} to "
+                f"the ZonePool, or remove the tier here"
             )
         asked = f"{wanted}, which is {shown_bytes(self.bytes)}" if isinstance(wanted, str) else shown_bytes(self.bytes)
         return (
-            f"reserved of tier {tier} is {asked}, and {shown_bytes(self.left)} of an engine's {shown_bytes(self.size)} "
-            f"are left; lower it to at most {self.left} bytes, or lower reserved in other zones"
+            f"reserved of tier {tier} is {asked}, but {shown_bytes(self.left)} of an engine's {shown_bytes(self.size)} "
+            f"are left; lower reserved to {self.left} bytes or less, or lower reserved in other zones"
         )
 
 
@@ -59,7 +59,7 @@ class TierBudget:
         return max(0, self._sizes[tier] - self.reserved[tier])
 
     def missing(self, entry: ZoneConfig) -> Missing | None:
-        """Returns the entry's first reservation that does not fit into the rest of its tier; None if all fit."""
+        """Returns the entry's first reservation that exceeds the remaining bytes of its tier; None if all fit."""
         for share in entry.tiers:
             wanted, left, size = self._bytes(share), self.allocatable(share.tier), self._sizes[share.tier]
             if wanted > left or (not size and share.reserved not in (0, "0%")):

@@ -1,4 +1,4 @@
-"""Refuses zones whose user header is a header that their pool uses for another purpose, in pure functions."""
+"""Pure functions that refuse zones whose user header is a header that their pool uses for another purpose."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ from tenantzone_operator.kube.resources import Zone
 
 
 def without_taken_headers(zones: Sequence[Zone], pool: PoolConfig) -> Sequence[Zone]:
-    """Returns the zones, in which zones with a user header that the pool uses are invalid."""
+    """Returns the zones. A zone whose user header the pool uses for identity is marked as invalid."""
     if pool.identity is None:
         return zones
     return [replace(zone, config=None, invalid=why) if (why := _why_taken(zone, pool)) else zone for zone in zones]
 
 
 def granted_without_taken_headers(granted: Mapping[str, ZoneConfig], pool: PoolConfig) -> Mapping[str, ZoneConfig]:
-    """Returns the grants without user headers that the pool now uses, because they do not distinguish users."""
+    """Returns the grants without user headers that the pool now uses for identity: these do not distinguish users."""
     if pool.identity is None:
         return granted
     return {

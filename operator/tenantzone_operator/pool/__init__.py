@@ -1,1 +1,1 @@
-"""The work for one pool, and for all pools: plan, config publishing, engines, statuses."""
+"""Reconciles pools: plans and publishes their configs, watches their engines, and writes statuses."""

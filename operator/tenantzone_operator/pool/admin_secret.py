@@ -1,4 +1,4 @@
-"""The Secret with a pool's admin token, which its engines and metric scrapers mount."""
+"""Creates the Secret with a pool's admin token, which engines and metric scrapers mount."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tenantzone_operator.pool.pool_secret import PoolSecret
 async def ensure_admin_secret(
     secret: PoolSecret, pool: Pool, observations: Sequence[Observation], tokens: Sequence[str]
 ) -> None:
-    """Create the Secret with the pool's tokens if it may be missing and there are tokens.
+    """Create the Secret with the pool's admin tokens if it may be missing. Without tokens, do nothing.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: the Secret could not be created, but retrying may help.
@@ -22,6 +22,6 @@ async def ensure_admin_secret(
 
 
 def tokens_may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Returns whether the Secret may be missing: there is no engine, or one is open or has no valid token."""
+    """Returns whether the Secret may be missing: no engine is ready, or an engine's admin port has no valid token."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or report.admin_is_open or report.admin_error for report in reports)

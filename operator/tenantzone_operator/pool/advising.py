@@ -20,7 +20,7 @@ class Advising:
         self._in_force = Overlaid(None, ())
 
     def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
-        """Returns the pool and zones as the engines should have them, with the current adjustments applied."""
+        """Returns the pool and zones with the advisor's current adjustments, as the config for engines needs them."""
         self._in_force = self._overlay.over(pool, zones)
         return self._in_force
 

@@ -14,11 +14,11 @@ from tenantzone_operator.writing.write_all import write_all
 
 
 class Annotating:
-    """Sets the annotation where it differs. A pod that can't be annotated does not delay other pods.
+    """Sets an annotation on pods on which its value differs. A pod that can't be annotated does not delay other pods.
 
     Args:
         annotation: the annotation's name.
-        read: returns the annotation's last known value on a pod.
+        read: returns the annotation's value from a pod in the store.
         api: writes the annotation.
         log: logs that a pod can't be annotated.
     """
@@ -34,10 +34,10 @@ class Annotating:
         """Number of writes since the start."""
 
     async def annotate(self, wanted: Sequence[tuple[Pod, str]]) -> None:
-        """Annotate the pods whose annotation has another value.
+        """Annotate the pods on which the annotation has a different value.
 
         Args:
-            wanted: all pods of the pool, each with the value that it should have; empty to keep its current value.
+            wanted: all pods of the pool, each with the wanted value; an empty value leaves the pod unchanged.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: a write failed.
@@ -53,7 +53,7 @@ class Annotating:
         await write_all([partial(self._annotate, pod, value) for pod, value in outdated])
 
     def look_again(self) -> None:
-        """Make the next :meth:`annotate` read the pods' annotations, because other clients may have changed them."""
+        """Discard the last written values, so that :meth:`annotate` corrects changes by other clients."""
         self._written = {}
 
     @property
@@ -67,7 +67,7 @@ class Annotating:
         except RestError as error:
             if not error.is_lasting:
                 raise
-            # Without the annotation, kubelet syncs too, but later.
+            # Only log the refusal, because kubelet also syncs without the annotation, but later.
             if self._refusals.note(pod.meta.uid, value, time.monotonic()):
                 self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
             return

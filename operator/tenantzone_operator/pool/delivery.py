@@ -1,4 +1,4 @@
-"""Publishes a pool's snapshots in its ConfigMap, and makes kubelet sync the pods that mount the ConfigMap."""
+"""Publishes a pool's config snapshots in a ConfigMap, and makes kubelet sync the pods that mount the ConfigMap."""
 
 import asyncio
 import logging
@@ -31,20 +31,20 @@ _EXCEED_SECONDS: Final = 60.0
 _MAX_EXCEED_SECONDS: Final = 3600.0
 """Maximum backoff in seconds between configs with a raised generation; `_EXCEED_SECONDS` is the first backoff."""
 _MAX_STEP = 1_000_000
-"""Maximum number by which another client may raise the generation so that the operator continues from there."""
+"""Maximum increase of the generation by another client. The operator ignores generations beyond that."""
 
 
 class Delivery:
-    """The ConfigMap of one pool, in which the operator undoes changes by other clients.
+    """Publishes one pool's config in a ConfigMap, and undoes changes of the ConfigMap by other clients.
 
-    Once this object has published a snapshot, the snapshot records the grants, whatever the ConfigMap contains later.
-    The first content of the ConfigMap records the grants only if the pool's status contains its hash. Otherwise the
-    planning compares the content with the zones' statuses.
+    Once this object has published a snapshot, that snapshot is the record of the grants, whatever the ConfigMap
+    contains later. Before that, the ConfigMap's content is trusted as this record only if the pool's status contains
+    the content's hash. Otherwise the planning compares the content with the zones' statuses.
 
     Args:
         api: reads and writes the ConfigMap.
         history: records each published snapshot.
-        tokens: returns the pool's admin tokens, newest first, with which configs are signed; empty without a key.
+        tokens: returns the pool's admin tokens, newest first, which sign configs; empty if the operator has no key.
         log: logs writes and repairs.
     """
 
@@ -60,15 +60,15 @@ class Delivery:
         self._unconfirmed: RuntimeConfig | None = None
         """First content of the ConfigMap, until this object publishes a snapshot."""
         self._attempted: RuntimeConfig | None = None
-        """Config in the last write, which may have succeeded even without an answer from the API server."""
+        """Config of the last write, recorded because the write may have succeeded even without an answer."""
         self._foreign_generation = 0
-        """Generation of a config by which another client replaced the newest config; 0 if no client did."""
+        """Generation of another client's config in the ConfigMap; 0 if there is none."""
         self._known_to_engines = 0
-        """Newest generation of engines that refuse the current config because it is older; 0 if none refuse."""
+        """Newest generation among engines that refuse the current config as too old; 0 if there is no such engine."""
         self._exceeded_at = float("-inf")
-        """Monotonic time of the last write with a generation that was raised because engines refused."""
+        """Monotonic time of the last config whose generation was raised because engines refused older ones."""
         self._exceed_pause = 0.0
-        """Minimum number of seconds from that write until the next such write."""
+        """Minimum number of seconds after `_exceeded_at` until the generation may be raised again."""
         self._is_delivered = False
         self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
@@ -77,7 +77,7 @@ class Delivery:
         self._refused = ""
         self._config_writes = 0
         self._signed: tuple[str, str, str, Sequence[str]] | None = None
-        """Uid and version of the last verified ConfigMap, the pool's creation time and the tokens."""
+        """Uid and version of the last ConfigMap with the right signature, the pool's creation time and the tokens."""
 
     @property
     def writes(self) -> int:
@@ -91,12 +91,12 @@ class Delivery:
 
     @property
     def in_force(self) -> RuntimeConfig | None:
-        """The snapshot that was published last, as far as is known."""
+        """The last published snapshot; until this object publishes one, the ConfigMap's first content, or None."""
         return self._history.newest or self._unconfirmed
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the snapshot in force is known to record the grants."""
+        """Whether `in_force` is a trusted record of the grants."""
         return self._history.newest is not None
 
     async def has_changed(self, pool: Pool) -> bool:
@@ -105,9 +105,9 @@ class Delivery:
         return version != (self._known.version if self._known is not None else None)
 
     async def recall(self, pool: Pool) -> None:
-        """Read the ConfigMap, and compare it with the newest published snapshot."""
+        """Read the ConfigMap, and find out whether it contains the newest snapshot or must be repaired."""
         found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
-        # A ConfigMap of the operator remains its own even if another client removes the labels and owners.
+        # The operator still owns its ConfigMap after another client has removed the labels and owners.
         was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
         if found is not None and not was_ours and not found.belongs_to(pool):
             self._know_foreign(found, pool)
@@ -116,12 +116,12 @@ class Delivery:
         self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        # The config may be newer than the status, because the operator writes the status later.
+        # A config with a higher generation than the status is valid, because the operator writes the status later.
         least = plausible_generation(pool.status.get("configGeneration", 0)) if newest is None else 0
         most = MAX_GENERATION if newest is not None or await self._is_signed(found, pool) else MAX_READ_GENERATION
         is_sound = config is not None and least <= config.generation < most
         if config is not None and not is_sound:
-            self._log.warning("the pool's ConfigMap is repaired: another client wrote generation %d", config.generation)
+            self._log.warning("repairing the pool's ConfigMap: another client wrote generation %d", config.generation)
             # The hash does not cover the generation, so the grants in the config are still valid.
             config = config.model_copy(update={"generation": least + 1}) if newest is None else None
         if newest is None:
@@ -134,10 +134,10 @@ class Delivery:
         self.must_recall = False
 
     def _is_own(self, config: RuntimeConfig, pool: Pool) -> bool:
-        """Returns whether a config from the ConfigMap is newer than the known config and was written by an operator.
+        """Returns whether an operator wrote the config in the ConfigMap, and the config is newer than the known one.
 
-        A later generation with the newest content counts too. Otherwise two operators that lead at the same time would
-        exceed each other's generation forever.
+        The newest content with a later generation also counts. Otherwise two operators that lead at the same time would
+        raise the generation in turn forever.
         """
         newest = self._history.newest
         if newest is None:
@@ -146,9 +146,9 @@ class Delivery:
         return step > 0 and (config == self._attempted or (config.hash == newest.hash and step <= _MAX_STEP))
 
     def _note_foreign(self, config: RuntimeConfig, newest: RuntimeConfig) -> None:
-        """Record that the ConfigMap contains a config by another client, or an older config than the newest."""
+        """Log that the ConfigMap contains another client's config or an outdated config, and note its generation."""
         self._log.warning(
-            "the pool's ConfigMap is repaired: it contains a config %d that differs from the newest config %d",
+            "repairing the pool's ConfigMap: its config, generation %d, differs from the newest config, generation %d",
             config.generation,
             newest.generation,
         )
@@ -159,8 +159,8 @@ class Delivery:
         name = config_map_name(pool.meta.name)
         self._known, self._is_delivered, self.must_recall = found, False, False
         self._foreign = (
-            f"the ConfigMap {name} is not the operator's: it has no label {MANAGED_BY_LABEL}: {OPERATOR}; "
-            f"delete it, or choose another name for the pool"
+            f"the ConfigMap {name} does not belong to the operator: it has no label {MANAGED_BY_LABEL}: {OPERATOR}; "
+            f"delete the ConfigMap, or choose another name for the pool"
         )
 
     async def _read(self, found: ConfigMap) -> RuntimeConfig | None:
@@ -168,11 +168,11 @@ class Delivery:
         try:
             return await asyncio.to_thread(unpack_config, found.files)
         except (ValueError, RecursionError) as error:
-            self._log.warning("the pool's ConfigMap is repaired, as it is invalid: %s", printable(str(error), 1000))
+            self._log.warning("repairing the pool's ConfigMap: its config is invalid: %s", printable(str(error), 1000))
             return None
 
     async def _is_signed(self, found: ConfigMap | None, pool: Pool) -> bool:
-        """Returns whether an operator has signed the config for this pool with a key that this process knows."""
+        """Returns whether the config has a valid signature for this pool, made with a key that this process has."""
         if found is None:
             return False
         tokens = [token.encode() for token in self._tokens()]
@@ -183,12 +183,12 @@ class Delivery:
         return created == pool.meta.created
 
     async def _is_in_order(self, pool: Pool) -> bool:
-        """Whether the known ConfigMap has the pool's labels, owner and signature, and nothing but the config."""
+        """Returns whether the ConfigMap has the right labels, owner and signature, and contains only the config."""
         known, tokens = self._known, self._tokens()
         if known is None or not known.is_in_order(pool):
             return False
         about = known.uid, known.version, pool.meta.created, tokens
-        # Without a key, the operator can neither verify nor create signatures.
+        # Without tokens, the operator can neither verify nor create signatures.
         if tokens and about != self._signed:
             expected = await asyncio.to_thread(sign_config, known.files.signed, tokens, pool.meta.created)
             if known.files.signature != expected:
@@ -197,10 +197,10 @@ class Delivery:
         return True
 
     def exceed_engines(self, pool: Pool, observations: Sequence[Observation]) -> None:
-        """Give the next config a newer generation if engines refuse the current config because it is older.
+        """Raise the generation of the next config if engines refuse the current config as older than their own.
 
-        All engines of the pool read each such config. A backoff from one minute that doubles each time limits the
-        number of configs that an engine can cause by false reports.
+        Each raise makes all engines of the pool read a new config. To limit the configs that an engine can cause by
+        false reports, the pause after a raise starts at one minute, and doubles each time.
         """
         now = time.monotonic()
         if now > self._exceeded_at + _MAX_EXCEED_SECONDS:
@@ -211,7 +211,7 @@ class Delivery:
             )
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if its config or signature differs, then annotate pods that have not synced the config.
+        """Write the ConfigMap if its config or signature differs, then annotate pods without this config's hash.
 
         Returns:
             Whether the ConfigMap was written.
@@ -232,7 +232,7 @@ class Delivery:
             self._history.record(config, files.size)
             self._is_delivered, self._foreign_generation = True, 0
             if self._known_to_engines:
-                self._log.warning("engines refused configs older than %d; the new one is newer", self._known_to_engines)
+                self._log.warning("raised the generation: engines refuse configs older than %d", self._known_to_engines)
                 self._exceeded_at, self._known_to_engines = time.monotonic(), 0
                 self._exceed_pause = min(max(_EXCEED_SECONDS, 2 * self._exceed_pause), _MAX_EXCEED_SECONDS)
             values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)

@@ -31,7 +31,7 @@ class Mounts:
         delivery: publishes the pool's config.
         admin_key: derives the pool's admin tokens.
         changed: called when a Secret that a pod mounts has changed.
-        log: logs the problems.
+        log: logs problems.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Mounts:
 
     @property
     def writes(self) -> int:
-        """Number of writes since the start that are visible to engines."""
+        """Number of writes of the ConfigMap and of annotations since the start."""
         return self._delivery.writes + self._annotating.writes
 
     @property
     def retry_seconds(self) -> list[float | None]:
-        """Seconds until the retry of each kind of write; None for writes that succeeded."""
+        """Seconds until the retry of each kind of write; None if nothing has to be retried."""
         return [each.retry_seconds for each in (self._delivery, self._salt, self._admin, self._annotating)]
 
     @property
@@ -68,7 +68,7 @@ class Mounts:
     def unwatched(self, pool: Pool) -> list[str]:
         """Returns the names of Secrets that the pool's pods mount but the operator can't watch.
 
-        Secrets that the operator created are left out, because nothing waits for changes to them.
+        The pool's salt and admin Secrets are left out, because no condition depends on changes to them.
         """
         name = pool.meta.name
         return sorted(set(self._secrets.unwatched) - {salt_secret_name(name), admin_secret_name(name)})
@@ -78,7 +78,7 @@ class Mounts:
         self._secrets.follow(most_mounted(pods))
 
     def look_again(self) -> None:
-        """Compare the pods' annotations about Secrets again, because other clients may have changed them."""
+        """Make the next :meth:`bring` correct annotations about Secrets that other clients may have changed."""
         self._annotating.look_again()
 
     def stop(self) -> None:
@@ -92,17 +92,17 @@ class Mounts:
         observations: Sequence[Observation],
         delivered: Callable[[], None],
     ) -> Exception | None:
-        """Publish everything that is missing. A failed step does not prevent the other steps.
+        """Create missing Secrets, publish the config, and annotate pods. A failed step does not prevent later steps.
 
         Args:
-            pool: the pool of the pods.
+            pool: the pool.
             pods: all pods of the pool.
             config: the pool's config.
-            observations: one for each ready engine of the pool.
-            delivered: called after the config was written.
+            observations: one observation for each ready engine of the pool.
+            delivered: called after the ConfigMap was written.
 
         Returns:
-            The first transient error; None if there was no such error.
+            The error of the first failed request that may succeed in a retry; None if there was none.
         """
 
         async def deliver() -> None:

@@ -23,7 +23,7 @@ async def recall(delivery: Delivery, pool: Pool) -> None:
     """Read the pool's ConfigMap.
 
     Raises:
-        ConfigForbiddenError: the operator may not read it.
+        ConfigForbiddenError: the operator may not read the ConfigMap.
         RestError, aiohttp.ClientError, TimeoutError: the request to the API server failed.
     """
     try:
@@ -31,16 +31,16 @@ async def recall(delivery: Delivery, pool: Pool) -> None:
     except RestError as error:
         if error.status != _FORBIDDEN:
             raise
-        raise ConfigForbiddenError(f"its ConfigMap can't be read: {explain(error)}") from None
+        raise ConfigForbiddenError(f"the pool's ConfigMap can't be read: {explain(error)}") from None
 
 
 def was_served(pool: Pool) -> bool:
-    """Returns whether the pool ever had a config, according to its status; then missing rights may be an accident."""
+    """Returns whether the pool ever had a config, according to its status, so that missing rights may be a mistake."""
     return bool(pool.status.get("configGeneration"))
 
 
 def advice(error: PodsForbiddenError | ConfigForbiddenError) -> str:
-    """Returns the missing right, and how to grant it."""
+    """Returns a text that names the missing right and says how to grant it."""
     return f"{error}; if this operator should serve the pool, add the pool to the value pools of its chart"
 
 
@@ -51,10 +51,10 @@ def not_served_outcome(
 
     Args:
         view: the pool's objects.
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         why: which rights are missing.
         statuses: computes the zones' statuses.
-        history: the history of this worker, which is empty.
+        history: the published snapshots, which is empty because the pool never had a config.
         before: the pool's previous status.
         now: the time as RFC 3339.
     """

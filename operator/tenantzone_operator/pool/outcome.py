@@ -1,4 +1,4 @@
-"""The outcome of a pool's last reconcile, which the operator keeps for its metrics."""
+"""The outcome of a pool's last reconcile, from which the operator computes metrics."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ EngineState = Literal["acknowledged", "pending", "rejected", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOutcome:
-    """The state of one engine with respect to the newest snapshot."""
+    """The state of one engine: whether it enforces the newest config snapshot, and which generation it has applied."""
 
     pod: str
     state: EngineState
     generation: int | None
-    """Generation of the config that the engine has applied; None without a config or an answer."""
+    """Generation of the config that the engine has applied; None if the engine has no config or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Outcome:
     pool: Mapping[str, Any] | None
     """Status of the pool; None if the pool does not exist."""
     engines: tuple[EngineOutcome, ...]
-    """The ready engines."""
+    """States of the ready engines."""
 
 
 def engine_outcomes(
@@ -38,7 +38,7 @@ def engine_outcomes(
     """Returns the state of each ready engine of a pool.
 
     Args:
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
         not_written: why the newest snapshot could not be published; empty if it was published.
     """

@@ -1,4 +1,4 @@
-"""Creates a Secret for a pool if it is missing, but never reads, changes or deletes it."""
+"""Creates a pool's Secret if the Secret is missing, but never reads, changes or deletes the Secret."""
 
 import logging
 import time
@@ -10,18 +10,18 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
 RETRY_SECONDS = 60.0
-"""Seconds between two attempts to create the Secret. A Secret that exists already counts as success."""
+"""Seconds between two attempts to create the Secret. Finding that the Secret exists counts as success."""
 
 
 class PoolSecret:
-    """A Secret of one pool. The operator may not read Secrets, so it checks for the Secret by trying to create it.
+    """A Secret of one pool. The operator may not read Secrets, so it tries to create a Secret that may be missing.
 
-    It tries when it first sees the pool, and periodically while an engine does not report the Secret's content.
+    The operator tries when it first sees the pool, and periodically while an engine does not report the content.
 
     Args:
         api: creates the Secret.
         log: logs the creation and problems.
-        what: the Secret's content in words, for the log.
+        what: a description of the Secret's content, for the log.
     """
 
     def __init__(self, api: Api, log: logging.Logger | About, what: str) -> None:
@@ -36,13 +36,13 @@ class PoolSecret:
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds until the next attempt; None if nothing suggests that the Secret is missing."""
+        """Seconds until the next attempt to create the Secret; None if no attempt is planned."""
         if not self._is_wanted or self._tried is None:
             return None
         return max(0.0, self._tried[1] + RETRY_SECONDS - time.monotonic())
 
     async def ensure(self, pool: Pool, name: str, data: Mapping[str, bytes], *, is_wanted: bool) -> None:
-        """Create the Secret if it may be missing, unless the last attempt was recent.
+        """Create the Secret if it may be missing, unless the last attempt for this pool was recent.
 
         Args:
             pool: the pool that the Secret belongs to.

@@ -1,4 +1,4 @@
-"""Runs one worker for each pool, and the full listings that correct the store."""
+"""Runs one worker for each pool, and lists all zones and pools periodically to correct the store."""
 
 import asyncio
 import contextlib
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 60.0
 RESYNC_PAUSE_SECONDS = 0.5
-"""Minimum number of seconds between two listings, however many are requested."""
+"""Minimum number of seconds between two listings, even if more listings are requested."""
 RETRY_SECONDS = 1.0
-NEEDS_CRDS = "the API server lacks the CRD TenantZone or ZonePool: kubectl apply -f crds/"
+NEEDS_CRDS = "the API server lacks the CRD TenantZone or ZonePool; run kubectl apply -f crds/"
 
 
 class Reconciler:
     """Reconciles pools while this process leads, with a worker for each pool that exists or that a zone names.
 
-    Changes on a standby are ignored, because a term begins with all pools. No state survives from an earlier term.
+    A standby ignores changes, because a new leader first reconciles all pools. No state survives from an earlier term.
 
     Args:
         store: contains the zones and pools.
-        api: the API server.
+        api: a client of the API server.
         admin_key: returns the tokens for the engines' admin ports.
     """
 
@@ -45,21 +45,21 @@ class Reconciler:
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
-        """Reading quotas by namespace; a quota lives as long as a worker uses it."""
+        """Reading quotas by namespace. A quota exists only as long as a worker uses it."""
         self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
-        """Writing slots by namespace; they live as long as a worker uses them."""
+        """Writing slots by namespace. They exist only as long as a worker uses them."""
         self._recorder: Recorder | None = None
         """Recorder of the term's Events; None on a standby and before the term's first full listing."""
         self._checked_at: float | None = None
-        """Time of the last full listing in the term, or of the term's begin; None on a standby."""
+        """Monotonic time of the term's last full listing, or of the term's start; None on a standby."""
 
     @asynccontextmanager
     async def leading(self, list_all: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Lead for one term, while the block runs; the block begins once all pools are scheduled.
+        """Reconcile pools for one term, while the block runs. The block begins once all pools are scheduled.
 
         Args:
-            list_all: corrects the store first, because with a lagging watch a new leader would undo the old leader's
-                work.
+            list_all: corrects the store before the first reconcile. With outdated objects, a new leader would undo the
+                previous leader's work.
         """
         self._checked_at = time.monotonic()
         recording: list[asyncio.Task[None]] = []
@@ -70,7 +70,7 @@ class Reconciler:
             self.check_all()
             yield
         finally:
-            # From here on, no worker can start.
+            # Without a recorder, `mark` starts no more workers.
             self._recorder = self._checked_at = None
             tasks = [*self._tasks.values(), *recording]
             for task in tasks:
@@ -78,7 +78,7 @@ class Reconciler:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def mark(self, key: Key) -> None:
-        """Schedule a reconcile of a pool; ignored before the first full listing, because zones may still be missing."""
+        """Schedule a reconcile of a pool. Before the term's first full listing, do nothing: zones may be missing."""
         if self._recorder is None:
             return
         if key not in self._workers:
@@ -101,14 +101,17 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float | None:
-        """Returns the seconds since the oldest last attempt of any pool, or since the term began; None on a standby."""
+        """Returns the seconds since the last full listing or, if longer, since a pool's last attempt to reconcile.
+
+        On a standby, returns None.
+        """
         if self._checked_at is None:
             return None
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
     def without_pods(self) -> tuple[int, int]:
-        """Returns the number of served pools whose listing of pods is too old, and the number of all served pools.
+        """Returns the number of served pools with an outdated listing of pods, and the number of all served pools.
 
         Both are 0 on a standby. A pool is not served if it does not exist, or if the operator lacks rights for it and
         never gave it a config.
@@ -131,12 +134,12 @@ class Reconciler:
     def _ended(self, key: Key, worker: PoolWorker) -> None:
         del self._workers[key], self._tasks[key]
         if worker.is_dirty:
-            # The pool was marked just when its worker ended, so start a new worker.
+            # The pool was marked while its worker ended, so start a new worker.
             self.mark(key)
 
 
 class Resync:
-    """Lists zones and pools at the start, then periodically, and whenever a watch restarts.
+    """Lists all zones and pools at the start, then periodically, and whenever a watch restarts.
 
     Args:
         store: the store to correct.
@@ -154,7 +157,7 @@ class Resync:
         self._listing = asyncio.Lock()
 
     def ask(self) -> None:
-        """Request a listing, because a watch has restarted and may have missed changes."""
+        """Request a listing, because a watch has restarted and may have missed changes meanwhile."""
         self._asked.set()
 
     async def once(self) -> None:
@@ -164,7 +167,9 @@ class Resync:
                 await self._list()
             except REQUEST_ERRORS as error:
                 is_without_crds = isinstance(error, RestError) and error.status == 404
-                logger.warning("listing: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error))
+                logger.warning(
+                    "can't list zones and pools: %s; retrying", NEEDS_CRDS if is_without_crds else explain(error)
+                )
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.note_listing()
@@ -198,7 +203,7 @@ class Resync:
 
     async def _list(self) -> None:
         store, api = self._store, self._api
-        # List one kind after the other, which halves the memory, and leaves no listing running if the other fails.
+        # List the kinds one after the other. That halves the memory, and a failure leaves no other listing running.
         async with self._listing:
             while not store.zones.relist(*await api.list_zones(store.zones.read_listed)):
                 pass

@@ -1,4 +1,4 @@
-"""Reconciles one pool, level-triggered: each reconcile reads the current state, whatever event caused it."""
+"""Reconciles one pool, level-triggered: each reconcile reads the current state, whatever event caused the reconcile."""
 
 import asyncio
 import contextlib
@@ -39,36 +39,36 @@ from tenantzone_operator.writing.status_writer import StatusWriter, WritingSlots
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_SECONDS = 0.05
-"""Debounce interval: seconds without a change after which a reconcile starts."""
+"""Debounce interval: seconds without a further change after which a reconcile starts."""
 LONGEST_DEBOUNCE_SECONDS = 0.25
-"""Maximum number of seconds that a change waits for further changes."""
+"""Maximum number of seconds that the debounce delays a reconcile."""
 GUARD_SECONDS = 5.0
-"""Seconds between two checks whether another client has changed the ConfigMap."""
+"""Seconds between two checks for changes of the ConfigMap by other clients."""
 WRITING_SECONDS = 10.0
-"""Maximum number of seconds of writing statuses before the next reconcile."""
+"""Maximum number of seconds that one reconcile spends on writing statuses."""
 HASTY_WRITING_SECONDS = 0.2
-"""Maximum number of seconds of writing statuses if something has changed in the meantime.
+"""Maximum number of seconds that a reconcile spends on writing statuses if the next reconcile is already scheduled.
 
-If the rest of the reconcile took longer, statuses are written for as long as that: a reconcile of thousands of zones
-takes seconds, and status writes must still make progress.
+If the rest of the reconcile took longer than that, writing may take as long as the rest. Otherwise status writes would
+make no progress in pools with thousands of zones, whose reconciles take seconds.
 """
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 
 TRANSIENT = (*REQUEST_ERRORS, PodsUnknownError, ConfigForbiddenError)
-"""The errors that may not recur on a retry."""
+"""Errors that a retry may resolve."""
 
 
 class PoolWorker:
     """Reconciles one pool repeatedly: plans its config, publishes it, and writes the statuses.
 
     Args:
-        key: the pool's namespace and name. If the pool does not exist, the worker reports that in its zones' statuses.
+        key: the pool's namespace and name. If the pool does not exist, the worker reports that in the zones' statuses.
         store: all watched objects.
         api: writes objects.
         recorder: records Events.
         quota: the reading quota of the pool's namespace.
-        slots: the writing slots of that namespace.
+        slots: the writing slots of the pool's namespace.
         admin_key: returns the tokens for the engines' admin ports.
     """
 
@@ -91,10 +91,10 @@ class PoolWorker:
             changed=self._hear, quota=quota, log=self._log, tokens=lambda: admin_key.known_tokens(*key)
         )
         self._is_refused = False
-        """Whether an engine refused the pool's admin tokens at the last look."""
+        """Whether an engine refused the pool's admin tokens in the last reconcile."""
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
-        """The largest number of zones so far, because an engine may still report deleted zones."""
+        """The largest number of zones so far, which bounds reports, because engines may still report deleted zones."""
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, lambda: admin_key.known_tokens(*key), self._log)
@@ -112,7 +112,7 @@ class PoolWorker:
         self._dirty = asyncio.Event()
         self._is_settled = False
         self._is_served = True
-        """False if the operator lacks rights for the pool and the pool never had a config (reason PoolNotServed)."""
+        """False if the operator lacks rights for the pool, and the pool never had a config (reason PoolNotServed)."""
         self._complaints = Complaints(self._log, f"pool {'/'.join(key)}")
         self.outcome: Outcome | None = None
         """The outcome of the last reconcile; None before the first one."""
@@ -129,12 +129,12 @@ class PoolWorker:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the pool exists and is reconciled. A pool without rights counts if it ever had a config."""
+        """Whether the pool exists and is served. If the operator now lacks rights, a config in the past is enough."""
         return self._pods.is_followed and self._is_served
 
     @property
     def has_stale_pods(self) -> bool:
-        """Whether the last listing of the pool's pods is too old."""
+        """Whether the last listing of the pool's pods is older than ``pod_watch.STALE_SECONDS``."""
         return self._pods.is_stale
 
     def mark(self) -> None:
@@ -142,7 +142,7 @@ class PoolWorker:
         self._dirty.set()
 
     def _hear(self) -> None:
-        """Schedule a reconcile without debounce after a changed report, because all engines are polled together."""
+        """Schedule a reconcile after a changed report, without debounce, because all engines are polled together."""
         self._is_settled = True
         self.mark()
 
@@ -169,7 +169,7 @@ class PoolWorker:
             await self._statuses.stop()
 
     async def _guard_config(self) -> None:
-        """Check periodically whether another client has changed or deleted the ConfigMap, which has no watch."""
+        """Check periodically for changes of the ConfigMap by other clients, because the ConfigMap is not watched."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             pool = self._store.pools.get(self._key)
@@ -197,18 +197,18 @@ class PoolWorker:
                 is_outdated = isinstance(error, RestError) and error.is_outdated
             except Exception:
                 # An error in one pool must not stop the reconciles of other pools.
-                self._log.exception("pool %s/%s: retrying in %.1f s", *self._key, retry)
+                self._log.exception("pool %s/%s: the reconcile failed; retrying in %.1f s", *self._key, retry)
                 asked, is_outdated = None, False
             else:
                 RECONCILES.labels("changed" if self._writes > writes else "unchanged").inc()
                 retry = FIRST_RETRY_SECONDS
                 continue
             RECONCILES.labels("failed").inc()
-            # It is unknown whether the failed write took effect.
+            # Read the ConfigMap again, because a failed write may still have taken effect.
             self._delivery.must_recall = True
             self._dirty.set()
             if is_outdated and retry == FIRST_RETRY_SECONDS:
-                # Usually another client has changed the ConfigMap, so reading it again helps, and needs no backoff.
+                # Retry once without backoff, because usually another client has just changed the ConfigMap.
                 self._is_settled = True
             else:
                 await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
@@ -224,7 +224,7 @@ class PoolWorker:
             self._is_served = view.pool is None or granted or was_served(view.pool)
             if view.pool is None or self._is_served:
                 if not granted:
-                    # Another operator serves the pool, so an older refusal of its zones is outdated.
+                    # Another operator now serves the pool, so the refusal that this worker reported before is outdated.
                     self.outcome = None
                 raise
             self._complaints.say(f"not served: {advice(error)}")
@@ -244,7 +244,7 @@ class PoolWorker:
         self._is_settled = False
 
     async def _with_pods(self) -> View:
-        """Returns the pool's view of the store once the pool's pods are listed, because it would look empty before.
+        """Wait until the pool's pods are listed, and return the view of the pool's objects.
 
         Raises:
             PodsUnknownError: the pods can't be listed.
@@ -258,7 +258,7 @@ class PoolWorker:
     async def _reconcile(self, view: View) -> None:
         pool, began = view.pool, time.monotonic()
         if pool is not None:
-            # The key is needed to verify the signature of the ConfigMap's generation.
+            # Verifying the signature of the ConfigMap needs the key.
             await self._admin_key.ensure(again=self._is_refused)
             if self._delivery.must_recall:
                 await recall(self._delivery, pool)
@@ -275,7 +275,7 @@ class PoolWorker:
         provisional = self._provisional
         if provisional is None:
             provisional = found_provisional(pool, self._delivery.in_force)
-        # Planning takes long with thousands of zones, and other pools must not wait for it.
+        # Plan in a thread, because a plan for thousands of zones takes long and would block the other pools.
         plan = await asyncio.to_thread(
             make_plan,
             advised.pool,
@@ -292,7 +292,7 @@ class PoolWorker:
         self._mounts.follow(view.pods)
         failure = None
         if pool is not None and plan.config is not None:
-            # A failed write must not delay the statuses.
+            # Write the statuses before the error is raised, because a failed write must not delay them.
             failure = await self._mounts.bring(pool, view.pods, plan.config, observations, self._engines.hurry)
         await self._tell(view, plan, observations, size, began)
         if failure is not None:
@@ -342,11 +342,11 @@ class PoolWorker:
         return status
 
     def _status_of(self, pool: Pool | None) -> Status:
-        """Returns the last status that this worker computed, even if others changed it; initially the pool's status."""
+        """Returns the last status that this worker computed, or else the status in the API server."""
         return self._pool_status.get(pool.meta.uid, pool.status) if pool is not None else {}
 
     def _has_new_adjustments(self, view: View) -> bool:
-        """Returns whether the written status and the view differ in adjustments, so the engines need a new config."""
+        """Returns whether this reconcile wrote other adjustments than its plan used, so that a new config is needed."""
         written = self._store.pools.get(self._key)
         if written is None or view.pool is None:
             return False
@@ -362,7 +362,7 @@ class PoolWorker:
         self._come_back(await self._statuses.write(view, self.outcome.zones, self.outcome.pool, lambda: True))
 
     def _come_back(self, wait: float | None) -> None:
-        """Schedule the next reconcile in ``wait`` seconds instead of any earlier schedule; None only cancels."""
+        """Replace the scheduled next reconcile by one in ``wait`` seconds; None cancels without a replacement."""
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
@@ -370,7 +370,7 @@ class PoolWorker:
     async def _tell(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
     ) -> None:
-        """Write each status that has changed, and schedule a reconcile for postponed writes."""
+        """Write the statuses that have changed, and schedule a reconcile for postponed writes."""
         now = _now()
         zones = await asyncio.to_thread(
             self._zone_statuses.make,

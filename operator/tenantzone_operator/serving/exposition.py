@@ -1,6 +1,6 @@
 """Serves the operator's metrics: the counters of this process, and the current state of pools.
 
-The metrics of pools are computed at each scrape, so a deleted pool leaves no series.
+Metrics of pools are computed at each scrape, so that the series of a deleted pool end.
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ def families() -> tuple[Family, ...]:
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
-    """Returns all current metrics, as a body and its content type.
+    """Returns the current metrics as a response body, and the body's content type.
 
     Args:
         accept: the client's Accept header, which selects the format.
@@ -39,12 +39,12 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 async def metrics_served(
     host: str, port: int, collector: Collector, bounds: HttpBounds | None = None
 ) -> AsyncIterator[int]:
-    """Serve ``/metrics`` while the block runs, and yield the port that the server listens on.
+    """Serve ``/metrics`` while the block runs, and provide the port.
 
     Args:
         host: the address to listen on.
         port: the port to listen on.
-        collector: computes metrics at each scrape.
+        collector: computes pool metrics at each scrape.
         bounds: limits for slow clients; the default limits if None.
     """
 

@@ -12,14 +12,14 @@ _SHUTDOWN_SECONDS = 0.5
 
 @asynccontextmanager
 async def served(host: str, port: int, app: web.Application, bounds: HttpBounds | None = None) -> AsyncIterator[int]:
-    """Serve a web application while the block runs, and yield the port that the server listens on.
+    """Serve a web application while the block runs, and provide the port.
 
-    Responses should close their connection (`force_close`), because kopf waits at its end for all tasks that were
-    started during its run.
+    Responses should close their connection (`force_close`), because kopf stops only after all tasks that were started
+    during its run have ended.
 
     Args:
         host: the address to listen on.
-        port: the port to listen on; 0 chooses a free one.
+        port: the port to listen on; 0 selects a free port.
         app: the application to serve.
         bounds: limits for slow clients; the default limits if None.
     """

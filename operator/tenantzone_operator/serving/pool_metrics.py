@@ -1,6 +1,6 @@
 """Computes metrics from the current state of this process at each scrape.
 
-Labels contain no object names except for the names of pools and engine pods.
+The only object names in labels are those of pools and engine pods.
 """
 
 from collections import Counter
@@ -48,7 +48,8 @@ _OVERCOMMITTED = gauge(
     *_POOL,
 )
 _ENGINES = gauge("tenantzone_pool_engines", "Ready engines by their state for the newest config.", *_POOL, "state")
-# The label is not named pod, because Prometheus adds a label of that name for the scraped pod, which is the operator's.
+# The label is not named pod, because Prometheus adds a label pod with the name of the scraped pod, which is the
+# operator's pod.
 _ENGINE_GENERATION = gauge(
     "tenantzone_pool_engine_generation",
     "Generation of the config that an engine has applied, 0 for none. Absent while the engine does not answer.",
@@ -85,7 +86,7 @@ FAMILIES = (
     _ENGINE_REJECTED,
     *(family for family, _ in _FROM_STATUS),
 )
-"""All metric families of this module."""
+"""Metric families that this module computes at each scrape."""
 
 
 class OperatorCollector(Collector):
@@ -93,10 +94,10 @@ class OperatorCollector(Collector):
 
     Args:
         is_leading: returns whether this process is the leader now.
-        age_seconds: returns the seconds since the oldest last reconcile of any pool; None on a standby.
+        age_seconds: returns the result of ``Reconciler.age_seconds``; None on a standby.
         without_pods: returns the number of served pools whose pods are unknown, and the number of all served pools.
         outcomes: returns the outcome of each pool's last reconcile; empty on a standby.
-        manager_answers: returns whether the KV-cache manager answers; None if there was no call.
+        manager_answers: returns whether the KV-cache manager answers; None if unknown or without a manager.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class OperatorCollector(Collector):
         yield InfoMetricFamily("tenantzone_operator", _INFO.help, value={"version": _version()})
         is_leading, age = self._is_leading(), self._age_seconds()
         yield GaugeMetricFamily(_LEADING.name, _LEADING.help, value=is_leading)
-        # A process may still be ending its term although it is no longer the leader.
+        # Check is_leading, too, because a process that has lost the Lease may still be ending its term.
         if not is_leading or age is None:
             return
         yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)
@@ -189,5 +190,5 @@ def _gauge(family: Family, values: Mapping[Any, float]) -> Metric:
 def _version() -> str:
     try:
         return version("tenantzone")
-    except PackageNotFoundError:  # it runs from the source tree
+    except PackageNotFoundError:  # The operator runs from the source tree.
         return ""

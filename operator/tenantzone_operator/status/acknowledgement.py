@@ -14,7 +14,7 @@ _REMEMBERED_SNAPSHOTS = 64
 
 
 class History:
-    """The published snapshots, and for each zone the snapshot since which its entry is unchanged.
+    """The published config snapshots, and for each zone the first snapshot that contains its current entry.
 
     An engine with an older snapshot enforces a zone correctly if the zone has not changed since that snapshot. So a
     change of one zone does not make the other zones of the pool look unacknowledged.
@@ -39,11 +39,11 @@ class History:
         return self._newest_bytes
 
     def record(self, config: RuntimeConfig, size: int) -> None:
-        """Record the newest published config; idempotent.
+        """Record the newest published config. Recording the same config twice changes nothing.
 
         Args:
             config: the published config.
-            size: its size in the ConfigMap, in bytes.
+            size: the config's size in the ConfigMap, in bytes.
         """
         before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
         self._since = {
@@ -59,31 +59,31 @@ class History:
             del self._hashes[min(self._hashes)]
 
     def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
-        """Returns whether every process of the engine enforces the zone's entry of the newest snapshot."""
+        """Returns whether every process of the engine enforces the zone's entry in the newest snapshot."""
         if report.lag or not _same(self._entries.get(entry.name), entry):
             return False
         return all(self._has_entry(*enforced, entry) for enforced in report.enforced)
 
     def _has_entry(self, generation: int | None, config_hash: str | None, entry: ZoneConfig) -> bool:
-        """Returns whether the config with this generation and hash contains the zone's entry of the newest snapshot."""
+        """Returns whether the config with this generation and hash contains the zone's entry in the newest snapshot."""
         if generation is None or config_hash is None:
             return False
-        # Equal content with another generation counts as equal, for example if a lost ConfigMap was written again.
+        # Equal content counts even with another generation, for example after a deleted ConfigMap was written again.
         if self._newest is not None and config_hash == self._newest.hash:
             return True
         return generation >= self._since[entry.name] and self._hashes.get(generation) == config_hash
 
     def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
-        """Returns whether an engine acknowledges the zone's entry; False if it does not answer."""
+        """Returns whether an engine acknowledges the zone's entry; False if the engine does not answer."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
-        """Forget the sizes of unobserved engines, because a pod may claim a different size in each report."""
+        """Discard results for sizes that no engine reports now, because a pod could report a new size each time."""
         sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 
     def lacking(self, seen: Observation) -> Mapping[str, int]:
-        """Returns the blocks that an engine lacks for reservations, by zone; empty if the engine does not answer."""
+        """Returns the blocks that an engine lacks for reservations, by zone; empty if none, or without a report."""
         if seen.report is None or self._newest is None:
             return {}
         size = seen.report.capacity_blocks
@@ -99,22 +99,22 @@ class History:
     def contradiction(self, seen: Observation, zone: str) -> str:
         """Returns how a zone's limit contradicts its reservation in an engine; empty without a known contradiction.
 
-        In that case the engine is not simply too small: engines with more or with fewer blocks may be able to enforce
-        the zone.
+        An engine with a contradiction is not simply too small: engines with more or fewer blocks may be able to
+        enforce the zone.
         """
         entry = self._entries.get(zone)
         if entry is None or seen.report is None:
             return ""
         blocks = seen.report.capacity_blocks
-        # An engine that is too small for the reservation is reported as such, whatever the limit is.
+        # If the engine is too small for the reservation, only that is reported, whatever the limit is.
         return limit_below_reserved(entry, blocks) if floor_blocks(entry.reserved, blocks) <= blocks else ""
 
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
-        """Returns how an engine's report of a zone differs from the amounts for an engine of its size; empty if equal.
+        """Returns how the amounts that an engine reports for a zone differ from the config's; empty if they are equal.
 
-        The hash of a config alone does not show whether the engine enforces it.
+        The hash of a config alone does not show whether the engine enforces the config.
         """
-        assert seen.report is not None, "it has acknowledged the entry"
+        assert seen.report is not None, "the engine has acknowledged the entry"
         zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
         if zone is None:
             return "does not report the zone"
@@ -123,8 +123,8 @@ class History:
         if (zone.generation, zone.reserved, zone.limit) == (entry.generation, reserved, limit):
             return ""
         return (
-            f"reports generation {zone.generation} of the zone with reserved {zone.reserved} and limit {zone.limit}, "
-            f"not {entry.generation} with {reserved} and {limit}"
+            f"reports the zone with generation {zone.generation}, reserved {zone.reserved} and limit {zone.limit}, "
+            f"instead of generation {entry.generation}, reserved {reserved} and limit {limit}"
         )
 
     def acknowledges_newest(self, report: EngineView) -> bool:
@@ -136,7 +136,7 @@ class History:
 
 
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
-    # The objects are usually identical, and comparing thousands of them field by field would take long.
+    # Compare identity first, because a zone's entry is usually the same object, and comparing fields is slow.
     return known is entry or known == entry
 
 
@@ -150,11 +150,11 @@ def programmed(
     """Returns the Programmed condition of a zone or pool that the engines should enforce.
 
     Args:
-        observations: one for each ready engine that can enforce it.
-        acknowledged: whether each engine has acknowledged the zone or pool.
-        nothing_waits: the message if there are no engines.
+        observations: one observation for each ready engine that can enforce the zone or pool.
+        acknowledged: for each engine, whether it has acknowledged the zone or pool.
+        nothing_waits: the condition's message if there are no engines.
         not_written: why the newest config can't be written; empty if it can be written.
-        elsewhere: the other pools that own pods that the pool selects, in words; empty if there are none.
+        elsewhere: a text that names other pools that own pods selected by this pool; empty if there are none.
     """
     if not_written and not (acknowledged and all(acknowledged)):
         message = f"the pool's config can't be written, retrying: {not_written}"

@@ -1,4 +1,4 @@
-"""Computes the condition on whether engines' admin ports require a token and accept the operator's, purely."""
+"""Pure function for the condition about engines' admin ports, which must require and accept the operator's token."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ _FOLDER = "/etc/tenantzone/admin"
 
 
 def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """Returns the condition that names engines that refuse the operator or require no token; empty if none do.
+    """Returns the condition that names engines that refuse the operator or require no token; empty if none exist.
 
     Args:
         pool: the pool's name.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         not_made: why the Secret with the token can't be created; empty if nothing prevents it.
     """
     secret = admin_secret_name(pool)

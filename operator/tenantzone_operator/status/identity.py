@@ -1,4 +1,4 @@
-"""Computes the condition on whether the engines identify tenants as the pool declares, in pure functions."""
+"""Pure functions for the condition that says whether engines identify tenants as the pool's spec declares."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Status, Type
 def identity_enforced(
     declared: IdentityConfig | None, observations: Sequence[Observation], unwatched: Sequence[str] = ()
 ) -> Condition:
-    """Returns the condition about a pool's identity.
+    """Returns the condition that says whether engines identify tenants as the pool's spec declares.
 
     Args:
-        declared: the pool's declaration; None means API keys.
-        observations: one for each ready engine of the pool.
+        declared: ``spec.identity`` of the pool; None means API keys.
+        observations: one observation for each ready engine of the pool.
         unwatched: the Secrets that the pool's pods mount but the operator can't watch.
     """
 
@@ -39,7 +39,7 @@ def identity_enforced(
 
 
 def _pace(unwatched: Sequence[str]) -> str:
-    """Returns a clause about Secrets whose changes the operator can't announce to kubelet; empty if there are none."""
+    """Returns a clause about Secrets that the operator can't watch for changes; empty if there are none."""
     if not unwatched:
         return ""
     more = f" and {len(unwatched) - 1} more" if len(unwatched) > 1 else ""
@@ -50,7 +50,7 @@ def _pace(unwatched: Sequence[str]) -> str:
 
 
 def words(declared: IdentityConfig | None) -> str:
-    """Returns how tenants are identified, in words."""
+    """Returns a phrase that says how engines identify tenants."""
     if declared is not None and declared.jwt is not None:
         return f"JWT: tokens of {declared.jwt.issuer}"
     header = declared.trusted_header if declared is not None else None

@@ -1,10 +1,10 @@
 """Computes the condition about a zone's latency targets in its engines, without any I/O.
 
-Engines report the times of the last minute, which change with each request, and each change of a condition causes a
-write. So the condition shows a time as a range of multiples of its target, and shows another range only once the time
-has left the range by some percent. If many engines miss a target, the condition keeps naming the same engines, and does
-not count the others. The last condition's ranges are in memory only, so a new leader may show a time at a bound in the
-next range once.
+Engines report the latencies of the last minute, which change with each request, and each change of a condition causes a
+write. So the condition shows a latency as a range of multiples of the target, and shows another range only once the
+latency has left the range by some percent. If many engines miss a target, the condition keeps naming the same engines,
+and does not count the others. The last shown ranges are in memory only, so a new leader may change the range of a
+latency near a bound once.
 """
 
 from bisect import bisect_right
@@ -21,9 +21,9 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type
 from tenantzone_operator.kube.resources import Zone
 
 _RANGES: Final = (1.15, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""Bounds between the ranges, as multiples of a target. A time up to the first bound meets the target."""
+"""Bounds between the ranges, as multiples of a target. A latency up to the first bound meets the target."""
 _STAYS: Final = 0.1
-"""Fraction of a bound by which a time must exceed or undercut the bound to change the range."""
+"""Fraction of a bound by which a latency must exceed or undercut the bound to change the shown range."""
 
 _NAMED: Final = 3
 _OTHERS: Final = "; and others"
@@ -41,17 +41,17 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 
 _Key = tuple[str, str, float]
-"""Pod, name of the target, and the target in seconds."""
+"""Key of a measured latency: the pod, the target's name, and the target in seconds."""
 
 
 @dataclass(slots=True)
 class ShownRanges:
-    """The ranges in the last condition of a zone, so that small changes of a time do not change the condition."""
+    """The ranges that a zone's last condition shows, kept so that small changes of a latency do not change it."""
 
     grades: dict[_Key, int] | None = None
-    """Number of each time's range, 0 if it meets the target; None if unknown."""
+    """Index of each latency's range, 0 if the latency meets the target; None if unknown, as after a restart."""
     named: frozenset[_Key] = field(default_factory=frozenset)
-    """The times that the condition names."""
+    """Keys of the latencies that the condition names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class _Reported:
 
     @property
     def ratio(self) -> float:
-        """Ratio of the time to its target."""
+        """Ratio of the measured latency to its target."""
         return (self.report.actual_seconds or 0.0) / self.report.target_seconds
 
     def sentence(self, grade: int) -> str:
-        """Returns the range of the missed target's time with the reason and a remedy, in words."""
+        """Returns a sentence with the range of the latency that misses its target, the reason and a remedy."""
         low = _shown(_RANGES[grade - 1] * self.report.target_seconds)
         high = f" to {_shown(_RANGES[grade] * self.report.target_seconds)}" if grade < len(_RANGES) else " and more"
         target = _shown(self.report.target_seconds)
@@ -86,10 +86,10 @@ def latency_target_met(
     """Returns the condition about the zone's latency targets; empty if it has no targets.
 
     Args:
-        zone: the zone as the API server has it.
-        observations: one for each ready engine of the pool.
-        before: the zone's conditions until now.
-        shown: the ranges in the zone's last condition; updated for the returned condition.
+        zone: the zone as stored in the API server.
+        observations: one observation for each ready engine of the pool.
+        before: the conditions in the zone's previous status.
+        shown: the ranges in the zone's last condition; this function updates them for the returned condition.
     """
     grades, named = shown.grades, shown.named
     shown.grades, shown.named = None, frozenset()
@@ -114,7 +114,7 @@ def latency_target_met(
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items()) + ": "
     message = f"{words}in no engine was the 99th percentile of the last minute above 1.15 times the target"
     # Without traffic, keep the last result, because otherwise each occasional request would change the condition.
-    # The words differ between versions of the operator.
+    # If the message begins differently, the targets or the operator's version have changed.
     is_published = was_met and known["message"].startswith(words)
     if not is_published and all(each.report.actual_seconds is None for each in reported):
         return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
@@ -127,7 +127,7 @@ def _unknown(reason: Reason, message: str) -> Condition:
 
 
 def _missed(missed: Sequence[tuple[int, _Reported]]) -> Condition:
-    """Returns the condition about missed targets, which names the first few, each with the range of its time."""
+    """Returns the condition about missed targets; its message names the first few, each with its latency's range."""
     named = missed[:_NAMED]
     # Compare ranges, because the order of two similar times may change with each report.
     worst = max(named, key=itemgetter(0))[1]
@@ -145,7 +145,7 @@ def _targets(zone: Zone) -> dict[str, float]:
 
 
 def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Reported]:
-    """Yields an engine's reports on the current targets, without reports on earlier targets."""
+    """Iterates over an engine's reports on the current targets, and skips reports on previous targets."""
     found = seen.zones.get(zone.meta.name)
     latency: LatencyReport | None = None if found is None else found.latency
     for name, seconds in targets.items() if latency is not None else ():
@@ -155,13 +155,13 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
 
 
 def _grade(reported: _Reported, grades: Mapping[_Key, int] | None) -> int:
-    """Returns the number of a time's range, 0 if it meets the target. Near a bound, the last shown range stays.
+    """Returns the index of a latency's range, 0 if it meets the target. Near a bound, the last shown range stays.
 
     A missed target counts as met as soon as the engine reports that it is met.
 
     Args:
-        reported: the time and its target.
-        grades: the ranges in the last condition, where a missing time met its target; None if unknown.
+        reported: the latency and its target.
+        grades: the range indexes in the last condition, without latencies that met their target; None if unknown.
     """
     grade = bisect_right(_RANGES, reported.ratio)
     last = grade if grades is None else grades.get(reported.key, 0)

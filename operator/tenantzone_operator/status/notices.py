@@ -44,7 +44,7 @@ class Notice:
     """Machine-readable action of the operator or an engine, in CamelCase."""
     type: Literal["Normal", "Warning"]
     note: str
-    """Text for people, without changing numbers, because equal notes about an object form one series."""
+    """Text for people, without numbers that change, because Events with equal notes form one series."""
 
 
 _REFUSALS = {
@@ -55,13 +55,13 @@ _REFUSALS = {
     Reason.POOL_NOT_FOUND: Notable.POOL_NOT_FOUND,
     Reason.POOL_INVALID: Notable.POOL_INVALID,
 }
-"""Event reason by the reason for refusing a zone; a deletion causes no Event."""
+"""Event reason for each condition reason of a refused zone. A zone that is being deleted causes no Event."""
 
 _REFUSED_CONFIGS = {
     Reason.CONFIG_REJECTED: Notable.CONFIG_REJECTED,
     Reason.CONFIG_UNTRUSTED: Notable.CONFIG_UNTRUSTED,
 }
-"""Event reason by the reason for refusing a config."""
+"""Event reason for each condition reason of a refused config."""
 
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
@@ -70,11 +70,11 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
     is_new = before.get("observedGeneration") != after.get("observedGeneration")
     was, now = _condition(before, Type.ACCEPTED), _condition(after, Type.ACCEPTED)
     if now.get("reason") in _REFUSALS and (is_new or now["reason"] != was.get("reason")):
-        # Compare only reasons, because the message changes with other zones.
+        # Compare only reasons, because a change of another zone may change the message.
         notices.append(Notice(_REFUSALS[now["reason"]], "Refuse", "Warning", now["message"]))
     has_lost = after.get("evictions", 0) > before.get("evictions", 0)
     if before.get("state") in ("Active", "Idle") and after.get("state") == "Evicted" and has_lost:
-        note = "all its cached blocks were evicted, in every engine; the zone remains, and its next request starts cold"
+        note = "every engine has evicted all cached blocks of the zone; the zone remains, but its next request is cold"
         notices.append(Notice(Notable.ZONE_EVICTED, "Evict", "Normal", note))
     purge, refusal = after.get("purge", {}), _condition(after, Type.PURGED)
     if "completedAt" in purge and purge != before.get("purge"):
@@ -109,7 +109,7 @@ _ADJUSTED = {
 
 
 def _adjusted(before: Status, after: Status) -> list[Notice]:
-    """Returns the Events about adjusted values that were tried, kept or undone."""
+    """Returns the Events about values that the advisor has tried, kept or undone."""
     known = before.get("adjustments", [])
     found = []
     for row in after.get("adjustments", []):
@@ -147,7 +147,7 @@ class Reclaims:
 
 
 def _reclaim(pods: Iterable[str]) -> Notice:
-    note = f"its borrowed blocks were reclaimed in {', '.join(pods)}, because the lender needs them or they were due"
+    note = f"blocks that the zone borrowed were reclaimed in {', '.join(pods)}: the lender needs them or the loan ended"
     return Notice(Notable.LOAN_RECLAIMED, "Reclaim", "Normal", note)
 
 

@@ -1,4 +1,4 @@
-"""Computes conditions about pods that several pools select, in pure functions."""
+"""Pure functions for conditions about pods that several pools select."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
 
 
 def engines_elsewhere(overlaps: Sequence[Overlap]) -> str:
-    """Returns the other pools that own pods selected by a pool, in words; empty if no other pool does."""
+    """Returns a text that names other pools that own pods selected by this pool; empty if there are none."""
     return name_some([_shared(each) for each in overlaps if each.has_pods], "; ")
 
 

@@ -1,4 +1,4 @@
-"""Computes the record and the condition about the purge that a zone's annotation requests, in pure functions."""
+"""Pure functions for the status record and the condition about the purge that a zone's annotation requests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,13 +18,13 @@ def purge_record(
 ) -> Record | None:
     """Returns the record of the zone's last purge; None if the zone was never purged.
 
-    An acknowledgement stays in the record even if the engine stops answering. A complete record does not change.
+    An engine's acknowledgement stays in the record even if the engine stops answering. A complete record never changes.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
-        before: the zone's status until now.
+        observations: one observation for each ready engine of the pool.
+        before: the zone's previous status.
         now: the time as RFC 3339.
     """
     last, wanted = before.get("purge"), _wanted(zone)
@@ -71,7 +71,7 @@ def purged(
     rows = record.get("engines", ())
     if "completedAt" in record:
         message = (
-            f"purge {record['id']} is carried out in {_engines(len(rows))}: {record['evicted']} blocks evicted, "
+            f"purge {record['id']} was carried out in {_engines(len(rows))}: {record['evicted']} blocks evicted, "
             f"{record['withdrawn']} withdrawn while requests used them"
         )
         return [Condition(Type.PURGED, "True", Reason.PURGED, message)]

@@ -1,4 +1,4 @@
-"""Computes the conditions on whether the engines enforce a zone or pool, in pure functions."""
+"""Pure functions for the conditions that say whether the engines enforce a zone or pool."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -22,7 +22,7 @@ _NO_PODS = "no ready pod matches spec.selector"
 
 
 def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it enforces the zone's current spec, and reports the zone accordingly."""
+    """Returns for each engine whether the engine has the zone's current entry and reports the entry's amounts."""
     entry = decision.entry if decision.accepted else None
     return [
         entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
@@ -31,7 +31,7 @@ def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation
 
 
 def applied(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """Returns for each engine whether it has a config with the zone's entry, whatever it reports about the zone."""
+    """Returns for each engine whether the engine has the zone's current entry, even if its reported amounts differ."""
     entry = decision.entry if decision.accepted else None
     return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
 
@@ -71,28 +71,31 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns the blocks that an engine lacks for this zone, or why the zone's limit contradicts them, in words."""
-    assert seen.report is not None, "its size is known"
+    """Returns a text that says which blocks an engine lacks for a zone, or how the zone's limit contradicts them."""
+    assert seen.report is not None, "the engine lacks blocks, so its size is known"
     if contradicts := history.contradiction(seen, zone):
         return f"{seen.pod}: {contradicts}"
-    return f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks the zone's {history.lacks(seen, zone)}"
+    return (
+        f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks the {history.lacks(seen, zone)} that the zone "
+        "reserves"
+    )
 
 
 def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
-    """Returns for each engine that lacks seats of the zone's explicit reservation how many it lacks, in words."""
+    """Returns one text for each engine that lacks reserved seats of a zone, with the number of missing seats."""
     lacking = []
     for seen in observations:
         found = seen.zones.get(zone)
         if seen.report is None or found is None or not found.awaited_seats:
             continue
         contradicts = seat_limit_below_reserved(entry, seen.report.seats) if entry is not None else ""
-        too_few = f" runs {seen.report.seats} requests at once and lacks the zone's {found.awaited_seats}"
+        too_few = f" has {seen.report.seats} seats and lacks the {found.awaited_seats} that the zone reserves"
         lacking.append(seen.pod + (f": {contradicts}" if contradicts else too_few))
     return lacking
 
 
 def _difference(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> Condition | None:
-    """Returns the condition about the first engine with the config but a different zone; None if all are equal."""
+    """Returns the condition about the first engine whose report of the zone differs from the config, or None."""
     entry = decision.entry
     for seen in observations:
         if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
@@ -116,9 +119,9 @@ def pool_conditions(
     """Returns the conditions of a pool.
 
     Args:
-        pool: the pool as the API server has it.
-        left_out: why the pool's spec is not part of the newest snapshot; empty if it is.
-        observations: one for each ready engine of the pool.
+        pool: the pool as stored in the API server.
+        left_out: why the newest snapshot does not contain the pool's spec; empty if it does.
+        observations: one observation for each ready engine of the pool.
         acknowledged: for each engine, whether it has the newest snapshot.
         history: the published snapshots.
         not_written: why the newest snapshot could not be published; empty if it was published.
@@ -133,7 +136,7 @@ def pool_conditions(
         accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    # An engine that is too small applies the fitting part of the config, and acknowledges it like any other engine.
+    # An engine that is too small applies the reservations that fit, and acknowledges the config like other engines.
     engines = programmed(
         observations, acknowledged, _NO_PODS, not_written, "" if observations else engines_elsewhere(overlaps)
     )
@@ -154,7 +157,7 @@ def pool_conditions(
 
 
 def _unfit(seen: Observation, history: History) -> str:
-    """Returns the reservations that an engine does not grant, and why, in words; empty if it grants all of them."""
+    """Returns a text about the reservations that an engine does not grant; empty if the engine grants all of them."""
     if seen.report is None:
         return ""
     lacking = history.lacking(seen)
@@ -168,7 +171,7 @@ def _unfit(seen: Observation, history: History) -> str:
 
 def leaving_pool_conditions() -> list[Condition]:
     """Returns the conditions of a pool whose deletion waits for a finalizer."""
-    message = "it was deleted, and the operator no longer handles its zones; a finalizer delays the deletion"
+    message = "the pool is being deleted, so the operator no longer handles its zones; a finalizer delays the deletion"
     return _without_config(Condition(Type.ACCEPTED, "False", Reason.DELETING, message), "any more")
 
 
@@ -178,7 +181,7 @@ def not_served_conditions(why: str) -> list[Condition]:
     Args:
         why: which right is missing.
     """
-    accepted = Condition(Type.ACCEPTED, "False", Reason.POOL_NOT_SERVED, f"it is not served: {why}")
+    accepted = Condition(Type.ACCEPTED, "False", Reason.POOL_NOT_SERVED, f"this pool is not served: {why}")
     return _without_config(accepted, "from this operator")
 
 

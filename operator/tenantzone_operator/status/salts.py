@@ -1,4 +1,4 @@
-"""Computes the condition on whether a pool's engines use the same salt key, in pure functions."""
+"""Pure function for the condition that says whether a pool's engines use the same salt key."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ _MOUNT = "mount it at /etc/tenantzone/salt"
 def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
     """Returns the condition that says why engines hash equal prompts differently; empty if all hashes are equal.
 
-    In that case, hashes may also change when an engine restarts.
+    The hashes of an engine without the pool's key also change when the engine restarts.
 
     Args:
         pool: the pool's name.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         not_made: why the Secret can't be created; empty if nothing prevents it.
     """
     secret = salt_secret_name(pool)
@@ -30,7 +30,7 @@ def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: st
     if refused:
         found.append((Reason.SALT_KEY_REFUSED, f"engines reject the key in the Secret {secret}: {name_some(refused)}"))
     if keyless:
-        found.append((Reason.NO_SALT_KEY, f"without the Secret {secret}, {_MOUNT}: {name_some(keyless)}"))
+        found.append((Reason.NO_SALT_KEY, f"engines lack the Secret {secret}, {_MOUNT}: {name_some(keyless)}"))
     if len(set(ids.values())) > 1:
         named = name_some([f"{pod} has {key_id}" for pod, key_id in ids.items()])
         found.append((Reason.SALT_KEYS_DIFFER, f"engines have different keys: {named}"))

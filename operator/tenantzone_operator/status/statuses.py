@@ -1,4 +1,4 @@
-"""Computes the statuses of zones and pools, in pure functions."""
+"""Pure functions for the statuses of zones and pools, and a cache of zone statuses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, t
 
 
 class ZoneStatuses:
-    """Computes the statuses of a pool's zones, and caches them, because most of thousands of zones do not change."""
+    """Computes and caches the statuses of a pool's zones, because of thousands of zones, only a few change at once."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
@@ -47,7 +47,10 @@ class ZoneStatuses:
         not_written: str = "",
         overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
-        """Returns the zones' statuses by name. ``decisions`` is by zone name; see `zone_status` for the others."""
+        """Returns the zones' statuses by zone name.
+
+        ``decisions`` has zone names as keys. For the other arguments, see `zone_status`.
+        """
         engines = [
             (seen.pod, seen.error, seen.nack, seen.is_untrusted, seen.has_config, seen.lag, seen.tiers)
             for seen in observations
@@ -95,18 +98,18 @@ def zone_status(
     elsewhere: str = "",
     shown: ShownRanges | None = None,
 ) -> dict[str, Any]:
-    """Returns the whole status of a zone.
+    """Returns the complete status of a zone.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
-        before: the zone's last status that this operator computed, even if others have changed it since.
+        before: the zone's last status that this operator computed, even if other clients have changed it since.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
-        elsewhere: the other pools that got pods that the zone's pool selects, in words; empty if there are none.
-        shown: the ranges of latencies in the last status, updated for this status; None if unknown.
+        elsewhere: a text that names other pools that own pods selected by the zone's pool; empty if there are none.
+        shown: the latency ranges in the last status; this function updates them. None if unknown.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(decision, observations, history)
@@ -149,15 +152,15 @@ def pool_status(
     unwatched: Sequence[str] = (),
     overlaps: Sequence[Overlap] = (),
 ) -> dict[str, Any]:
-    """Returns the whole status of a pool.
+    """Returns the complete status of a pool.
 
     Args:
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         plan: the plan for the pool's zones.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
         size: the engine size that the plan assumes, in blocks; None if unknown.
-        before: the pool's last status that this operator computed, even if others have changed it since.
+        before: the pool's last status that this operator computed, even if other clients have changed it since.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         salt_not_made: why the Secret with the pool's salt key can't be created; empty if nothing prevents it.
@@ -199,18 +202,18 @@ def pool_status(
 
 
 def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Returns the whole status of a pool whose deletion waits for a finalizer; see `pool_status`.
+    """Returns the complete status of a pool whose deletion waits for a finalizer; see `pool_status`.
 
-    The status has no numbers, because the pool's engines are no longer polled.
+    The status has no numbers, because the operator no longer polls the pool's engines.
     """
     return _without_numbers(pool, leaving_pool_conditions(), before, now)
 
 
 def not_served_status(pool: Pool, why: str, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Returns the whole status of a pool that the operator lacks rights for; see `pool_status`.
+    """Returns the complete status of a pool that the operator lacks rights for; see `pool_status`.
 
     Args:
-        pool: the pool as the API server has it.
+        pool: the pool as stored in the API server.
         why: which right is missing.
         before: the pool's last status.
         now: the time as RFC 3339.
@@ -231,7 +234,7 @@ def _without_numbers(
 def _config_in_force(
     history: History, config: RuntimeConfig, size: int | None, declared: PoolConfig | None
 ) -> dict[str, Any]:
-    """Returns a pool's status fields about the snapshot in force: its generation, hash, bytes, blocks and tiers."""
+    """Returns a pool's status fields about the newest snapshot: its generation, hash, bytes, blocks and tiers."""
     tiers = NO_TIERS if declared is None else declared.tiers
     budget = Budget(size, tiers)
     for entry in config.zones:
@@ -254,7 +257,7 @@ def _config_in_force(
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a zone's status without amounts; changes to this part are written immediately."""
+    """Returns the part of a zone's status without amounts. The operator writes changes of this part immediately."""
     stable = {key: value for key, value in status.items() if key not in (*STATUS_FIELDS, "tiers")}
     stable["engines"] = [
         {key: value for key, value in row.items() if key not in STATUS_FIELDS} for row in status.get("engines", [])
@@ -267,13 +270,13 @@ def _message(conditions: Sequence[Condition]) -> str:
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns why an engine does not grant a zone's whole reservation, in words; empty if it does."""
+    """Returns a text that says why an engine does not grant a zone's reservation; empty if the engine grants it."""
     lacks = history.lacks(seen, zone)
-    return (history.contradiction(seen, zone) or f"too small for the zone's {lacks} blocks") if lacks else ""
+    return (history.contradiction(seen, zone) or f"lacks the {lacks} blocks that the zone reserves") if lacks else ""
 
 
 def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lack: str) -> dict[str, Any]:
-    """Returns an engine's row in a zone's status, without numbers if there is no report, as old ones would mislead."""
+    """Returns an engine's row in a zone's status. Without a report, it has no numbers: old numbers would mislead."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
         row |= {

@@ -1,4 +1,4 @@
-"""Computes the status rows and conditions of zones and pools about KV-cache tiers, in pure functions."""
+"""Pure functions for the status rows and conditions of zones and pools that are about KV-cache tiers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from tenantzone_operator.status.acknowledgement import History
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """A problem with a tier of one engine, and how to fix it."""
+    """A problem with a tier of one engine. The message also says how to fix the problem."""
 
     reason: Reason
     message: str
 
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
-    """Returns a zone's status rows: one for each tier that any engine has, with totals over all engines."""
+    """Returns the tier rows of a zone's status: one row for each tier in any report, with totals over all engines."""
     return [summary.fields() for summary in tier_summaries(reported for report in reports for reported in report.tiers)]
 
 
 def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
-    """Returns a pool's status rows, one for each tier that it declares."""
+    """Returns the tier rows of a pool's status: one row for each tier that the pool declares."""
     return [
         {
             "tier": name,
@@ -51,9 +51,9 @@ def zone_tiers_enforced(
     """Returns the condition about the tiers that a zone names; empty if it names no tiers.
 
     Args:
-        zone: the zone as the API server has it.
+        zone: the zone as stored in the API server.
         decision: the decision on the zone, with its entry in the newest snapshot.
-        observations: one for each ready engine of the pool.
+        observations: one observation for each ready engine of the pool.
         history: the published snapshots.
     """
     if zone.config is None or not zone.config.tiers:
@@ -68,11 +68,11 @@ def zone_tiers_enforced(
 
 
 def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Condition]:
-    """Returns the condition that names tiers from which a zone loads too few of its stored blocks; empty if none.
+    """Returns the condition that names tiers from which a zone loads too little of what it stores; empty if none.
 
     Args:
-        zone: the zone as the API server has it.
-        observations: one for each ready engine of the pool.
+        zone: the zone as stored in the API server.
+        observations: one observation for each ready engine of the pool.
     """
     found = [
         f"{seen.pod} loaded {_ratio(share.effect)} of the zone's bytes offered to tier {share.tier}"
@@ -124,8 +124,8 @@ def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -
         elif awaited := shares[name].awaited_bytes:
             size = seen.tiers[name].capacity_bytes
             message = (
-                f"{seen.pod} has {shown_bytes(size)} of tier {name} and lacks the zone's {shown_bytes(awaited)}; start "
-                f"it with the size in spec.tiers of the ZonePool, or lower the reservations of zones"
+                f"{seen.pod} has {shown_bytes(size)} of tier {name} and lacks {shown_bytes(awaited)} that the zone "
+                f"reserves; start the engine with the size in spec.tiers of the ZonePool, or lower the reservations"
             )
             yield _Trouble(Reason.TIER_TOO_SMALL, message)
         else:
@@ -137,11 +137,11 @@ def _troubles_of_pool(tiers: PoolTiers, seen: Observation, names: Sequence[TierN
         found, declared = seen.tiers.get(name), tiers.bytes_of(name)
         if found is None:
             yield _missing(seen.pod, name)
-        # The capacity is in whole chunks, so it may be up to one chunk smaller than the declared bytes.
+        # An engine allocates whole chunks, so its capacity may be up to one chunk smaller than the declared bytes.
         elif found.capacity_bytes + found.chunk_bytes <= declared:
             message = (
                 f"{seen.pod} has {shown_bytes(found.capacity_bytes)} of tier {name}, and spec.tiers.{name}.bytes is "
-                f"{shown_bytes(declared)}; restart it with as much, or lower the field"
+                f"{shown_bytes(declared)}; restart the engine with that size, or lower the field"
             )
             yield _Trouble(Reason.TIER_TOO_SMALL, message)
         else:

@@ -1,1 +1,1 @@
-"""Writes statuses and Events. Statuses that users wait for come first, and no write delays the others."""
+"""Writes statuses and Events. Statuses that users wait for come first, and a slow write does not delay others."""

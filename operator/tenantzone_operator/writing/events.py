@@ -1,8 +1,8 @@
-"""Writes Kubernetes Events (``events.k8s.io/v1``) without delaying other work and without floods.
+"""Writes Kubernetes Events (``events.k8s.io/v1``) in the background, and limits their number.
 
 As in client-go, a repeated notice about an object turns the first Event into a series with a count. The recorder writes
 the series when it starts, then at long intervals, and when it has ended. A token bucket limits the Events of each
-object. Events may be lost, because the status always has the current state.
+object. Losing Events is acceptable, because statuses always contain the current state.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ SERIES_ENDS_SECONDS = 360.0
 SERIES_REFRESH_SECONDS = 1800.0
 """Seconds between two writes of the count of a continuing series."""
 BURST = 25
-"""Maximum burst of Events about one object."""
+"""Maximum number of Events about one object in quick succession."""
 REFILL_SECONDS = 300.0
-"""Seconds after which another Event about an object is allowed."""
+"""Seconds after which one more Event about an object is allowed."""
 WRITES_PER_SECOND = 10.0
 _LONGEST_QUEUE = 1000
 _LOOK_SECONDS = 30.0
@@ -43,7 +43,7 @@ Key = tuple[str, Notice]
 
 
 class Writer(Protocol):
-    """The part of the API that Events need."""
+    """The methods of `Api` that the recorder needs."""
 
     async def create_event(self, namespace: str, event: Body) -> None: ...
 
@@ -97,7 +97,7 @@ class Recorder:
         self._looked_at = clock()
 
     def record(self, kind: str, meta: Meta, notice: Notice) -> None:
-        """Queue a notice about an object; it is dropped if the queue is full."""
+        """Queue a notice about an object. If the queue is full, the notice is dropped and logged."""
         now, key = self._clock(), (meta.uid, notice)
         series = self._series.get(key)
         if series is not None and now - series.seen_at < SERIES_ENDS_SECONDS:
@@ -113,7 +113,7 @@ class Recorder:
         self._enqueue(self._series[key])
 
     async def run(self) -> None:
-        """Write Events until cancelled."""
+        """Write queued Events until the task is cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -124,11 +124,11 @@ class Recorder:
             self.refresh()
 
     async def until_quiet(self) -> None:
-        """Wait until all queued Events are written, while another task runs `run`."""
+        """Wait until all queued Events are written. Another task must execute `run` meanwhile."""
         await self._queue.join()
 
     def refresh(self) -> None:
-        """Write the counts of series that have changed, and forget series that are over."""
+        """Queue series whose count has changed, and discard series that have ended."""
         now = self._clock()
         if now - self._looked_at < _LOOK_SECONDS:
             return
@@ -146,7 +146,7 @@ class Recorder:
         try:
             self._queue.put_nowait(series)
         except asyncio.QueueFull:
-            logger.warning("an Event is dropped because the queue is full: %s", series.notice.note)
+            logger.warning("dropped an Event, because the queue is full: %s", series.notice.note)
 
     async def _write(self, series: _Series) -> None:
         for attempt in range(_ATTEMPTS):
@@ -155,9 +155,9 @@ class Recorder:
                 await self._send(series)
             except REQUEST_ERRORS as error:
                 if isinstance(error, RestError) and error.status < 500 and error.status != 429:
-                    logger.warning("an Event is dropped: %s", explain(error))
+                    logger.warning("dropped an Event, because the API server refuses it: %s", explain(error))
                     return
-                logger.info("an Event could not be written: %s", explain(error))
+                logger.info("an Event could not be written; retrying: %s", explain(error))
                 await asyncio.sleep(FIRST_RETRY_SECONDS * 2**attempt)
             else:
                 series.written, series.written_at = count, self._clock()
@@ -171,13 +171,13 @@ class Recorder:
                 await self._api.patch_event(namespace, series.name, {"series": shown})
                 return
             except RestError as error:
-                # The API server deletes Events after an hour, so the series may be gone.
+                # If the API server has deleted the Event, as it does after an hour, create the Event again.
                 if error.status != 404:
                     raise
         try:
             await self._api.create_event(namespace, self._event(series))
         except RestError as error:
-            # The Event exists because an earlier write succeeded, but its response was lost.
+            # Ignore a conflict, because an earlier attempt has created the Event, but the response was lost.
             if error.status != 409:
                 raise
 
@@ -211,7 +211,7 @@ def _regarding(kind: str, meta: Meta) -> dict[str, str]:
 
 
 def _namespace(series: _Series) -> str:
-    """Returns the namespace of the object, or the namespace that Kubernetes uses for cluster-scoped objects."""
+    """Returns the namespace of the series' object. Like Kubernetes, uses ``default`` for cluster-scoped objects."""
     return series.regarding.get("namespace", "default")
 
 

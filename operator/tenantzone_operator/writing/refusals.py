@@ -1,4 +1,4 @@
-"""Tracks writes that the API server refuses permanently, so that each is retried rarely without delaying others."""
+"""Tracks writes that the API server refuses permanently, so that they are retried rarely and do not delay others."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Refusal:
     """Time of the refusal in monotonic seconds."""
 
     def may_try(self, what: object, now: float) -> bool:
-        """Returns whether to try a write now, because it differs from the refused write, or the refusal is old."""
+        """Returns whether to try a write now: it differs from the refused write, or the refusal is old enough."""
         return self.what != what or now - self.at >= RETRY_SECONDS
 
     def retry_seconds(self, now: float) -> float:
@@ -25,7 +25,7 @@ class Refusal:
 
 
 class Refusals:
-    """The last refusals of writes, by object."""
+    """The last refused write of each object."""
 
     def __init__(self) -> None:
         self._refused: dict[str, Refusal] = {}
@@ -42,7 +42,7 @@ class Refusals:
         return known is None or known.may_try(what, now)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget the refusals of all objects except for these."""
+        """Discard the refusals of all objects other than these."""
         if self._refused:
             self._refused = {uid: known for uid, known in self._refused.items() if uid in uids}
 
@@ -51,5 +51,5 @@ class Refusals:
         self._refused.pop(uid, None)
 
     def retry_seconds(self, now: float) -> float | None:
-        """Returns the seconds until the retry of a refused write; None if no write was refused."""
+        """Returns the seconds until the first retry of a refused write; None if no write was refused."""
         return min((known.retry_seconds(now) for known in self._refused.values()), default=None)

@@ -1,4 +1,4 @@
-"""Writes only statuses that have changed, and limits the writes for amounts, which change all the time."""
+"""Writes statuses that have changed, and limits writes that only update amounts, which change all the time."""
 
 import asyncio
 import logging
@@ -22,20 +22,20 @@ from tenantzone_operator.writing.write_state import REPAIR_SECONDS, WriteState
 logger = logging.getLogger(__name__)
 
 GAUGES_SECONDS = 2.0
-"""Minimum number of seconds between two writes of a zone's amounts, which change with each request."""
+"""Minimum number of seconds between two writes of a zone's status if only amounts have changed."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""Maximum number of such writes per second for all pools. With more zones, each is written less often."""
+"""Maximum number of writes per second that only update amounts, for all pools. Many zones are written less often."""
 
 LATE_SECONDS = 0.5
 """Seconds that the writer waits for a write before the write continues in the background."""
 
 _PATIENCE_SECONDS = 0.1
-"""Seconds that a write without a waiting user waits for its turn before the worker checks for other work."""
+"""Seconds to wait for the turn of a write that is not urgent, before the worker checks for other work."""
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 
 class WritingSlots(asyncio.Semaphore):
-    """Limits the concurrent writes of one namespace, so that hanging writes do not block other namespaces."""
+    """Limits the concurrent writes of one namespace, so that writes that hang do not block other namespaces."""
 
     def __init__(self) -> None:
         super().__init__(_AT_ONCE_IN_A_NAMESPACE)
@@ -44,10 +44,10 @@ class WritingSlots(asyncio.Semaphore):
 class StatusWriter:
     """Writes the statuses of one pool and its zones, and records an Event for each notable change.
 
-    A write that takes long continues in the background, so that a hanging write does not delay others.
+    A slow write continues in the background, so that a write that hangs does not delay others.
 
     Args:
-        store: receives the written objects.
+        store: receives the objects as written.
         api: writes the statuses.
         recorder: records the Events.
         slots: the writing slots of the pool's namespace.
@@ -59,26 +59,26 @@ class StatusWriter:
         self._recorder = recorder
         self._slots = slots
         self._states: defaultdict[str, WriteState] = defaultdict(WriteState)
-        """States of the pool's objects by uid, and of gone objects whose write is in flight."""
+        """Write states by uid, of the pool and its zones, and of deleted objects with a write in flight."""
         self._gauges_due_at = 0.0
         self._late_writes_ended = 0
-        """Number of late writes that have ended, successfully or not."""
+        """Number of writes in the background that have ended, successfully or not."""
         self.writes = 0
         """Number of writes since the start."""
 
     async def write(
         self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
     ) -> float | None:
-        """Write each status that differs from the status at the API server, starting with awaited zones.
+        """Write each status that differs from the status in the API server, starting with zones that users wait for.
 
         Args:
-            view: the objects as the API server has them.
+            view: the objects as stored in the API server.
             zones: the status that each zone should have, by name.
-            pool: the status that the pool should have; None if it does not exist.
-            may_go_on: called before each write, because thousands of writes take minutes, and other work may come up.
+            pool: the status that the pool should have; None if the pool does not exist.
+            may_go_on: called before each write; returns False to stop, because thousands of writes may take minutes.
 
         Returns:
-            Seconds after which to write the postponed statuses; None if none were postponed.
+            Seconds after which to call this again for postponed statuses; None if no write was postponed.
         """
         now, ended = time.monotonic(), self._late_writes_ended
         self._forget_all_except(view.uids)
@@ -100,7 +100,7 @@ class StatusWriter:
         urgent, gauges = self._by_urgency([each for each, _ in changed if isinstance(each, Zone)], zones)
         awaited, others = self._by_waiting_users(urgent, now)
         if gauges and now >= self._gauges_due_at:
-            # All pools share the API server's capacity.
+            # Use the number of zones in all pools, because all pools share the API server's capacity.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
             for zone in gauges:
                 self._state(zone).has_gauges_due = True
@@ -118,14 +118,14 @@ class StatusWriter:
             waits.append(0.0)
         states = self._states.values()
         is_any_in_flight = any(state.in_flight is not None for state in states)
-        # Objects with a write in flight were skipped, and may need another write.
+        # Call again soon, because objects with a write in flight were skipped, and may need another write.
         if is_any_in_flight or self._late_writes_ended > ended or not is_all:
             waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
             waits.append(self._gauges_due_at - now)
         later = time.monotonic()
         retries = (state.refusal.retry_seconds(later) for state in states if state.refusal is not None)
-        # A retry that is due now has begun, or is left to one of the reasons above.
+        # Leave out retries with 0 seconds left: they have begun, or one of the reasons above covers them.
         waits += [seconds for seconds in retries if seconds]
         return min(waits, default=None)
 
@@ -140,13 +140,13 @@ class StatusWriter:
         return self._states[found.meta.uid]
 
     def _forget_all_except(self, uids: set[str]) -> None:
-        """Drop the states of all objects except for these and for objects with a write in flight."""
+        """Discard the states of all objects other than these, except for objects with a write in flight."""
         for uid in self._states.keys() - uids:
             if self._states[uid].in_flight is None:
                 del self._states[uid]
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-        """Returns the zones whose statuses changed in more than amounts, and the zones with other changes."""
+        """Returns the zones with changes other than amounts, and the zones in which only amounts have changed."""
         urgent: list[Zone] = []
         gauges: list[Zone] = []
         for zone in changed:
@@ -156,7 +156,7 @@ class StatusWriter:
         return urgent, gauges
 
     def _by_waiting_users(self, zones: Iterable[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
-        """Returns the zones that a user waits for, and the other zones sorted by the age of their status."""
+        """Returns the zones that a user waits for, and the other zones, starting with the least recently written."""
         awaited: list[Zone] = []
         others: list[Zone] = []
         for zone in zones:
@@ -167,7 +167,7 @@ class StatusWriter:
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
     ) -> bool:
-        """Write statuses without a waiting user, one at a time for all pools, and return whether all were written.
+        """Write statuses that no user waits for, one at a time among all pools; return whether all were written.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: a write failed; the other writes were made nevertheless.
@@ -187,7 +187,7 @@ class StatusWriter:
         return next(left, None) is None
 
     async def _has_turn(self) -> bool:
-        """Wait briefly for this pool's turn, and return whether it has the turn."""
+        """Wait briefly for this pool's turn to write; return whether the pool has the turn."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._api.turn.acquire()
@@ -224,13 +224,13 @@ class StatusWriter:
         await self._start(pool, status, f"pool {pool.meta.namespace}/{pool.meta.name}", write)
 
     async def _start(self, found: Zone | Pool, status: Status, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Start a write of an object, and wait briefly for it.
+        """Start the write of an object's status, and wait briefly for its end.
 
         Args:
-            found: the object as the API server has it.
+            found: the object as stored in the API server.
             status: the status to write.
-            name: the object's name in the log.
-            write: makes the write.
+            name: the object's name for the log.
+            write: performs the write.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: the write failed in time. A later failure is only logged.
@@ -260,7 +260,7 @@ class StatusWriter:
         self._late_writes_ended += 1
         error = None if writing.cancelled() else writing.exception()
         if isinstance(error, Exception) and not (isinstance(error, RestError) and is_gone(error)):
-            logger.warning("the status of %s: %s; retrying", writing.get_name(), explain(error))
+            logger.warning("writing the status of %s failed: %s; retrying", writing.get_name(), explain(error))
 
     async def _try(self, kind: str, meta: Meta, status: Status, write: Awaitable[Body]) -> Body | None:
         """Write a status, and return the written object; None if the API server refuses the status permanently."""
@@ -270,7 +270,7 @@ class StatusWriter:
             if not error.is_lasting:
                 raise
             if self._states[meta.uid].refuse(status, time.monotonic()):
-                logger.warning("the status of %s %s/%s is refused: %s", kind, meta.namespace, meta.name, explain(error))
+                logger.warning("status of %s %s/%s was refused: %s", kind, meta.namespace, meta.name, explain(error))
             return None
 
     def _note(self, found: Zone | Pool, status: Status, written: Body) -> None:

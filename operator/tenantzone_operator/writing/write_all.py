@@ -9,15 +9,15 @@ from tenantzone_operator.kube.rest import RestError
 _AT_ONCE = 8
 
 Write = Callable[[], Awaitable[None]]
-"""Makes one write."""
+"""A function that makes one write."""
 
 
 async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
-    """Make all writes, a few concurrently, and ignore writes to deleted objects.
+    """Make all writes, a few concurrently, and ignore failed writes to deleted objects.
 
     Args:
         writes: the writes to make.
-        may_go_on: called before each write.
+        may_go_on: called before each write; returns False to stop.
 
     Returns:
         Whether all writes were made.
@@ -39,7 +39,10 @@ async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lam
 
 
 async def failures_of(write: Write) -> list[Exception]:
-    """Make one write, and return its error if it failed; a deleted object does not count as a failure."""
+    """Make one write; returns a list with its error if it failed, or else an empty list.
+
+    A write to a deleted object does not count as failed.
+    """
     try:
         await write()
     except Exception as error:

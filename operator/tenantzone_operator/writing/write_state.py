@@ -1,4 +1,4 @@
-"""Tracks the status writes of one object: whether to write now, and whether a user waits for it."""
+"""Tracks the status writes of one object: whether to write now, and whether a user waits for the status."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tenantzone_operator.status.notices import Status
 from tenantzone_operator.writing.refusals import Refusal
 
 AWAITED_SECONDS = 60.0
-"""Seconds after the first status for a change during which a user waits for the zone, unless it becomes Programmed."""
+"""Seconds after the first status for a new generation for which a user waits, unless the zone is Programmed sooner."""
 REPAIR_SECONDS = 10.0
 """Minimum number of seconds between two repairs of a status that other clients keep changing."""
 
@@ -23,44 +23,47 @@ class WriteState:
     """
 
     in_flight: asyncio.Task[None] | None = None
-    """The write in flight, because an object has at most one; None if there is none."""
+    """The write in flight; None if there is none. An object has at most one write in flight."""
     written: Status | None = None
-    """Last written status; None if there is none."""
+    """Last written status; None if this process has written none."""
     merged: Status | None = None
-    """Status that the API server returned for the last write; None if it is the written status.
+    """Status that the API server returned for the last write; None if it equals the written status.
 
-    It differs, for example, by conditions that other clients have added.
+    The two differ, for example, if other clients have added conditions.
     """
     repaired_at: float = float("-inf")
-    """Time of the last repair, which is a write of the same status, because another client has changed it."""
+    """Time of the last repair, which writes the same status again after another client has changed it."""
     refusal: Refusal | None = None
     """The API server's permanent refusal of the last write; None if the write succeeded."""
     has_gauges_due: bool = False
-    """Whether the zone's amounts are written before those of other zones, because many zones take several calls."""
+    """Whether the zone's changed amounts wait for a write that is already scheduled."""
     seen_generation: int = 0
     """Newest generation of the zone for which a status was written."""
     awaited_until: float = 0.0
-    """Time until which a user waits for that generation."""
+    """Time until which a user waits for the status of ``seen_generation``."""
     unhurried_at: float = 0.0
     """Time of the last write of the zone's status that no user waited for."""
 
     def differs(self, found: Status, status: Status) -> bool:
-        """Returns whether the status at the API server needs a write; fields that other clients add do not count."""
+        """Returns whether to write the status; fields that other clients have added do not count as a difference.
+
+        ``found`` is the status in the API server, ``status`` the wanted status.
+        """
         return status not in (found, self.own_part(found))
 
     def settle(self) -> None:
-        """Record that the API server has the desired status, so that nothing is left to retry or to write in turn."""
+        """Record that the API server has the wanted status, so that no write is pending."""
         self.refusal = None
         self.has_gauges_due = False
 
     def own_part(self, found: Status) -> Status:
-        """Returns the status at the API server without fields that other clients have added to the last write."""
+        """Returns the status in the API server without fields that other clients had added to the last written one."""
         return self.written if self.written is not None and self.merged == found else found
 
     def may_write(self, status: Status, now: float) -> bool:
-        """Returns whether to write a status now, which limits repairs, and retries of refused writes.
+        """Returns whether to write a status now, or to wait because of a recent repair or refusal.
 
-        Without the limit, two clients would overwrite each other nonstop.
+        Without a pause between repairs, two clients would overwrite each other nonstop.
         """
         if self.refusal is not None and not self.refusal.may_try(status, now):
             return False
@@ -79,12 +82,12 @@ class WriteState:
         return is_new
 
     def note(self, status: Status, result: Status) -> None:
-        """Record that a status was written, with the API server's result."""
+        """Record that a status was written, and the status that the API server returned."""
         self.refusal, self.written = None, status
         self.merged = result if result != status else None
 
     def see(self, zone: Zone, now: float) -> None:
-        """Record the zone's generation if its first status was written, because from then on a user waits briefly."""
+        """When a generation of the zone has its first status, record until when a user waits for further statuses."""
         generation = zone.meta.generation
         if self.seen_generation != generation and zone.status.get("observedGeneration") == generation:
             self.seen_generation = generation
@@ -92,12 +95,12 @@ class WriteState:
 
     def is_awaited(self, zone: Zone, now: float) -> bool:
         """Returns whether a user waits for the status of a zone that :meth:`see` has recorded."""
-        # Without a status for the generation, a user waits however long it takes, because thousands of zones may have
+        # A user waits for the first status of a generation without a time limit, because thousands of zones may have
         # changed together.
         return self.seen_generation != zone.meta.generation or now < self.awaited_until
 
     def note_zone(self, zone: Zone, status: Status, now: float) -> None:
-        """Record that a status of a zone was written, where ``zone`` has the previous status."""
+        """Record that a status of a zone was written. ``zone`` is the zone with its previous status."""
         self.see(zone, now)
         if not self.is_awaited(zone, now):
             self.unhurried_at = now

@@ -41,7 +41,10 @@ def test_what_makes_anothers_target_worse_is_undone_and_rests_the_longer():
             was = now
             tries += [life.seconds] if now != "1" else []
     assert life.rows["acme", "weight"]["state"] == "Undone"
-    assert "burst had 1.00 times a latency target, and has 2.00 times since" in life.rows["acme", "weight"]["message"]
+    assert (
+        "the latency of burst was 1.00 times a target, and is 2.00 times since the change"
+        in life.rows["acme", "weight"]["message"]
+    )
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert len(pauses) >= 2
     assert pauses[0] >= REST_WINDOWS * WINDOW
@@ -59,7 +62,7 @@ def test_what_costs_one_zone_its_hits_is_undone_though_all_find_as_much():
     life.pass_windows(2.5)
     assert life.rows["acme", "weight"]["state"] == "Undone"
     assert (
-        "burst found 50.0% of its prompts in the cache, and finds 40.0% since"
+        "burst found 50.0% of its prompts in the cache, and finds 40.0% since the change"
         in life.status["adjustments"][0]["message"]
     )
 

@@ -158,7 +158,8 @@ def test_pods_that_can_not_be_listed_are_one_pools_trouble_and_no_engine_less(
     operator.await_running()
     eventually(lambda: (operator.scrape().value(**failed) or 0) > 2)
     assert (
-        f"{world.namespace}/demo: PodsForbiddenError: its pods can't be listed: 403 made up by a test" in operator.log
+        f"{world.namespace}/demo: PodsForbiddenError: the pool's pods can't be listed: 403 made up by a test"
+        in operator.log
     )
     assert operator.is_ready(), "other pools are served"
     assert operator.is_leading()

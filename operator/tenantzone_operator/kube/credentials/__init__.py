@@ -1,1 +1,1 @@
-"""The operator's identity at the API server."""
+"""The operator's credentials for the API server."""

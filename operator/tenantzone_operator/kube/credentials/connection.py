@@ -1,4 +1,4 @@
-"""The cluster and the credentials that both clients use: kopf's and ours."""
+"""The cluster and the credentials, which kopf's client and the operator's own client share."""
 
 import asyncio
 import ssl
@@ -34,7 +34,7 @@ class Connection:
     """The configured cluster and credentials."""
 
     kubeconfig: str | None
-    """The kubeconfig's path; None for the cluster in which this process runs in a pod."""
+    """The kubeconfig's path; None to use the service account of the pod in which this process runs."""
     is_lenient: bool = False
     """Whether the API server's certificate may lack key identifiers."""
 
@@ -42,13 +42,13 @@ class Connection:
     _deadline: float = field(default=0.0, init=False, repr=False, compare=False)
 
     async def for_kopf(self) -> kopf.ConnectionInfo:
-        """Read the credentials, for kopf and for our own requests.
+        """Read the credentials for kopf and for the operator's own client.
 
         Raises:
             CredentialsError: the kubeconfig or the pod's service account can't be used, or reading takes too long.
         """
-        # Callers share one attempt, because an exec plugin that hangs would otherwise leave a thread behind for each.
-        # They share its deadline, too: callers that log in one after the other would otherwise each wait for all of it.
+        # Callers share one attempt, because each attempt with an exec plugin that hangs leaves a thread behind.
+        # Callers also share the attempt's deadline, so that a later caller does not wait for another full timeout.
         if self._reading is None or self._reading.done():
             self._reading, self._deadline = _in_thread(self._read), time.monotonic() + _SECONDS
         try:
@@ -64,12 +64,12 @@ class Connection:
 
     def _read(self) -> kopf.ConnectionInfo:
         if self.kubeconfig:
-            # Imported here, because the official client is not installed in pods, where it would only take memory.
+            # Import late, because the official client is not installed in pods, where it would only use memory.
             try:
                 from tenantzone_operator.kube.credentials.kubeconfig import from_kubeconfig
             except ImportError as error:
                 raise CredentialsError(
-                    f"a kubeconfig needs the official client; run {install_command('kubeconfig')}: {error}"
+                    f"a kubeconfig needs the official Kubernetes client; run {install_command('kubeconfig')}: {error}"
                 ) from None
 
             found = from_kubeconfig(self.kubeconfig)
@@ -87,7 +87,7 @@ class Connection:
 def _in_thread(read: Callable[[], kopf.ConnectionInfo]) -> Future[kopf.ConnectionInfo]:
     """Start a function in a daemon thread, which does not delay the end of the process if an exec plugin hangs."""
     future: Future[kopf.ConnectionInfo] = Future()
-    # From now on, a caller that gives up cancels only its own wait.
+    # Mark the future as running, so that a caller that times out cancels only its own wait.
     future.set_running_or_notify_cancel()
 
     def run() -> None:

@@ -1,7 +1,7 @@
 """Reads a kubeconfig with the official Kubernetes client, for an operator that runs outside a pod.
 
-The official client sends a request without credentials if it finds none that it can use, and reads some settings
-differently from kubectl. This module refuses or adapts such kubeconfigs. Only this module imports the client, and the
+The official client sends requests without credentials if it finds no usable ones, and reads some settings differently
+from kubectl. This module refuses or adapts such kubeconfigs. Only this module imports the client, and the
 operator imports this module only if a kubeconfig is named
 (docs/decisions/0009-the-official-client-reads-kubeconfigs.md).
 """
@@ -33,16 +33,16 @@ _UNSUPPORTED = {
     "tls-server-name": "use the server name for which its certificate is valid",
     **dict.fromkeys(("as", "as-groups", "as-uid", "as-user-extra"), _IMPERSONATION),
 }
-"""Fields of a cluster or user that would change the connection, and what to use instead."""
+"""Unsupported fields of a cluster or user, with what to use instead."""
 _QUOTES = "['\"]"
 _LONGEST = 500
-"""Maximum number of characters of a plugin's error to show."""
+"""Maximum number of characters that a message shows of a plugin's error."""
 _PEM = ("certificate-authority", "client-certificate", "client-key")
 _DATA = tuple(f"{field}-data" for field in _PEM)
 _FILES = (*_PEM, "tokenFile")
-"""Fields with a path."""
+"""Fields that contain a path."""
 _TEXTS = (*_FILES, *_DATA, "server", "proxy-url", "token", "username", "password")
-"""Fields that must be text. The official client sends a number as YAML reads it, so 0123 as 83."""
+"""Fields that must be text, because YAML reads the number 0123 as 83, and the official client would send 83."""
 
 
 def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
@@ -53,7 +53,7 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
             files are skipped if another file exists, as in kubectl.
 
     Raises:
-        CredentialsError: no file exists, a file can't be read, or its content can't be used.
+        CredentialsError: none of the files exists, a file can't be read, or the content of a file can't be used.
     """
     try:
         return _read(paths)
@@ -73,11 +73,11 @@ def _read(paths: str) -> kopf.ConnectionInfo:
     _check_user(user)
     if "exec" in user:
         user = _answer(user["exec"], cluster)
-    # The official client shows the names of these nodes in errors. With its own names, it shows whole sections.
+    # The official client shows these nodes' names in errors. Its default names would show whole sections.
     named = {"context": {"cluster": "cluster", "user": "user"}, "cluster": cluster, "user": user}
     nodes = {f"{kind}s": [ConfigNode(kind, {"name": kind, kind: section})] for kind, section in named.items()}
     configuration = Configuration()
-    # The official client writes certificates and keys to files, which would stay if the operator is killed.
+    # The official client writes certificates and keys to files. Read them back at once, and delete the files.
     with tempfile.TemporaryDirectory() as folder:
         loader = KubeConfigLoader(
             ConfigNode("kubeconfig", nodes), active_context="context", config_base_path="", temp_file_path=folder
@@ -85,20 +85,20 @@ def _read(paths: str) -> kopf.ConnectionInfo:
         try:
             loader.load_and_set(configuration)
         except UnicodeDecodeError:
-            raise ValueError(f"{user.get('tokenFile')} holds no token") from None
+            raise ValueError(f"{user.get('tokenFile')} contains no token") from None
         return _connection(configuration, cluster, user)
 
 
 def _add(merged: KubeConfigMerger, path: str) -> None:
-    """Add a file to those already read. An empty file adds nothing.
+    """Merge a kubeconfig file into the files that were read before. An empty file changes nothing.
 
     Raises:
         OSError: the file can't be read.
-        ValueError: the file is not a valid kubeconfig. The message shows no content, which may be a token.
+        ValueError: the file is not a valid kubeconfig. The message quotes nothing from the file, which may be a token.
     """
     try:
         merged.load_config(path)
-        # The official client shows a node's name in errors, and has put the whole entry there.
+        # The official client shows a node's name in errors, and uses the whole entry, with its secrets, as the name.
         for kind in ("clusters", "users", "contexts"):
             for node in merged.config.value[kind]:
                 node.name = f"{path}/{kind}"
@@ -121,7 +121,7 @@ def _existing(paths: str) -> list[str]:
     """Returns the paths of the files that exist.
 
     Raises:
-        OSError: there is no such file, or one can't be looked at, for example because of its folder's permissions.
+        OSError: none of the files exists, or the permissions of a file's folder prevent the check.
     """
     found, missing = [], None
     for path in (Path(path).expanduser() for path in paths.split(os.pathsep) if path):
@@ -132,13 +132,13 @@ def _existing(paths: str) -> list[str]:
         else:
             found.append(str(path))
     if not found:
-        raise missing or FileNotFoundError("no file is named")
+        raise missing or FileNotFoundError("no path is given; set --kubeconfig or KUBECONFIG to a file")
     return found
 
 
 def _sections(merged: KubeConfigMerger) -> tuple[Section, Section]:
     """Returns the sections of the current context's cluster and user."""
-    # The official client uses the last file that names a context, kubectl the first one.
+    # Use the first file that names a context, as kubectl does. The official client would use the last one.
     name = next(filter(None, (file.get("current-context") for file in merged.config_files.values())), None)
     if name is None:
         raise ValueError("no context is chosen; run kubectl config use-context NAME")
@@ -147,7 +147,7 @@ def _sections(merged: KubeConfigMerger) -> tuple[Section, Section]:
         raise ValueError(f"context {name} names no cluster; add one")
     if "user" not in context:
         raise ValueError(f"context {name} names no user; add one, which may be empty for anonymous requests")
-    # The official client sends anonymous requests if it does not find the user.
+    # Look up the user, because the official client would send anonymous requests if the user does not exist.
     return _section(merged, "cluster", context["cluster"]), _section(merged, "user", context["user"])
 
 
@@ -177,10 +177,10 @@ def _section(merged: KubeConfigMerger, kind: str, name: str) -> Section:
     if isinstance(plugin, dict) and os.sep in str(plugin.get("command")):
         section["exec"] = {**plugin, "command": str(folder / plugin["command"])}
     if "tokenFile" in section:
-        # As in kubectl. The official client would prefer the token.
+        # Prefer the token file, as kubectl does. The official client would prefer the token.
         section.pop("token", None)
     for field in {"username", "password"} & section.keys():
-        # The official client encodes them in Latin-1, kubectl in UTF-8.
+        # The official client encodes this field in Latin-1. Compensate for that, because kubectl sends UTF-8.
         section[field] = section[field].encode().decode("latin-1")
     return section
 
@@ -199,18 +199,18 @@ def _check_cluster(cluster: Section) -> None:
     if url is None or url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
         # The message does not show the URL, which may contain a password.
         raise ValueError("server must be a URL that begins with https:// or http://, with a host and without a user")
-    # The official client ignores certificates if the scheme is in capitals.
+    # Write the scheme in lower case, because the official client ignores certificates if the scheme is in capitals.
     cluster["server"] = url.geturl()
     insecure = cluster.get("insecure-skip-tls-verify")
     if insecure not in (None, True, False):
-        # The official client skips the verification for any text, even for "false".
+        # Refuse text, because the official client would skip the verification for any text, even for "false".
         raise ValueError("insecure-skip-tls-verify must be true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
         raise ValueError("certificate-authority and insecure-skip-tls-verify exclude each other; remove one of them")
 
 
 def _split(url: str) -> SplitResult | None:
-    """Returns the parts of a URL; None if it is invalid. An exception's message could show a password in the URL."""
+    """Returns the parts of a URL; None if it is invalid, because an exception's message could show a password."""
     try:
         parts = urlsplit(url)
         return None if parts.port == 0 else parts
@@ -219,7 +219,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _check_user(user: Section) -> None:
-    """Refuse credentials that the official client would ignore in part, connecting anonymously or as another user."""
+    """Refuse credentials that the official client would partly ignore, and so connect as another or no user."""
     _refuse_unsupported(user)
     if _has(user, "client-certificate") != _has(user, "client-key"):
         raise ValueError("client-certificate and client-key are only valid together; add the missing one")
@@ -246,18 +246,18 @@ def _refuse_unsupported(section: Section) -> None:
 
 
 def _answer(plugin: Section, cluster: Section) -> Section:
-    """Run an exec plugin, and return its answer as a user's section.
+    """Run an exec plugin, and return its credentials in the form of a kubeconfig user.
 
-    The official client would log a plugin's error and send an anonymous request, and would ignore a certificate next
-    to a token.
+    The official client would log a plugin's error and then send an anonymous request. If a plugin returned a token and
+    a certificate, the official client would ignore the certificate.
 
     Raises:
-        OSError: the file of the cluster's authority can't be read.
+        OSError: the file with the cluster's certificate authority can't be read.
         ValueError: the plugin fails, or returns no credentials.
     """
     about = dict(cluster)
     if path := about.pop("certificate-authority", None):
-        # Plugins get the content, as from kubectl.
+        # Pass the file's content to the plugin, as kubectl does.
         about.setdefault("certificate-authority-data", base64.b64encode(Path(path).read_bytes()).decode())
     try:
         status = ExecProvider(ConfigNode("exec", plugin), None, ConfigNode("cluster", about)).run()
@@ -318,21 +318,21 @@ def _has(section: Section, field: str) -> bool:
 
 
 def _proxy(cluster: Section, no_proxy: str | None) -> str | None:
-    """Returns the proxy that the kubeconfig names, or else the environment's, as kubectl does."""
+    """Returns the proxy of the kubeconfig, or else of the environment variables, as kubectl does; None for no proxy."""
     url = cluster.get("proxy-url") or _proxy_of_environment(cluster["server"], no_proxy)
     if not url:
         return None
     parts = _split(url if "://" in url else f"http://{url}")
     if parts is None or not parts.hostname:
         # The message does not show the URL, which may contain a password.
-        raise ValueError("the URL of the proxy has no host, or an invalid port")
+        raise ValueError("the URL of the proxy has no host, or an invalid port; correct proxy-url or HTTPS_PROXY")
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"the proxy must be an HTTP or HTTPS proxy, not {parts.scheme}")
     return parts.geturl()
 
 
 def _proxy_of_environment(server: str, no_proxy: str | None) -> str | None:
-    """Returns the environment's proxy for a server; None for loopback addresses, as in kubectl.
+    """Returns the proxy for a server from the environment variables; None for loopback addresses, as in kubectl.
 
     Unlike the official client, kubectl does not use ALL_PROXY.
     """
@@ -342,7 +342,7 @@ def _proxy_of_environment(server: str, no_proxy: str | None) -> str | None:
         is_loopback = ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost"
-    # The official client does not know the star in *.example.com.
+    # The official client does not support the star in *.example.com.
     if is_loopback or should_bypass_proxies(server, (no_proxy or "").replace("*.", ".")):
         return None
     variable = f"{parts.scheme}_proxy"

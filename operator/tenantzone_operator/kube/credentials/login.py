@@ -18,8 +18,8 @@ class KopfLogin:
     """Logs kopf in whenever the API server refuses its credentials, retrying until it succeeds.
 
     Without this class, kopf would wait for a minute after an error, and would never again use credentials that were
-    refused once. If the server refused a valid token for a moment, as it does while etcd is down, kopf's watches would
-    end.
+    refused once. The API server refuses even valid tokens while etcd is down, and kopf's watches would end after such a
+    refusal.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -37,7 +37,7 @@ class KopfLogin:
             except CredentialsError as error:
                 # Log each error once, because a credential plugin may fail every two seconds for an hour.
                 if str(error) != complaint:
-                    logger.warning("logging in: %s; trying again", error)
+                    logger.warning("can't log in to the API server: %s; retrying", error)
                 complaint = str(error)
             else:
                 made = _LenientLogin if isinstance(found, LenientConnection) else _Login

@@ -8,22 +8,22 @@ import kopf
 
 _BEGIN = b"-----BEGIN "
 _ENCRYPTED = b"ENCRYPTED"
-"""The mark of an encrypted key: in the first line in PKCS #8, in the header of older formats."""
+"""Word in each encrypted key: in the first line of a PKCS #8 file, or in the header of an older format."""
 
 
 def check_tls(connection: kopf.ConnectionInfo) -> None:
-    """Check the certificates and the key of a connection as its clients will.
+    """Check that clients can use the certificates and the key of a connection.
 
     Raises:
         OSError: a file can't be read.
-        ValueError: a certificate or key is invalid, or the key does not belong to the certificate, for example while
-            only one of them was replaced; or the key has a pass phrase, for which OpenSSL would ask on a terminal.
+        ValueError: a certificate or key is invalid; the key does not belong to the certificate, for example because
+            only one of the two was replaced; or the key has a pass phrase, which OpenSSL would ask for on a terminal.
     """
     _pem("certificate-authority", connection.ca_path, connection.ca_data)
     _pem("client-certificate", connection.certificate_path, connection.certificate_data)
     key = _pem("client-key", connection.private_key_path, connection.private_key_data)
     if _ENCRYPTED in key:
-        raise ValueError("client-key has a pass phrase, which can't be entered; use a key without one")
+        raise ValueError("client-key has a pass phrase, which the operator can't enter; use a key without one")
     try:
         connection.as_ssl_context()
     except ssl.SSLError as error:
@@ -39,5 +39,5 @@ def _pem(field: str, path: object, data: str | bytes | None) -> bytes:
     else:
         return b""
     if _BEGIN not in text:
-        raise ValueError(f"{field} is not in PEM")
+        raise ValueError(f"{field} is not in PEM format")
     return text
