@@ -1,4 +1,4 @@
-"""The files of the embedded store: their permissions, and detection of files that replaced the opened ones."""
+"""The files of the embedded store: sets permissions, and detects that other files have replaced the opened files."""
 
 import contextlib
 import enum
@@ -62,7 +62,7 @@ class SqliteFiles:
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
-        """Remove the old log if only the store's file was replaced, because SQLite would apply it to the new file."""
+        """Remove the old log if only the store's file was replaced, to keep SQLite from applying it to the new file."""
         found = self._identities()
         if found[""] == self._opened[""]:
             return

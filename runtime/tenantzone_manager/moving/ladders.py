@@ -25,7 +25,7 @@ class Ladders:
         self._shunned: dict[str, float] = {}
 
     def of(self, group: InstanceGroup) -> list[Rung]:
-        """Returns the rungs of a group's available storages, or an empty list if its blocks do not move."""
+        """Returns a group's available storages as rungs, or an empty list if the group's blocks do not move."""
         return ladder(self._storages.get_available_storage(group.storages)) if group.moves is not None else []
 
     def below(self, rungs: Sequence[Rung], storage_type: str) -> list[Storage]:

@@ -47,7 +47,7 @@ class Round:
     allowance: Allowance
     done: Moved
     full: set[tuple[str, str]] = field(default_factory=set)
-    """Types and storages without blocks that are cold enough to be displaced, so this pass need not try them again."""
+    """Pairs of type and storage in which no block is cold enough to be displaced. This pass skips these pairs."""
 
     @property
     def may_copy(self) -> bool:

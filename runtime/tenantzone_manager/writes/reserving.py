@@ -1,4 +1,4 @@
-"""Reserving room for the blocks of a write, part by part, in the storages that have room."""
+"""Reserves room for the blocks of a write, one part of the write at a time, in storages that have room."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from tenantzone_manager.writes.parts import Parts, SlotsShort, addresses_of
 from tenantzone_manager.writes.write_plans import Plan, Write, key_before
 
 _TRIES: Final = 8
-"""Maximum number of attempts to reserve room that other writes take at the same time."""
+"""Maximum number of attempts to reserve room, because concurrent writes may take the room first."""
 
 
 class Reserver:
@@ -176,7 +176,7 @@ class Reserver:
         return sorted(again)
 
     async def take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Mark locations for immediate deletion. The caller has not received them, so it can't write there."""
+        """Mark locations for immediate deletion, which is safe because the writer has not received these locations."""
         keys = [write.keys[index] for index in indices]
 
         def change(draft: Draft, _: Found) -> None:

@@ -16,7 +16,7 @@ def file_key(slot_size: int, number: int) -> bytes:
 
 
 class SlotFiles:
-    """Remembers how many free slots files have. This may be outdated; the commit uses the records of the files.
+    """Remembers the number of free slots per file. The number may be outdated, so commits check the files' records.
 
     Args:
         index: index with the records.

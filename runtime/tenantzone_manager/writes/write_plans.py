@@ -23,7 +23,7 @@ class Write:
     """Names of the parts of each block."""
     id: str
     until: float
-    """Unix time at which the locations of the write expire, unless it is extended or finished."""
+    """Unix time at which the locations of the write expire, unless the write is extended or finished."""
     now: float
     """Unix time at which the write started."""
 
@@ -37,7 +37,7 @@ class Plan:
     files: Files
     """Large files in which slots may be allocated."""
     ends: Sequence[int]
-    """Indices of existing blocks that no other block of the write follows. Their use is recorded."""
+    """Indices of existing blocks without a following block in this write. The commit records that they were used."""
 
 
 def specs_and_names(
