@@ -1,4 +1,4 @@
-"""Configures how a pool's engines identify the tenant of a request: in exactly one way, without a fallback."""
+"""Configures how a pool's engines identify the tenant of a request. There is exactly one method, and no fallback."""
 
 import hashlib
 from ipaddress import ip_network
@@ -40,7 +40,7 @@ class ApiKeys(_Model):
 
 
 class SecretHeader(_Model):
-    """A header that proves that a request comes from the gateway, because only the gateway knows its value."""
+    """A header that proves that a request comes from the gateway, because only the gateway knows the header's value."""
 
     name: HeaderName
 
@@ -103,7 +103,7 @@ class Jwt(_Model):
 
 
 class IdentityConfig(_Model):
-    """The way in which tenants are identified; exactly one field is set."""
+    """The method by which tenants are identified. Exactly one field is set."""
 
     api_keys: ApiKeys | None = None
     trusted_header: TrustedHeader | None = None
@@ -123,13 +123,13 @@ class IdentityConfig(_Model):
 
     @property
     def gap(self) -> str:
-        """The gap in the configuration that causes all requests to be refused; empty if it is complete."""
+        """The reason why the configuration refuses all requests, and the remedy; empty if nothing is missing."""
         if self.trusted_header is not None and self.trusted_header.proof is None:
             return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
         return ""
 
 
 def identity_digest(declared: IdentityConfig | None) -> str:
-    """Returns a digest that differs between configurations; a missing configuration (None) has its own digest."""
+    """Returns a digest of a configuration or of None. Different configurations, and None, have different digests."""
     text = declared.model_dump_json(by_alias=True) if declared is not None else ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -188,7 +188,7 @@ def _content(store: Any, name: str) -> bytes:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Generates the lines of a stream. Lines may have any length, because other users of the pool choose their names."""
+    """Generates the lines of a stream. Lines may have any length, because other users of the pool choose the names."""
     rest = b""
     async for chunk in content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
