@@ -70,7 +70,7 @@ class Catalog:
         except BaseException:
             self.is_stale = True
             raise
-        # The records above may lack changes that this process made while it read them.
+        # The records may lack changes that this process made during the read.
         self.is_stale |= self._changes != before
         self.groups, self.instances = groups, instances
         self.storages, self.service_accounts = storages, service_accounts
@@ -114,7 +114,7 @@ class Catalog:
         return self.groups[name]
 
     def group_meant(self, name: str) -> InstanceGroup | None:
-        """Returns the group with this name or, if there is none, with this alias. Returns None if neither exists."""
+        """Returns the group with this name, or else the group with this alias, or else None."""
         by_alias = (group for group in self.groups.values() if name in group.aliases)
         return self.groups.get(name) or next(by_alias, None)
 
@@ -164,10 +164,10 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Correct the quotas of instances that are not an equal part of their zone's quota. Called by the leader only.
+        """Correct quotas of instances that are not an equal part of the zone's quota. Only the leader calls this.
 
-        Nothing is checked if :meth:`load` was not called since the last check, because this process's own changes need
-        no correction.
+        Does nothing if :meth:`load` was not called since the last check, because changes by this process need no
+        correction.
         """
         if not self._may_need_mending:
             return
@@ -226,7 +226,7 @@ class Catalog:
             if known is not None:
                 return
             if group is None:
-                raise NotFound(f"there is no instance group {instance.group}")
+                raise NotFound(f"there is no instance group {instance.group}; create the group first")
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(

@@ -51,7 +51,7 @@ async def change_blocks(
             await index.read_modify_write([*(Address(space, key) for key in wanted), *others], modifier)
             return
         except NotLoaded as needed:
-            # Read the parents of all blocks at once, because the change will need most of them.
+            # Read the parents of all blocks at once, because the change will probably need most parents.
             before = {block.parent for block in blocks.values() if block is not None and block.parent}
             wanted |= await _that_may_go_with(index, space, {needed.key} | before - wanted)
 

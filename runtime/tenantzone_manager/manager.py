@@ -219,7 +219,7 @@ class CacheManager:
         """Returns the name of the index. Storages record this name as their owner.
 
         An index without a name gets ``known`` as its name if it has storages, because under another name each storage
-        would need a takeover. Otherwise, it gets a new name.
+        would need a takeover. Otherwise, the index gets a new name.
 
         Args:
             known: name of the index that this manager read before, or empty.

@@ -135,7 +135,7 @@ class Membership:
                 return
 
     async def join(self, instance: Instance, check: Callable[[Instance | None, InstanceGroup | None], None]) -> None:
-        """Register an instance, and give it its part of its zone's quota.
+        """Register an instance, and give each instance of its zone an equal part of the zone's quota.
 
         Args:
             instance: the new instance. If an instance with this name exists and ``check`` accepts it, nothing changes.

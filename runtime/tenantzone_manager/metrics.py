@@ -12,7 +12,7 @@ from tenantzone_manager.core.settings import Storage
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
-# Omit the gauge with a creation time for each counter and histogram: Prometheus detects restarts without it.
+# Omit the creation time of each counter and histogram, because Prometheus detects restarts without these gauges.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 

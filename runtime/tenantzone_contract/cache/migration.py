@@ -1,7 +1,7 @@
 """Migration: orders at an engine's admin port to move a zone's cache, and reports on the progress of an order.
 
-Blocks are moved in chunks, as in tiers. The hashes of its blocks identify a prompt, but do not suffice to read the
-blocks.
+Blocks are moved in chunks, as in tiers. A prompt is identified by the hashes of its blocks, but these hashes do not
+suffice to read the blocks.
 """
 
 from typing import Annotated, Final, Literal
@@ -16,7 +16,7 @@ MIGRATION_PATH: Final = "/migration"
 TENANT_PARAMETER: Final = "tenant"
 """Query parameter for the tenant of the zone."""
 PROMPTS_PARAMETER: Final = "prompts"
-"""Query parameter that adds the zone's most recently used prompts to the report if it is ``true``."""
+"""Query parameter. If set to ``true``, the report also has the zone's most recently used prompts."""
 
 LONGEST_ORDER: Final = 8 * 2**20
 """Maximum size of an order in bytes."""

@@ -147,14 +147,14 @@ def _connected(store: Any, master: str, own_address: str) -> Any:
     )
     if code:
         raise OSError(f"Mooncake's master at {master} can't be used (code {code})")
-    # Wait for running calls in an atexit function, because it runs before daemon threads are stopped, perhaps in the
-    # middle of a call, and after executors' threads have ended.
+    # Wait for running calls in an atexit function. It runs after executors' threads have ended, and before daemon
+    # threads are stopped, perhaps in the middle of a call.
     atexit.register(_calls.end)
     return store
 
 
 def pinned() -> Any:
-    """Returns the settings for writing objects that Mooncake must not evict, because it ignores tenants' quotas."""
+    """Returns the settings for writing objects that Mooncake must not evict, because it does not know quotas."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()

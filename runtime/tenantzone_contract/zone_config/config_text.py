@@ -101,8 +101,8 @@ def read_json(text: str) -> dict[str, Any]:
     version = raw.get("schemaVersion")
     if isinstance(version, int) and version > NEWEST_SCHEMA_VERSION:
         raise ConfigError(
-            f"schemaVersion: {version} is newer than the {NEWEST_SCHEMA_VERSION} that this runtime reads; "
-            f"upgrade the runtime"
+            f"schemaVersion: {version} is newer than {NEWEST_SCHEMA_VERSION}, the newest version that this runtime "
+            f"reads; upgrade the runtime"
         )
     return raw
 
@@ -159,7 +159,7 @@ def check_number_of_zones(number: int) -> None:
         ConfigError: there are more than ``MAX_ZONES`` zones.
     """
     if number > MAX_ZONES:
-        raise ConfigError(f"zones: there are more than {MAX_ZONES:,}; use more pools")
+        raise ConfigError(f"zones: there are more than {MAX_ZONES:,} zones; use more pools")
 
 
 def read_zone_entry(number: int, raw: object) -> ZoneConfig:

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 IdentityKind = Literal["APIKeys", "TrustedHeader", "JWT"]
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signature algorithms of tokens; only asymmetric ones, so that an engine that verifies tokens can't forge them."""
+"""Signature algorithms of tokens. All are asymmetric, so that an engine that verifies tokens can't forge tokens."""
 
 MAX_LEEWAY_SECONDS: Final = 300.0
 

@@ -1,11 +1,11 @@
 """Stores a snapshot in a ConfigMap, which engines mount as their config folder, and reads it from there.
 
-Version 1 stores the whole snapshot as plain JSON in ``config.json``. A snapshot that is too large for this is stored in
-version 2: ``config.json`` only has the generation and the hash, and ``config.jsonl.gz`` has the content as compressed
-JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it.
+Version 1 stores the whole snapshot as plain JSON in ``config.json``. Version 2 is for snapshots that are too large for
+version 1. ``config.json`` then has only the generation and the hash, and ``config.jsonl.gz`` has the content as
+compressed JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each later line.
 
-In both versions ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`), which only
-engines that demand signatures read.
+In both versions, ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`). Only
+engines that demand signatures read this file.
 """
 
 import base64

@@ -33,7 +33,7 @@ class TenantLevel(ConfigModel):
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """Tenants' names; a pattern that ends with ``*`` matches the names that begin with the text before it."""
+    """Names of tenants. A pattern that ends with ``*`` matches names that begin with the text before the ``*``."""
     reserved: BlockShare = 0
     """The reservation, granted only if it fits in addition to the reservations of declared zones and older zones."""
     limit: BlockShare | None = None

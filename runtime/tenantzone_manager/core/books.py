@@ -16,7 +16,7 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 WRITING: Final = "writing"
 """Kind of the ranks of locations that are being written, sorted by the time at which the writer is presumed dead."""
 DELETING: Final = "deleting"
-"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses them."""
+"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses a location."""
 ENDS: Final = "ends"
 """Kind of the ranks of blocks that may be evicted from a storage type, sorted by the time of last use (LRU)."""
 FEWEST: Final = "fewest"

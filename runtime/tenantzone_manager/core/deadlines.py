@@ -45,7 +45,7 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
         draft: contains the block.
         key: key of the block.
         write_id: id of the write.
-        until: new deadline, in Unix seconds. It is ignored if the current deadline is later.
+        until: new deadline, in Unix seconds; ignored if the current deadline is later.
     """
     block = draft.get(key)
     if block is not None:

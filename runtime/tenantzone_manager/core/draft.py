@@ -1,4 +1,4 @@
-"""A draft of changes to an instance's blocks for one commit, including the changes to parent blocks that follow."""
+"""A draft of changes to an instance's blocks for one commit, including the resulting changes to parent blocks."""
 
 from collections.abc import Mapping
 
@@ -57,7 +57,7 @@ class Draft:
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the updated parent of a changed block, or None if it has no parent or the parent does not change."""
+        """Returns the updated parent of a changed block, or None if there is no parent or it does not change."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:

@@ -23,7 +23,7 @@ def heat_at(block: Block, now: float) -> float:
 
 
 def used(block: Block, at: float, times: int) -> Block:
-    """Returns the block after ``times`` more queries ended at it, or after a write if ``times`` is 0."""
+    """Returns ``block`` after ``times`` more queries ended at this block, or after a write if ``times`` is 0."""
     until = max(block.used_at, at)
     return replace(block, used_at=until, hits=block.hits + times, heat=int(_left(block, until)) + times * _ONE)
 

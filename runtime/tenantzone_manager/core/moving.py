@@ -82,8 +82,8 @@ def accounts_of(owner: Owner, storage: Storage) -> list[str]:
 def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping[str, Account]) -> int | None:
     """Returns how many bytes may be copied into a storage without causing evictions there; None means no limit.
 
-    The result respects the quotas and watermarks of the storage type and of the storage. It also respects the group's
-    total, to which both locations of a block are charged during the move.
+    The result respects the quotas and watermarks of the storage type and of the storage, and the limit of the group's
+    total. During the move, both locations of a block count towards the total.
 
     Args:
         owner: owner of the blocks.
@@ -141,7 +141,7 @@ def begin_copy(draft: Draft, key: bytes, copy: CacheLocation) -> None:
 
 
 def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, due: float) -> Ending:
-    """End a copy. If the copy is complete and its source still serves, it serves. If not, it is marked for deletion.
+    """End a copy. If the copy is complete and its source still serves, the copy serves. If not, it will be deleted.
 
     Args:
         draft: contains the block and its parent.
@@ -158,7 +158,7 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Mark a location for deletion if the block serves at another usable location; returns whether it was marked.
+    """Mark a location for deletion if the block serves at another usable location; returns True if this is so.
 
     Args:
         draft: contains the block and its parent.

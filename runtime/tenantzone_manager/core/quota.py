@@ -48,7 +48,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     used: int = 0
     deleting: int = 0
     is_correction: bool = False
-    """Whether this charge corrects a wrong count. Its bytes are already in use, so it may exceed limits."""
+    """Whether this charge corrects a wrong count. A correction may exceed limits, because the bytes are in use."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):

@@ -95,7 +95,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def live_types(self) -> frozenset[str]:
         """Storage types in which the block serves or is being written."""
-        # Inlined for speed: each block of a write evaluates this property three times.
+        # ``is_live`` is inlined for speed, because each block of a write evaluates this property three times.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
     @property

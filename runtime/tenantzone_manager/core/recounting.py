@@ -53,7 +53,7 @@ class Counts:
         self.left = [Pass(name) for name in self.spaces]
         """The passes that have not ended. The last of them is in progress."""
         self.last = _NO_KEY
-        """Key of the last record that the pass in progress has read, or empty if it has not read any."""
+        """Key of the last record that the pass in progress has read, or empty before the first record."""
         self.used: dict[tuple[str, ...], tuple[int, int]] = {}
         """Used bytes and bytes being deleted, by chain of accounts. The used bytes include the bytes being deleted."""
         self.children: dict[str, dict[bytes, dict[str, int]]] = {}

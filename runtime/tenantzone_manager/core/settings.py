@@ -64,7 +64,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     aliases: tuple[Name, ...] = ()
     """Other names under which instances can be registered in the group, one per pool or zone that shares the group."""
     moves: Moves | None = None
-    """If None, a block stays in the storage where it was written until it is deleted."""
+    """If None, a block stays in the storage where it was written until the block is deleted."""
     zones: dict[str, dict[str, InstanceQuota]] = {}
     """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type.
 

@@ -12,7 +12,7 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 
 
 class WriteStatus(enum.StrEnum):
-    """A block's write status for a caller that wants to write it."""
+    """A block's write status for a caller that wants to write the block."""
 
     WRITE = "write"
     """The caller must write the block, at the location in the answer."""
@@ -33,7 +33,7 @@ class Ending(enum.StrEnum):
     FAILED = "failed"
     """The writer reported a failure."""
     EXPIRED = "expired"
-    """The write can no longer be finished, because it took too long or the block was removed."""
+    """The write can no longer be finished, because the write took too long or the block was removed."""
 
 
 def write_statuses(
@@ -248,7 +248,7 @@ def is_made_by(location_id: str, write_id: str) -> bool:
 
 
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
-    """Returns the location of a block that a write or copy created. After several attempts, this is the last one."""
+    """Returns the location of a block that a write (in its last attempt) or copy created, or None."""
     made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
     return next(made, None)
 

@@ -15,7 +15,7 @@ class EventFiles(RotatedLines):
 
     Args:
         path: path of FILE. If it exists, events are appended.
-        max_bytes: maximum size of a file. A single longer line is still written.
+        max_bytes: maximum size of a file. A longer line is written to a file of its own.
         keep: maximum number of files, including FILE.
 
     Raises:

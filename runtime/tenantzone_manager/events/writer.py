@@ -103,7 +103,7 @@ class Events:
         return self._thread is not None and not self._closing
 
     def note(self, event: str, caller: str = MANAGER, **fields: Value) -> None:
-        """Queue an event for writing. This never waits for the disk and never raises an error.
+        """Queue an event for writing. This method never waits for the disk and never raises an error.
 
         Args:
             event: name of the event.
@@ -198,7 +198,7 @@ class Events:
         return True
 
     def _lines(self) -> list[bytes]:
-        """Returns the first queued events as lines. They stay queued until they have been written."""
+        """Returns the first queued events as lines. The events stay queued until they have been written."""
         with self._changed:
             if not self._queue:
                 self._tell_lost()

@@ -29,7 +29,7 @@ class ShardLocks:
 
     @contextlib.asynccontextmanager
     async def held(self, addresses: Iterable[Address]) -> AsyncIterator[None]:
-        """Hold the locks of all addresses. They are acquired in ascending order, which prevents deadlocks."""
+        """Hold the locks of all addresses. Acquiring the locks in ascending order prevents deadlocks."""
         held: list[asyncio.Lock] = []
         try:
             for shard in sorted({self.shard(address) for address in addresses}):

@@ -169,9 +169,9 @@ class MetaIndex:
         """Read records and change them atomically.
 
         Args:
-            addresses: addresses of the records to read. Only these may be changed.
+            addresses: addresses of the records to read. Only these records may be changed.
             modifier: returns the new records.
-            terms: returns new terms of accounts for the same commit. It is called after the modifier.
+            terms: returns new terms of accounts for the same commit; called after the modifier.
 
         Raises:
             OverLimit: an account has no room for the additional bytes.
@@ -215,7 +215,7 @@ class MetaIndex:
         return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
-        """Returns one account, which is empty and has no limit if it does not exist."""
+        """Returns one account. An account that does not exist is returned as empty and without a limit."""
         return (await self.accounts([name])).get(name, Account())
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:

@@ -286,7 +286,7 @@ class SqliteBackend(IndexBackend):
         return number
 
     def _id(self, name: str) -> int:
-        """Returns the number of a name. If it has no number, one is assigned in the current transaction."""
+        """Returns the number of a name. The current transaction assigns a number to a name without a number."""
         number = self._known(name)
         if number is None:
             self._new.append(name)

@@ -25,13 +25,13 @@ class InPlace(enum.Enum):
     """The kinds of files that can be found at the store's paths."""
 
     SAME = enum.auto()
-    """The opened files are still there."""
+    """The opened files are still at their paths."""
     NONE = enum.auto()
     """There is no store."""
     OTHERS = enum.auto()
-    """Other files have replaced the opened ones, and may still be written by another process."""
+    """Other files have replaced the opened files, and another process may still be writing them."""
     OTHERS_AT_REST = enum.auto()
-    """Other files have replaced the opened ones, and have not changed between the last two checks."""
+    """Other files have replaced the opened files, and have not changed between the last two checks."""
 
 
 class SqliteFiles:

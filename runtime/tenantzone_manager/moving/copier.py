@@ -113,7 +113,7 @@ class Copier:
         return await self._end(instance, begun, copies, whole, failed)
 
     def is_readable(self, instance: Instance, key: bytes) -> bool:
-        """Returns whether to try to read a block. After a failed read, this is False for ``RETRY_SECONDS``."""
+        """Returns whether to try to read a block. Returns False for ``RETRY_SECONDS`` after a failed read."""
         return self._unreadable.get((instance.name, key), 0.0) <= self._clock()
 
     async def _begin(

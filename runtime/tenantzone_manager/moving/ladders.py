@@ -39,7 +39,7 @@ class Ladders:
         return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
 
     def takes(self, storage: str) -> bool:
-        """Returns whether a storage accepts copies now, that is, it is available and has not just refused a copy."""
+        """Returns whether a storage accepts copies, because it is available and has not refused a copy recently."""
         return self._storages.is_available(storage) and self._shunned.get(storage, 0.0) <= self._clock()
 
     def shun(self, storage: str) -> None:

@@ -9,7 +9,7 @@ from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 @dataclass(slots=True)
 class Allowance:
-    """The number of bytes that may be copied for a group now. While it is negative, nothing may be copied."""
+    """The number of bytes that may be copied for a group now. While the number is negative, nothing may be copied."""
 
     bytes: float
     at: float

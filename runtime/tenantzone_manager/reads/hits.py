@@ -33,7 +33,7 @@ class Located(Protocol):
 
 BlockT = TypeVar("BlockT", bound=Located)
 LookUp = Callable[[Sequence[bytes]], Awaitable[list[BlockT]]]
-"""Looks up keys; returns one result per key, or fewer if it stops early."""
+"""Looks up keys; returns one result per key, or fewer results if the lookup stops early."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Reader:
                 be read. ``window`` finds the longest prefix whose last ``window`` blocks can be read, and returns these
                 blocks. A prefix that is shorter than the window needs all of its blocks.
             window: number of blocks in the window.
-            specs: names of the parts that a location must have; empty if it may have any parts.
+            specs: names of the parts that a location must have; empty for any parts.
         """
         space = spaces.blocks_of(instance)
         if query == "key":
@@ -239,7 +239,7 @@ class Reader:
 
 
 def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:
-    """Returns a location in the form in which it is reported to engines."""
+    """Returns a location in the form that the manager reports to engines."""
     location: CacheLocation = place.location
     backend = storages.backend(location.storage)
     assert backend is not None, "the storage is available"

@@ -115,8 +115,8 @@ class EngineCalls(Calls):
         wrong = [index for index in (*indices, *failed) if not 0 <= index < len(keys)]
         if wrong:
             raise ValueError(
-                f"there is no block {wrong[0]}; the request names {len(keys)} blocks, so send indices from 0 to one "
-                "less than that"
+                f"there is no block {wrong[0]}; the request names {len(keys)} blocks, and the first block has the "
+                "index 0"
             )
         order = [index for index in indices if index not in failed] + sorted(failed)
         await self._rest(instance, len(keys))
@@ -185,7 +185,7 @@ class EngineCalls(Calls):
         return m.Done()
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """Returns an instance that the caller may access. The error does not reveal whether another pool has it."""
+        """Returns an instance that the caller may access. The error does not reveal which other instances exist."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:

@@ -33,7 +33,7 @@ class MalformedRequests:
         try:
             yield
         except msgspec.ValidationError:
-            # The request is well-formed, but has an invalid value. This is not logged.
+            # Do not log a request that is well-formed but has an invalid value.
             raise
         except (msgspec.DecodeError, DecodeError) as error:
             if caller.name not in self._callers:

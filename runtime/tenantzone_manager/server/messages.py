@@ -219,7 +219,7 @@ class PutInstanceGroupRequest(Message):
 
     group: InstanceGroup
     namespace: Namespace = ""
-    """Namespace whose pools, aliases, zones and instances are replaced. If empty, all namespaces' ones are replaced."""
+    """Namespace whose pools, aliases, zones and instances are replaced. If empty, those of all namespaces are."""
 
 
 class OfGroup(Message):

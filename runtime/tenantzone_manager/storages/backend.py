@@ -76,7 +76,7 @@ class Claim:
         self._storage = storage
         self._takeover = takeover
         self.unregistered = ""
-        """Name of a storage of this index that is no longer registered. This storage may claim the place from it."""
+        """Name of an unregistered storage of this index, from which the place may be claimed."""
 
     def has_to_write(self, found: str, place: str) -> bool:
         """Returns whether the owner file must be written before the place is used.
@@ -104,7 +104,7 @@ class Claim:
         )
 
     def is_made(self) -> None:
-        """Record that the storage has claimed its place. If another index takes the place later, it is not retaken."""
+        """Record that the storage has claimed its place, so that it does not take over the place a second time."""
         self._takeover = False
 
 

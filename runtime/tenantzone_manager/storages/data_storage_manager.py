@@ -1,4 +1,4 @@
-"""Manages all storages of the manager, and checks whether they are available."""
+"""Manages all storages, and checks periodically whether each storage is available."""
 
 import asyncio
 import logging

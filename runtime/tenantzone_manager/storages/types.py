@@ -83,7 +83,7 @@ STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStor
     "S3": _s3,
     "Mooncake": _mooncake,
 }
-"""Functions that create the backend of a storage, by storage type. For invalid options, they raise ``ValueError``."""
+"""Functions that create the backend of a storage, by storage type. They raise ``ValueError`` for invalid options."""
 
 
 def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataStorageBackend:

@@ -41,7 +41,7 @@ class Reserver:
         self._parts = parts
 
     async def has_room(self, write: Write, wanted: Sequence[int]) -> bool:
-        """Returns whether the storages currently have room for all wanted blocks. This reserves nothing."""
+        """Returns whether the storages currently have room for all wanted blocks, without reserving room."""
         return len((await self._plan(write, wanted, (), ())).places) == len(wanted)
 
     async def begin(
@@ -133,7 +133,8 @@ class Reserver:
                     taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
-                # Existing blocks of windows are read together with the new blocks, and must not be evicted before them.
+                # Record a use of existing blocks of windows. Queries read these blocks together with the new blocks, so
+                # they must not be evicted earlier.
                 use(draft, key, write.now, 0)
             return dict(slot_files)
 

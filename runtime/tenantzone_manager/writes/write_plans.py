@@ -37,7 +37,7 @@ class Plan:
     files: Files
     """Large files in which slots may be allocated."""
     ends: Sequence[int]
-    """Indices of existing blocks without a following block in this write. The commit records that they were used."""
+    """Indices of existing blocks without a following block in this write. The commit records a use of each."""
 
 
 def specs_and_names(
