@@ -12,7 +12,7 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 
 
 class WriteStatus(enum.StrEnum):
-    """A block's write status for a caller that wants to write the block."""
+    """A block's write status for a caller that wants to write it."""
 
     WRITE = "write"
     """The caller must write the block, at the location in the answer."""
