@@ -143,7 +143,10 @@ class Catalog:
             raise Refused(f"group {group.name} names unregistered storages; register them first: {', '.join(unknown)}")
         for name in group.instances:
             if name in self.instances and self.instances[name].group != group.name:
-                raise Refused(f"group {group.name}: instance {name} belongs to the group {self.instances[name].group}")
+                raise Refused(
+                    f"group {group.name}: instance {name} belongs to the group {self.instances[name].group}; set the "
+                    "quotas of the instance in that group"
+                )
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: the group {other.name} already has the alias {min(taken)}")

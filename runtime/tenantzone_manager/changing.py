@@ -9,7 +9,7 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _FURTHER: Final = 4096
-"""Number of additional blocks after which no further ancestors are read before the change is tried again."""
+"""Number of blocks after which the search for ancestors pauses, and the change is tried again."""
 
 OtherChanges = dict[Address, object]
 """New values of other records, which are written in the same commit as the blocks."""

@@ -113,7 +113,7 @@ class _Part(Struct, frozen=True, rename="camel", gc=False):
 
 
 class PurgeReport(_Part, frozen=True):
-    """The last purge of a zone that an engine has carried out, in KV-cache blocks."""
+    """The last purge of a zone on an engine. Amounts are in KV-cache blocks."""
 
     id: Name
     evicted: Count = 0
@@ -378,7 +378,7 @@ class TierReport(_Part, frozen=True):
     capacity_bytes: Count
     """Capacity in bytes, as a multiple of the chunk size; 0 for a shared tier, because no engine owns a part of it."""
     held_bytes: Count
-    """Number of bytes held by zones, and by requests from before any zone was declared."""
+    """Number of bytes held by zones, and by requests that began before any zone was declared."""
     chunk_bytes: Count
     """Size of a chunk, the unit of transfer, in bytes."""
     problem: str = ""

@@ -1,4 +1,4 @@
-"""Decides which reservations a too small engine grants. The engine and the operator use the same rule."""
+"""Decides which reservations an engine grants if not all of them fit. Engine and operator use the same rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

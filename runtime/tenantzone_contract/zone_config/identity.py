@@ -17,7 +17,7 @@ MAX_LEEWAY_SECONDS: Final = 300.0
 SECRET_FILE: Final = "secret"
 """Name of the file with the accepted values of the gateway's secret header, one per line, in the mounted folder."""
 CA_FILE: Final = "ca.crt"
-"""Name of the file with the CA certificates that issue the gateways' client certificates, in PEM."""
+"""Name of the file, in PEM, with the certificates of the CAs that issue the gateways' client certificates."""
 JWKS_FILE: Final = "jwks.json"
 """Name of the file with the public keys that verify tokens, as a JSON Web Key Set."""
 

@@ -112,7 +112,7 @@ class Counts:
             here[key] = left
 
     def _split(self, at: Pass) -> None:
-        """Save memory by leaving half of the blocks that the pass in progress checks to a new pass."""
+        """Split the pass in progress in two passes, so that each pass checks half of the blocks with less memory."""
         goes_on, later = at.halves()
         self.left[-1:] = [later, goes_on]
         here = self.children[at.space]

@@ -48,7 +48,7 @@ class Codec:
 
 @dataclass(slots=True)
 class IndexSettings:
-    """Settings for the use of the store by the index."""
+    """Settings that control how the index uses the store."""
 
     lock_shards: int = 256
     batch_size: int = 512
@@ -190,7 +190,7 @@ class MetaIndex:
         raise IndexUnavailable("other callers keep changing the same records; try again")
 
     async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
-        """Change many records in batches. Each batch is atomic, but not all batches together."""
+        """Change many records in batches. Each batch is atomic, but the change of all records is not."""
         addresses = [Address(space, key) for key in keys]
         for batch in self._locks.batches(addresses, self.settings.batch_size):
             await self.read_modify_write(batch, modifier)

@@ -192,7 +192,7 @@ class Copier:
         whole: set[bytes],
         failed: Counter[str],
     ) -> list[Source]:
-        """End copies: complete copies begin to serve, the others are deleted.
+        """End copies. Complete copies begin to serve, and all other copies are deleted.
 
         Returns:
             The sources whose copies serve now.

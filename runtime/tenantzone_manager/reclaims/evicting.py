@@ -17,7 +17,7 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.reclaims.removing import NO_END, Order, Remover
 
 _LOOKED_AT: Final = 16
-"""Maximum number of blocks of an instance whose eviction may be prevented by later blocks, and that are checked."""
+"""Maximum number of blocks per instance that are read to find out whether later blocks prevent evictions."""
 
 
 class Evictor:

@@ -58,7 +58,7 @@ class OrphanScan:
                         await state.backend.remove(orphans)
                         removed += len(orphans)
             except StorageError as error:
-                _log.warning("storage %s: could not remove all objects without a record, retrying: %s", name, error)
+                _log.warning("storage %s: objects without a record are left for the next scan: %s", name, error)
         return removed
 
     async def _orphans(self, objects: list[StoredObject]) -> list[StoredObject]:

@@ -113,7 +113,7 @@ class Recount:
         return (await self._index.account(books.DROPPED)).deleting
 
     def _chains(self) -> list[tuple[str, ...]]:
-        """Returns the chains whose first accounts are to be compared with the records."""
+        """Returns the chains of accounts. The first account of each chain must be compared with the records."""
         known = map(spaces.blocks_of, self._catalog.instances.values())
         owners = {spaces.owner_of(space) for space in (*known, *self._counts.spaces)}
         chains = {books.chain(owner, where) for owner in owners for where in STORAGE_TYPES}

@@ -1,4 +1,4 @@
-"""Storage in a folder (NFS, 3FS, a node's disk) that engines and manager mount, with a file per part or large files.
+"""Storage in a folder that engines and manager mount (NFS, 3FS, a node's disk). A part is a file or a slot of a file.
 
 ROOT/owner                                        the index and the storage to which the folder belongs
 ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK is the first two digits of the block's key

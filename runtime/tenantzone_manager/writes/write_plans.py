@@ -43,7 +43,7 @@ class Plan:
 def specs_and_names(
     instance: Instance, count: int, first: int, spec_sets: Sequence[str]
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
-    """Returns the parts and the names of the parts of each block from ``first`` on, by index."""
+    """Returns two mappings for the blocks from ``first`` on: their parts by index, and their parts' names by index."""
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(
             f"spec_sets has {len(spec_sets)} entries for {count - first} blocks to write; send one entry per block to "

@@ -174,7 +174,7 @@ class Writer:
                 break
         lacking = next((each for each in (WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
-            # When the other blocks were begun, the lacking block was present, or seemed to have room.
+            # Undo the begun blocks, because a lacking block was present or seemed to have room when they were begun.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
