@@ -1,5 +1,4 @@
-"""What the operator and the engines agree on: the runtime config and the engine's report.
+"""Code that the operator, the engines and the KV-cache manager share, above all the runtime config and the report.
 
-Both sides import this package and neither imports the other. It does no I/O of its own, except that ``tls`` reads
-certificates.
+The operator and the engines import this package instead of each other.
 """

@@ -1,7 +1,7 @@
-"""Serves HTTP with limits for slow clients: on the time for a head, a body and an answer, and on connections.
+"""Serves HTTP with limits for slow clients: time limits for head, body and answer, and a maximum of connections.
 
 aiohttp closes idle keep-alive connections, but it waits without limit for a request's body and for a client that does
-not read its answer, and it accepts any number of connections. So `_Connection` wraps aiohttp's protocol.
+not read its answer, and it accepts any number of connections. To add limits, `_Connection` wraps aiohttp's protocol.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 BODY_BYTES_PER_SECOND: Final = 64 * 2**10
-"""Number of bytes of a body for which its deadline is extended by one second."""
+"""Number of received bytes of a body for which the body's deadline is extended by one second."""
 MIN_READ_PER_SECOND: Final = 2**10
 """Minimum rate at which a client must read its answer, in bytes per second; slower clients are disconnected."""
 READING_SECONDS: Final = 1.0
@@ -27,7 +27,7 @@ READING_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 1.0
 """Maximum time between two checks of all connections."""
 _TLS_END_SECONDS: Final = 86400.0
-"""asyncio's time limit for closing a TLS connection; it never applies, because `_Connection.is_late` decides first."""
+"""asyncio's time limit for closing a TLS connection. `_Connection.is_late` closes the connection long before."""
 _POLL_SECONDS: Final = 0.02
 """Interval at which a stopping server checks whether all answers have been sent."""
 _BYTES_ACKED: Final = slice(120, 128)
@@ -41,18 +41,18 @@ class HttpBounds:
     """The limits for clients that connect to one port."""
 
     head_seconds: float = 10.0
-    """Maximum time for a request's head, from the connection (so with the TLS handshake) or the head's first byte."""
+    """Maximum time for a request's head, counted from the new connection (before TLS) or from the head's first byte."""
     body_seconds: float = 10.0
     """Maximum time for a request's body, plus one second for each 64 KiB that have arrived."""
     idle_seconds: float = 75.0
     """Maximum time for which a connection stays open after an answer."""
     unread_seconds: float = 30.0
-    """Interval over which the client's reading rate is measured; on average it must read 1 KiB per second."""
+    """Interval over which the client's reading rate is measured. The client must read 1 KiB per second on average."""
     connections: int = 128
     """Maximum number of connections.
 
-    A connection beyond this number closes the one that has waited longest for a complete request, or else the one whose
-    client has not read its answer for longest. If all connections are being answered, the new connection is closed.
+    If there are more, the connection that has waited longest for a complete request is closed, or else the connection
+    whose client has not read for longest. If all other connections are being answered, the new connection is closed.
     """
 
     @property
@@ -71,14 +71,14 @@ async def http_served(
     bounds: HttpBounds | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve a web application while the block runs; the context's value is the port that it listens on.
+    """Serve a web application while the ``with`` block runs. The context manager's value is the port number.
 
     Args:
-        app: the application, not set up yet; this function adds a middleware to it.
+        app: the application, which must not be set up yet, because this function adds a middleware.
         host: the address to listen on.
-        port: the port to listen on; 0 chooses a free one.
-        stop_seconds: how long running requests may take after the block ends.
-        bounds: the limits for clients; the default ones if None.
+        port: the port to listen on; 0 chooses a free port.
+        stop_seconds: maximum number of seconds for running requests after the block has ended.
+        bounds: the limits for clients; None for the defaults.
         tls: the context for HTTPS; None for HTTP.
 
     Raises:
@@ -113,7 +113,7 @@ async def http_served(
 
 
 class _Phase(Enum):
-    """The thing that a connection is waiting for."""
+    """The event that a connection is waiting for."""
 
     HEAD = auto()
     BODY = auto()
@@ -134,7 +134,7 @@ class _Listener:
         """The connections whose request is not complete, the longest waiting first."""
 
     def add(self, connection: "_Connection") -> bool:
-        """Add a connection, and close one if there are too many; returns whether the added one stays open."""
+        """Add a connection, and close a connection if there are too many; returns whether the new one stays open."""
         self._connections[connection.inner] = connection
         if len(self._connections) > self.bounds.connections:
             closed = self._longest_waiting(connection)
@@ -145,7 +145,7 @@ class _Listener:
         return True
 
     def _longest_waiting(self, new: "_Connection") -> "_Connection":
-        """Returns the connection to close in favour of ``new``; ``new`` itself if no other may be closed."""
+        """Returns the connection to close in favour of ``new``, or ``new`` if no other connection may be closed."""
         for connection in self._waiting:
             if not connection.is_unread():
                 return connection
@@ -161,7 +161,7 @@ class _Listener:
         self._waiting.pop(connection, None)
 
     async def close(self, until: float) -> None:
-        """Close all connections, after waiting until ``until``, in the loop's time, for unsent parts of answers."""
+        """Wait at most until ``until``, in the loop's time, for answers to be sent, and close all connections."""
         loop = asyncio.get_running_loop()
         # Poll, because asyncio has no event for an empty write buffer.
         while loop.time() < until and any(each.is_unread() for each in self._connections.values()):  # noqa: ASYNC110
@@ -286,7 +286,7 @@ class _Connection(asyncio.Protocol):
         body.on_eof(self._end_body)
 
     def end_request(self) -> None:
-        """Note that the handler has returned; part of its answer may not be sent yet."""
+        """Note that the handler has returned. Part of the answer may not be sent yet."""
         self._body = None
         self._enter(_Phase.NEXT)
 
@@ -313,7 +313,7 @@ class _Connection(asyncio.Protocol):
         return self._raw.get_write_buffer_size() > 0
 
     def is_late(self) -> bool:
-        """Returns whether the client exceeds a limit; call this regularly, because it compares with earlier calls."""
+        """Returns whether the client exceeds a limit. Call this regularly, because calls compare with earlier calls."""
         bounds, waited = self._listener.bounds, self.waited_seconds()
         if self._phase is _Phase.HEAD and waited > bounds.head_seconds:
             return True

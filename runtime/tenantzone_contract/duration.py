@@ -19,7 +19,7 @@ _LONGEST = 64
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration, and return it in seconds; fractions of a nanosecond are dropped, as in Go.
+    """Returns a duration in seconds. Fractions of a nanosecond are dropped, as in Go.
 
     Raises:
         ValueError: the text is not a duration, or the duration is above 0 and less than a nanosecond.

@@ -1,4 +1,4 @@
-"""Files to which one process appends lines, such as JSON Lines: each line is written completely or not at all."""
+"""Appends lines, for example JSON Lines, to files of one process. Each line is written completely or not at all."""
 
 import os
 from bisect import bisect_right
@@ -14,11 +14,11 @@ _MODE: Final = 0o640
 class LineFile:
     """A file that is open for appending lines.
 
-    If a crash has truncated the last line, a newline is added, because the line must not be joined with the next one.
+    If a crash has truncated the last line, a newline is added, so that the next line is not joined with that line.
 
     Args:
-        path: the file's path. If the file or its folder is missing, it is created.
-        mode: the permissions of a new file, from which the umask removes some.
+        path: the file's path. A missing file or folder is created.
+        mode: the permissions of a new file before the umask is applied.
 
     Raises:
         OSError: the file can't be written.
@@ -40,7 +40,7 @@ class LineFile:
 
     @property
     def is_usable(self) -> bool:
-        """Whether lines may be appended. Not if the file or its folder was removed or renamed, or the disk was full."""
+        """Whether lines may be appended. False if the file was removed or renamed, or ends in a partial line."""
         try:
             return not self._is_torn and os.path.samestat(self.path.stat(), os.fstat(self._file))
         except OSError:
@@ -54,7 +54,7 @@ class LineFile:
         """Write as many lines as fit into ``max_bytes`` bytes of the file, and at least one.
 
         Returns:
-            The number of written lines. They are the first of ``lines``.
+            The number of written lines, counted from the first of ``lines``.
 
         Raises:
             OSError: no line was written.
@@ -92,13 +92,13 @@ class LineFile:
 class RotatedLines:
     """Lines that are appended to FILE, which is rotated to FILE.1, FILE.2 and so on.
 
-    If FILE was removed or renamed, another is created.
+    If FILE was removed or renamed, a new FILE is created.
 
     Args:
-        path: path of FILE. If it exists, lines are appended.
-        max_bytes: maximum size of a file. A single longer line is still written.
+        path: path of FILE. If FILE exists, lines are appended.
+        max_bytes: maximum size of a file. A longer line is written to a file of its own.
         keep: maximum number of files, including FILE.
-        mode: the permissions of a new file, from which the umask removes some.
+        mode: the permissions of a new file before the umask is applied.
     """
 
     def __init__(self, path: Path, max_bytes: int, keep: int, mode: int = _MODE) -> None:
@@ -109,7 +109,7 @@ class RotatedLines:
         self._file: LineFile | None = None
 
     def open(self) -> LineFile:
-        """Open FILE, unless it is open.
+        """Returns the open FILE, after opening it if necessary.
 
         Raises:
             OSError: the file can't be written.
@@ -123,7 +123,7 @@ class RotatedLines:
         """Write as many lines as fit into one file.
 
         Returns:
-            The number of completely written lines, at least 1. They are the first of ``lines``.
+            The number of completely written lines, counted from the first of ``lines``; at least 1.
 
         Raises:
             OSError: no line was written.

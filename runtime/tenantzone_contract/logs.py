@@ -1,7 +1,7 @@
 """Formats log lines as JSON, in the same way for the operator and the runtime.
 
-Our log lines name their subject, such as a zone, twice: in the message, and in fields with fixed names, which only the
-JSON format shows. Other attributes of a record are left out, so that other code's attributes do not get into the line.
+A log line names its subject, such as a zone, in the message and also in fields with fixed names, which only the JSON
+format shows. All other attributes of a record are omitted, because other code may have set them.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 FIELDS = ("zone", "tenant", "pool", "pool_namespace", "generation", "pod")
-"""Names of the fields for a line's subject; ``generation`` is the pool config's, and ``pod`` is the engine's pod."""
+"""Names of the fields for a line's subject. ``generation`` belongs to the pool's config, and ``pod`` to the engine."""
 
 
 class JsonFormatter(logging.Formatter):

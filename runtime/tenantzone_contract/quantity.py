@@ -1,4 +1,4 @@
-"""Bytes as Kubernetes users write them (``8Gi``, ``500M``, ``1073741824``), and the bound of all counts."""
+"""Parses and formats amounts of bytes as Kubernetes users write them, for example ``8Gi``, ``500M``, ``1073741824``."""
 
 import re
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Makes foreign text safe to show: no character moves a cursor, begins a line or reverses the text."""
+"""Makes untrusted text safe to print, by replacing characters that move the cursor, begin a line or reverse text."""
 
 import re
 from typing import Final
@@ -11,11 +11,11 @@ _SPACES = re.compile(r"[\t\n\r]+")
 
 
 def printable(text: str, max_length: int | None = None) -> str:
-    """Returns a text as one line; control characters other than white space become ``REPLACEMENT``.
+    """Returns a text as one line. Tabs and line breaks become spaces, and control characters ``REPLACEMENT``.
 
     Args:
         text: a text from any source.
-        max_length: the most characters; the rest is cut off.
+        max_length: maximum number of characters, after which the text is truncated. If None, nothing is truncated.
     """
     if max_length is not None:
         text = text[:max_length]

@@ -1,4 +1,4 @@
-"""The ``tenantzone-manager`` command: which KV-cache blocks lie where, for many engines."""
+"""The ``tenantzone-manager`` command, which records for many engines where KV-cache blocks are stored."""
 
 import logging
 import sys
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    # Imported late, because these modules need packages of the extra, and --help does not need the server.
+    # Import late, because these modules need packages of the extra, and because --help needs no server modules.
     if arguments[:1] == ["events"]:
         from tenantzone_manager.events import command
 

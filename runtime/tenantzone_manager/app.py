@@ -1,4 +1,4 @@
-"""The process of a manager: its index, its servers and its shutdown."""
+"""Runs the process of a manager: opens the index, serves HTTP and gRPC, and shuts down."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ from tenantzone_manager.server.service import Service
 from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
-"""Seconds in which in-flight requests must finish when the process ends."""
+"""Maximum number of seconds for which a shutdown waits for in-flight requests."""
 
 _RETRY_SECONDS: Final = 1.0
 """Seconds between two attempts to open the index."""
@@ -47,7 +47,7 @@ class AppSettings:
     """TLS files for both ports. If None, both ports are served without TLS."""
     manager: Settings = field(default_factory=Settings)
     http_bounds: HttpBounds = field(default_factory=lambda: HttpBounds(connections=1024))
-    """Bounds for the connections of clients to the HTTP port."""
+    """Limits for client connections to the HTTP port."""
     grpc_bounds: GrpcBounds = field(default_factory=GrpcBounds)
 
 
@@ -59,7 +59,7 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
     """
     scheme = urlparse(index).scheme
     if scheme in ("redis", "rediss", "unix"):
-        from tenantzone_manager.index.redis import RedisBackend  # not needed with a file
+        from tenantzone_manager.index.redis import RedisBackend  # imported late, because a file needs no Redis client
 
         return RedisBackend(index, redis_prefix)
     if scheme:
@@ -82,7 +82,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
         TlsError: the TLS files are invalid.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
-    # Full collections are rare, because the search cache has hundreds of thousands of long-lived objects to traverse.
+    # Make full collections rare, because each one traverses hundreds of thousands of long-lived cached objects.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -16,7 +16,7 @@ _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the arguments with which a manager serves."""
+    """Returns the argument parser of the command that starts a manager."""
     parser = argparse.ArgumentParser(
         prog="tenantzone-manager",
         description="Records which KV-cache blocks are stored where, for many engines.",
@@ -82,11 +82,11 @@ def make_parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(name, type=Path, metavar="FILE", help=what)
     parser.add_argument(
-        "--credentials", type=Path, metavar="DIR", help="folder with a file of credentials per storage that names one"
+        "--credentials", type=Path, metavar="DIR", help="folder with the credential files that storages refer to"
     )
     timing, index = Timing(), IndexSettings()
     for name, default, what in (
-        ("--lease", timing.lease, "time for which a location can be read after a caller received it"),
+        ("--lease", timing.lease, "time for which a caller can read a location after receiving the location"),
         ("--write-timeout", timing.write, "time after which a write that was not finished counts as failed"),
         ("--orphan-grace", ORPHAN_GRACE_SECONDS, "minimum age of an object without a record before it is removed"),
         ("--search-cache-max-age", index.max_age_seconds, "maximum age of a cached record before Redis is read again"),
@@ -119,7 +119,7 @@ def _address(text: str) -> tuple[str, int]:
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r:.60}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0 and below 1e9, got {text!r:.60}")
     return seconds
 
 

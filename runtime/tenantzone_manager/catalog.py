@@ -1,4 +1,4 @@
-"""The registered storages, groups, instances and service accounts, in the index and as a copy in memory."""
+"""Stores storages, groups, instances and service accounts in the index, and keeps a copy of them in memory."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from tenantzone_manager.membership import Membership, by_zone
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _NOT_OF_THE_PLACE = ("takeover", "credentials", "http")
-"""Names of those options of a storage that are not part of its address."""
+"""Names of the storage options that may be changed, because they are not part of the storage's address."""
 
 
 class NotFound(Exception):
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Catalog:
-    """All registered objects.
+    """The registered storages, groups, instances and service accounts.
 
     Args:
         index: the index that stores the objects.
@@ -54,7 +54,7 @@ class Catalog:
         self._membership = Membership(index)
         self._may_need_mending = False
         self._changes = 0
-        """Incremented at the beginning and at the end of each change by this process."""
+        """Counter that is incremented at the beginning and at the end of each change by this process."""
         index.on_change(self._changed)
 
     async def load(self) -> None:
@@ -70,7 +70,7 @@ class Catalog:
         except BaseException:
             self.is_stale = True
             raise
-        # Changes that this process made during the read may be missing from its result.
+        # The records may lack changes that this process made during the read.
         self.is_stale |= self._changes != before
         self.groups, self.instances = groups, instances
         self.storages, self.service_accounts = storages, service_accounts
@@ -114,7 +114,7 @@ class Catalog:
         return self.groups[name]
 
     def group_meant(self, name: str) -> InstanceGroup | None:
-        """Returns the group with this name or else with this alias, or None if there is no such group."""
+        """Returns the group with this name, or else the group with this alias, or else None."""
         by_alias = (group for group in self.groups.values() if name in group.aliases)
         return self.groups.get(name) or next(by_alias, None)
 
@@ -123,12 +123,12 @@ class Catalog:
         return [instance for instance in self.instances.values() if instance.group == group]
 
     async def put_group(self, group: InstanceGroup, namespace: str = "") -> InstanceGroup:
-        """Create or replace a group. Bytes above its new limits are evicted in the background.
+        """Create or replace a group. If the group uses more bytes than its new limits, blocks are evicted later.
 
         Args:
             group: the new settings.
-            namespace: the namespace whose pools, aliases, instances and zones are replaced. If empty, those of all
-                namespaces are replaced.
+            namespace: namespace whose pools, aliases, instances and zones are replaced. If empty, the pools, aliases,
+                instances and zones of all namespaces are replaced.
 
         Returns:
             The group after the change, including the settings of other namespaces.
@@ -143,7 +143,10 @@ class Catalog:
             raise Refused(f"group {group.name} names unregistered storages; register them first: {', '.join(unknown)}")
         for name in group.instances:
             if name in self.instances and self.instances[name].group != group.name:
-                raise Refused(f"group {group.name}: instance {name} belongs to the group {self.instances[name].group}")
+                raise Refused(
+                    f"group {group.name}: instance {name} belongs to the group {self.instances[name].group}; set the "
+                    "quotas of the instance in that group"
+                )
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: the group {other.name} already has the alias {min(taken)}")
@@ -164,9 +167,10 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Correct the parts that instances have of their zones' quotas. One manager does this for all managers.
+        """Correct quotas of instances that are not an equal part of the zone's quota. Only the leader calls this.
 
-        Changes by this process need no correction, but each :meth:`load` may bring in changes by other managers.
+        Does nothing if :meth:`load` was not called since the last check, because changes by this process need no
+        correction.
         """
         if not self._may_need_mending:
             return
@@ -175,13 +179,13 @@ class Catalog:
         instances = [instance for instance in self.instances.values() if instance.group in groups]
         try:
             for name in await self._membership.fix(groups.values(), by_zone(instances)):
-                _log.info("group %s: the quotas of its zones' instances were corrected", name)
+                _log.info("group %s: corrected the quotas of the instances in the group's zones", name)
         except BaseException:
             self._may_need_mending = True
             raise
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
-        """Returns the settings of a group that belong to one namespace, and the settings common to all namespaces."""
+        """Returns a group with its common settings, but without pools, aliases and quotas of other namespaces."""
         return of_namespace(group, namespace, await self._registered(group))
 
     async def remove_group(self, name: str) -> None:
@@ -206,7 +210,7 @@ class Catalog:
             self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
-        """Register an instance. Idempotent if an equal instance is already registered.
+        """Register an instance. If an equal instance is already registered, nothing changes.
 
         Raises:
             ValueError: the settings of the instance contradict each other.
@@ -225,7 +229,7 @@ class Catalog:
             if known is not None:
                 return
             if group is None:
-                raise NotFound(f"there is no instance group {instance.group}")
+                raise NotFound(f"there is no instance group {instance.group}; create the group first")
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(
@@ -238,7 +242,7 @@ class Catalog:
         return instance
 
     async def forget_instance(self, instance: Instance) -> None:
-        """Remove an instance without blocks. Its reservation is divided among the other instances of its zone."""
+        """Remove an instance that has no blocks, and divide its reservation among the other instances of its zone."""
         with self._changing():
             await self._membership.leave(instance)
             self.instances.pop(instance.name, None)
@@ -255,8 +259,8 @@ class Catalog:
             known = found[address]
             if known is not None and _place_of(known) != _place_of(storage):
                 raise Refused(
-                    f"storage {storage.name} is already registered at another place; register the new place under "
-                    "another name"
+                    f"storage {storage.name} is already registered with another type or address; register the new "
+                    "storage under another name"
                 )
             return {address: storage}
 
@@ -289,7 +293,7 @@ class Catalog:
             self.storages.pop(name, None)
 
     async def put_service_account(self, account: ServiceAccount) -> None:
-        """Let engines with tokens of a service account access the instances of one pool."""
+        """Register a service account. Engines with tokens of this account may access the instances of one pool."""
         with self._changing():
             await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
             self.service_accounts[account.name] = account
@@ -307,7 +311,7 @@ class Catalog:
             self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
-        """Returns the instances with quotas in a group before or after a change; None for unregistered instances."""
+        """Returns each instance that has quotas in the old or the new group, by name; None if it is not registered."""
         known = self.groups.get(group.name, group)
         found: dict[str, Instance | None] = {}
         for name in {*group.instances, *known.instances}:

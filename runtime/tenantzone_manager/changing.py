@@ -1,4 +1,4 @@
-"""Changes of an instance's blocks in the index, made with a draft."""
+"""Changes blocks of an instance in the index, together with the parent blocks that the change affects."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -9,10 +9,10 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _FURTHER: Final = 4096
-"""Maximum number of additional blocks to read at a time."""
+"""Number of blocks after which the search for ancestors pauses, and the change is tried again."""
 
 OtherChanges = dict[Address, object]
-"""Changes of other records in the same commit."""
+"""New values of other records, which are written in the same commit as the blocks."""
 
 
 async def change_blocks(
@@ -22,14 +22,14 @@ async def change_blocks(
     change: Callable[[Draft, Found], OtherChanges | None],
     other_addresses: Iterable[Address] = (),
 ) -> None:
-    """Change blocks in one commit, including the effects on the blocks before them.
+    """Change blocks and, in the same commit, the parent blocks that the change affects.
 
     Args:
         index: the index.
-        space: space of the instance.
-        keys: keys of the blocks. The blocks before them are read when needed.
-        change: changes the draft and returns changes of other records. It receives all records that were read, and may
-            be called several times.
+        space: space of the instance's blocks.
+        keys: keys of the blocks to change. Their parents are read when needed.
+        change: receives a draft of the blocks and all records that were read. It changes the draft, and returns the new
+            values of other records. It may be called several times.
         other_addresses: addresses of the other records that ``change`` may change.
 
     Raises:
@@ -51,15 +51,15 @@ async def change_blocks(
             await index.read_modify_write([*(Address(space, key) for key in wanted), *others], modifier)
             return
         except NotLoaded as needed:
-            # All parents are read together, because most of the other blocks need their parents, too.
+            # Read the parents of all blocks at once, because the change will probably need most parents.
             before = {block.parent for block in blocks.values() if block is not None and block.parent}
             wanted |= await _that_may_go_with(index, space, {needed.key} | before - wanted)
 
 
 async def _that_may_go_with(index: MetaIndex, space: str, keys: set[bytes]) -> set[bytes]:
-    """Returns these keys, and the keys of the hollow blocks before them, which may become removable with these blocks.
+    """Returns ``keys``, and the keys of their ancestors up to the first ancestor that is not hollow, inclusive.
 
-    For the last hollow block, the key of its parent is included, because the parent would change, too.
+    Removing a block may make its hollow ancestors removable, and changes the first ancestor that is not hollow.
     """
     known: set[bytes] = set()
     while keys and len(known) < _FURTHER:

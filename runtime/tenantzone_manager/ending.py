@@ -1,4 +1,4 @@
-"""Helpers to end tasks that run forever, and to finish work that must not be interrupted by a cancellation."""
+"""Helpers that end endless tasks, and that protect work from cancellation until the work is done."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -10,8 +10,8 @@ _AGAIN_SECONDS: Final = 1.0
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks repeatedly until all of them have ended; ignore their results and exceptions.
 
-    A single cancellation may get lost, because the Redis client uses ``asyncio.wait_for``, which before Python 3.12
-    swallows a cancellation that coincides with a result.
+    Cancelling a task once is not enough, because the Redis client uses ``asyncio.wait_for``. Before Python 3.12, that
+    function swallows a cancellation that coincides with a result.
     """
     left = set(tasks)
     while left:
@@ -22,7 +22,7 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def to_its_end(work: Awaitable[None]) -> None:
-    """Wait until ``work`` has ended, even if the caller is cancelled meanwhile."""
+    """Wait until ``work`` has ended. If the caller is cancelled meanwhile, raise the cancellation only afterwards."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""CacheManager: creates all parts of a manager, and runs its background tasks."""
+"""CacheManager: creates all components of a manager, and runs the background tasks."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ MOVE_SECONDS: Final = 1.0
 RECOUNT_SECONDS: Final = 10.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
-"""Seconds for which a leader stays leader without renewal."""
+"""Seconds after which a leader that does not renew its leadership loses it."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Settings:
 
 
 class CacheManager:
-    """One manager over an index, which other managers may share.
+    """A manager of the blocks in an index. Several managers may share the index.
 
     Args:
         backend: store of the index.
@@ -88,24 +88,24 @@ class CacheManager:
         self.turns = Turns()
         self.events: Events
         self.leads = False
-        """Whether this manager is the leader, which reclaims bytes for all managers that share the index."""
+        """Whether this manager is the leader. The leader reclaims bytes for all managers that share the index."""
         self.is_ready = False
         """Whether the index answered the last call of a background task."""
         self.problem = ""
-        """Why the index does not answer or refuses new blocks; empty if there is no problem."""
+        """Reason why the index does not answer or refuses new blocks; empty if there is no problem."""
         self._logged = ""
-        """Problem that was logged last; empty if it has been solved."""
+        """The last problem that was logged, or empty after the problem was solved."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
-        """Open the events file and the index, and load the catalog.
+        """Open the events file and the index, and load the catalog. If this fails, close everything again.
 
         Args:
             in_background: whether to start the background tasks. Tests run single passes instead.
 
         Raises:
-            IndexUnavailable: the index does not answer. Everything was closed again.
-            OSError: a file can't be opened. Everything was closed again.
+            IndexUnavailable: the index does not answer.
+            OSError: a file can't be opened.
         """
         self.events = Events(self.settings.events, self.clock, self.metrics.dropped_events.inc)
         try:
@@ -202,7 +202,7 @@ class CacheManager:
         return done
 
     async def _count_evictions(self, done: Reclaimed) -> None:
-        """Add evictions to the totals of their groups in the index, which all managers and later leaders can read."""
+        """Add evictions to the totals per group in the index, where all managers and later leaders can read them."""
         lost = {Address(spaces.EVICTIONS, name.encode()): removed for name, removed in done.evicted_of.items()}
 
         def modifier(found: Found) -> dict[Address, Evictions]:
@@ -216,12 +216,13 @@ class CacheManager:
             await self.index.read_modify_write(list(lost), modifier)
 
     async def _identity(self, known: str = "") -> str:
-        """Returns the name of the index, which storages record as their owner. An index without a name gets one.
+        """Returns the name of the index. Storages record this name as their owner.
+
+        An index without a name gets ``known`` as its name if it has storages, because under another name each storage
+        would need a takeover. Otherwise, the index gets a new name.
 
         Args:
-            known: name of the index as this manager knows it, or empty. If only the record of the name was lost, this
-                name is restored, because under a new name each storage would need a takeover. An index without storages
-                counts as new and gets a new name.
+            known: name of the index that this manager read before, or empty.
         """
         address = Address(spaces.IDENTITY, b"name")
         names: list[str] = []
@@ -235,7 +236,7 @@ class CacheManager:
         return names[0]
 
     async def _look_at_identity(self) -> None:
-        """Discard all caches if the store now has a different index, for example after a restore."""
+        """Discard all cached records if the store now contains a different index, for example after a restore."""
         (found,) = await self.index.get_stored(spaces.IDENTITY, [b"name"])
         if found is None or found.value != self.storages.owner:
             self.index.forget()
@@ -246,14 +247,14 @@ class CacheManager:
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
-        # This also checks that the index answers, because some stores need no request for the call above.
+        # This call also checks that the index answers, because with some stores ``lead`` sends no request.
         await self._look_at_identity()
         self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
-        # Logged only after a complete pass, because the index may answer some calls and still fail in each pass.
+        # Log this only after a complete pass, because the index may answer some calls and still fail in each pass.
         if self._logged and not self.problem:
             self._logged = ""
             _log.info("the index answers and has room again")
@@ -288,7 +289,7 @@ class CacheManager:
             try:
                 await work()
             except IndexFull as error:
-                # The manager stays ready and leader, because other work needs no room.
+                # The manager stays ready and leader, because only new blocks need room in the index.
                 self._note_shortage(str(error))
             except IndexUnavailable as error:
                 if self.is_ready:

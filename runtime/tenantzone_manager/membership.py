@@ -1,7 +1,7 @@
-"""Changes of a group's record, of its zones' member lists and of the resulting terms, in one commit.
+"""Changes a group, the lists of its zones' instances, and the quotas that follow from both, in one commit.
 
-A commit also fails if a record that it only read has changed. So the registration of an instance can't miss a
-concurrent change of its zone's quotas, and a change of quotas can't miss the registration or removal of an instance.
+A commit fails if any record that was read for it has changed meanwhile. Therefore, the registration of an instance
+can't miss a concurrent change of its zone's quotas, and a change of quotas can't miss a registration or removal.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Say = Callable[[InstanceGroup | None], InstanceGroup | None]
 
 
 class _Unread(Exception):
-    """The change needs the records of further zones or instances. The caller must read them, too, and repeat it."""
+    """The change needs records of more zones or instances. The caller must read these records, too, and try again."""
 
     def __init__(self, zones: set[str], names: set[str]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Unread(Exception):
 
 
 class Membership:
-    """Maintains the lists of the instances of zones, and the part of the zone's quota that each instance has.
+    """Maintains the list of instances of each zone (its member list), and each instance's part of the zone's quota.
 
     Args:
         index: the index.
@@ -43,13 +43,13 @@ class Membership:
         Args:
             name: name of the group.
             say: returns the new group; it may be called several times.
-            known: known instances by zone. Where a member list differs, the instances' own records decide.
+            known: names of the instances in the catalog, by zone. If a member list differs, the instances are read.
 
         Returns:
             The new group, or None if ``say`` returned None.
 
         Raises:
-            Exception: any exception of ``say``; nothing was changed.
+            Exception: any exception that ``say`` raises; nothing was changed.
         """
         zones: set[str] = set()
         doubtful: set[str] = set()
@@ -93,7 +93,7 @@ class Membership:
         def terms(found: Found) -> list[Terms]:
             if made is None:
                 return []
-            # An instance that has meanwhile been registered in another group gets its terms from that group.
+            # Skip instances that are now registered in another group, because that group sets their terms.
             others = {each for each, address in instances.items() if found[address] and found[address].group != name}
             recorded = {
                 zone: [each for each in found[address] or () if each not in others] for zone, address in members.items()
@@ -119,7 +119,7 @@ class Membership:
             if not named <= zones:
                 raise _Unread(named, set())
             check(sorted(each for zone in named for each in found[spaces.members_of(name, zone)] or ()))
-            # The member lists are part of the commit, so it fails if an instance joins meanwhile.
+            # The commit includes the member lists, so the commit fails if an instance joins meanwhile.
             return dict.fromkeys(found)
 
         def terms(found: Found) -> list[Terms]:
@@ -135,11 +135,11 @@ class Membership:
                 return
 
     async def join(self, instance: Instance, check: Callable[[Instance | None, InstanceGroup | None], None]) -> None:
-        """Register an instance, and give it its part of its zone's quota.
+        """Register an instance, and give each instance of its zone an equal part of the zone's quota.
 
         Args:
-            instance: the instance. Nothing changes if an instance with this name exists and ``check`` accepts it.
-            check: called with the current instance of this name and the group; raises an error to refuse.
+            instance: the new instance. If an instance with this name exists and ``check`` accepts it, nothing changes.
+            check: called with the current instance of this name and the group; raises an error to refuse the change.
         """
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
@@ -182,11 +182,11 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def fix(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
-        """Correct member lists that differ from the known instances, for example after a corrupt list was dropped.
+        """Correct member lists that differ from the catalog, for example after a corrupt list was dropped.
 
         Args:
             groups: all groups.
-            known: known instances by group and zone.
+            known: names of the instances in the catalog, by group and zone.
 
         Returns:
             The names of the groups that were corrected.
@@ -213,7 +213,7 @@ def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
 
 
 def _latest(*terms: Iterable[Terms]) -> list[Terms]:
-    """Returns the given terms, but for each chain of accounts only the last ones."""
+    """Returns the last of the given terms for each chain of accounts."""
     return list({each.chain: each for some in terms for each in some}.values())
 
 
@@ -230,5 +230,5 @@ def _with(names: tuple[str, ...] | None, name: str) -> tuple[str, ...]:
 
 
 def _without(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
-    """Returns the names without this name, or None if no name is left."""
+    """Returns ``names`` without ``name``, or None if no name is left."""
     return tuple(each for each in names or () if each != name) or None

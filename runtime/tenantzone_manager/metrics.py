@@ -1,4 +1,4 @@
-"""The manager's metrics. Label values are bounded by the registered objects."""
+"""The manager's metrics. The number of registered objects bounds the number of label values."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from tenantzone_manager.core.settings import Storage
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
-# Omit the gauge with a creation time for each counter and histogram: Prometheus detects restarts without it.
+# Omit the creation time of each counter and histogram, because Prometheus detects restarts without these gauges.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Family(NamedTuple):
-    """A metric, for the page of metrics."""
+    """The description of a metric for the generated page of metrics."""
 
     name: str
     type: str
@@ -123,7 +123,11 @@ class Metrics:
             self.failed_moves.labels(reason).inc(blocks)
 
     def show_accounts(self, accounts: Mapping[tuple[str, str], Account]) -> None:
-        """Set the gauges of the groups' accounts, by group and storage type (empty: total); drop all others."""
+        """Set the byte gauges from the accounts of groups, and remove the gauges of all other accounts.
+
+        Args:
+            accounts: accounts by group and storage type. An empty type stands for all types together.
+        """
         for gauge in (self.used, self.deleting, self.limits):
             gauge.clear()
         for labels, account in accounts.items():
@@ -133,7 +137,7 @@ class Metrics:
                 self.limits.labels(*labels).set(account.limit)
 
     def show_storages(self, storages: Iterable[tuple[Storage, bool]]) -> None:
-        """Set the gauges of enabled and available storages; drop all others."""
+        """Set the gauges of storages, given with their availability, and remove the gauges of all other storages."""
         for gauge in (self.healthy, self.enabled):
             gauge.clear()
         for storage, available in storages:

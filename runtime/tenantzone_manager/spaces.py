@@ -1,4 +1,4 @@
-"""The spaces of the index, and the codecs of their records."""
+"""Names of the index's spaces, and codecs for the records in each space."""
 
 from functools import lru_cache
 from typing import Any, Final
@@ -17,13 +17,13 @@ from tenantzone_manager.storages.types import STORAGE_TYPES
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
 MEMBERS: Final = "members"
-"""Space with the names of the instances of each zone, in one record for each zone of a group."""
+"""Space with one record for each zone of a group. The record lists the names of the zone's instances in the group."""
 STORAGES: Final = "storages"
 SERVICE_ACCOUNTS: Final = "service-accounts"
 EVICTIONS: Final = "evictions"
-"""Space with one record for each group from which blocks were evicted."""
+"""Space with the eviction totals, in one record for each group from which blocks were evicted."""
 IDENTITY: Final = "identity"
-"""Space with a single record, the name of the index, which storages record as their owner."""
+"""Space with a single record, which contains the name of the index. Storages record this name as their owner."""
 
 
 def blocks_of(instance: Instance) -> str:
@@ -37,13 +37,13 @@ def slots_of(group: str, storage: str) -> str:
 
 
 def members_of(group: str, zone: str) -> Address:
-    """Returns the address of the record with the names of a zone's instances in a group."""
+    """Returns the address of the record that lists the names of a zone's instances in a group."""
     return Address(MEMBERS, f"{group}/{zone}".encode())
 
 
 @lru_cache(maxsize=4096)
 def owner_of(space: str) -> books.Owner:
-    """Returns the owner of the blocks in a space."""
+    """Returns the instance and group that own the blocks in a space."""
     _, group, instance = space.split("/")
     return books.Owner(instance, group)
 

@@ -1,4 +1,4 @@
-"""Starting a manager with command-line options."""
+"""Starts a manager with the settings from the command line."""
 
 import argparse
 import asyncio
@@ -38,8 +38,8 @@ def start(options: argparse.Namespace) -> None:
         asyncio.run(_serve(_settings(options)))
     except BlockingIOError:
         sys.exit(
-            f"tenantzone-manager: another process has opened the index {options.index}; several managers need Redis as "
-            "their index"
+            f"tenantzone-manager: another process has opened the index {options.index}; stop that process, or use "
+            "Redis as the index of several managers"
         )
     except (ValueError, OSError, IndexUnavailable) as error:
         sys.exit(f"tenantzone-manager: {error}")
@@ -60,7 +60,7 @@ def _end_process() -> None:
 
 
 def _allow_connections() -> None:
-    """Raise the limit of open files to its hard limit, because the ports and the storages need many connections."""
+    """Raise the soft limit of open files to the hard limit, because clients and storages need many connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -1,4 +1,4 @@
-"""Time limits of reads and writes, the resulting deletion times, and the clock for both."""
+"""Time limits of reads and writes, the deletion times that follow from the limits, and the manager's clock."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ ORPHAN_GRACE_SECONDS: Final = 600.0
 
 
 _SAME_SECONDS: Final = 0.5
-"""Maximum difference in seconds that counts as drift. A larger difference means that the system's clock was set."""
+"""Maximum change in seconds that counts as clock drift. A larger change means that the system's clock was set."""
 _PATIENCE_SECONDS: Final = 60.0
 
 
@@ -20,9 +20,9 @@ def _since_boot() -> float:
 
 
 class SteadyClock:
-    """Unix time that adopts a step of the system's clock only after one minute without another step.
+    """A Unix clock that follows a jump of the system's clock only after one minute without another jump.
 
-    So a clock that jumps ahead and is soon set back does not cause deadlines that are hours away.
+    Therefore, a system clock that jumps ahead and is soon set back does not cause deadlines hours in the future.
 
     Args:
         wall: returns the Unix time of the system's clock.
@@ -54,7 +54,7 @@ class Timing:
     """Time limits, in seconds."""
 
     lease: float = 10.0
-    """Time for which a reader may use the locations of an answer. Their bytes are not deleted before it has passed."""
+    """Time for which a reader may use the locations in an answer. The bytes of the locations are kept for that long."""
     write: float = 60.0
     """Default time after which a writer is presumed dead."""
     longest_write: float = 3600.0
@@ -67,10 +67,10 @@ class Timing:
 
         Args:
             now: current Unix time.
-            staleness: seconds for which other managers may still return the location. Its last reader then has a lease.
+            staleness: seconds for which other managers may still return the location. Each reader then has a lease.
         """
         return now + staleness + self.lease + self.clock_skew
 
     def latest(self, now: float, staleness: float) -> float:
-        """Returns the latest valid deadline. Later deadlines were set by a manager with a wrong clock."""
+        """Returns the latest plausible deadline. A manager with a wrong clock may have set a later deadline."""
         return self.unread_from(now, staleness) + max(self.write, self.longest_write)

@@ -1,7 +1,7 @@
-"""Turns: long calls are split into parts that callers process round-robin, so that no caller delays the others.
+"""Turns: splits long calls into parts, and schedules the parts of all callers round-robin.
 
-Calls to an index in a file never suspend a task, so without turns, a call with thousands of blocks would block the
-event loop until it ends.
+An index in a file never suspends the calling task. Without turns, a call with thousands of blocks would therefore block
+the event loop until the call ends.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ READ_AT_ONCE: Final = 256
 WRITE_AT_ONCE: Final = 32
 """Maximum number of blocks to change in one part of a call."""
 IN_BACKGROUND: Final = ""
-"""Name of the caller whose turns all background work takes. No other caller has this name."""
+"""Caller name under which all background work takes turns. No other caller has this name."""
 
 ROUNDS_BETWEEN: Final = 4
 """Number of iterations of the event loop between two turns.
 
-A small call needs no turn. It takes this many iterations from its first byte to its answer, so it is delayed by at most
-one turn.
+A small call needs no turn, and takes this many iterations from its first byte to its answer. Therefore, a small call
+waits for at most one turn of another call.
 """
 
 
 class Turns:
-    """Gives turns to callers, round-robin. Calls that need no turn are handled between two turns."""
+    """Gives turns to callers, round-robin. Between two turns, the event loop handles calls that need no turn."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """Waiting calls by caller. The first caller gets the next turn."""
+        """Calls that wait for a turn, by caller. The first caller in the dictionary gets the next turn."""
 
     async def take(self, caller: str) -> None:
-        """Wait for the caller's next turn, in which one part of the work may be done.
+        """Wait for the caller's next turn. In each turn, the caller may process one part of a call.
 
         Args:
             caller: name of the caller. All calls of one caller share its turns.
@@ -47,12 +47,12 @@ class Turns:
         await turn
 
     async def parts(self, caller: str, count: int, at_once: int) -> AsyncIterator[slice]:
-        """Generates the parts of a call: the first immediately, and each further part after waiting for a turn.
+        """Generates slices of a call's blocks: the first immediately, and each further slice after waiting for a turn.
 
         Do not break out of the loop, because closing an async generator early costs an additional task.
 
         Args:
-            caller: name of the caller whose turns are taken.
+            caller: name of the caller.
             count: number of blocks.
             at_once: maximum number of blocks in a part.
         """
@@ -80,7 +80,7 @@ class Turns:
 
 
 def caller_of(instance: Instance) -> str:
-    """Returns the name of the caller whose turns are taken by calls for an instance."""
+    """Returns the caller name under which calls for an instance take turns."""
     return instance.pool or instance.name
 
 

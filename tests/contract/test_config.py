@@ -208,7 +208,7 @@ def changed(path: str, value: object) -> str:
         ("pool.tiers", {"disk": {"bytes": 1, "folder": "data"}}, "pool.tiers.disk.folder: "),
         ("pool.tiers", {"tape": {"bytes": 1}}, "pool.tiers.tape: "),
         ("zones.0.colour", "red", "zones[0].colour: "),
-        ("schemaVersion", 3, "schemaVersion: 3 is newer than the 2 that this runtime reads; upgrade the runtime"),
+        ("schemaVersion", 3, "schemaVersion: 3 is newer than 2, the newest version that this runtime reads; upgrade"),
         ("schemaVersion", 2, "schemaVersion: "),
         ("schemaVersion", 0, "schemaVersion: "),
         ("schemaVersion", "1", "schemaVersion: "),

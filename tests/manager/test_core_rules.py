@@ -152,11 +152,11 @@ class TestSettings:
             ),
             (
                 {"instances": {"chat": {"S3": InstanceQuota(reserved=2, limit=1)}}},
-                "group team: instance chat reserves more of S3 than its limit",
+                "group team: instance chat reserves more of S3 than its limit; lower reserved, or raise the limit",
             ),
             (
                 {"zones": {"a/pool/chat": {"S3": InstanceQuota(reserved=2, limit=1)}}},
-                "group team: zone a/pool/chat reserves more of S3 than its limit",
+                "group team: zone a/pool/chat reserves more of S3 than its limit; lower reserved, or raise the limit",
             ),
             ({"zones": {"chat": {}}}, "group team: 'chat' is not a valid zone name; write NAMESPACE/POOL/OWNER"),
             (
@@ -204,13 +204,17 @@ class TestSettings:
         [
             (
                 {"specs": (Spec("tp0", 1), Spec("tp0", 2))},
-                "instance chat: two specs have the same name; give each its own",
+                "instance chat: two specs have the same name; give each spec its own name",
             ),
-            ({"spec_sets": {"-": ("tp0",)}}, "instance chat: '-' is not a valid name of a spec set"),
+            (
+                {"spec_sets": {"-": ("tp0",)}},
+                "instance chat: '-' is not a valid name of a spec set; use letters, digits, dots, underscores and "
+                "hyphens, and begin and end with a letter or digit",
+            ),
             *(
                 (
                     {"spec_sets": {"full": wrong}},
-                    "instance chat: spec set full must name at least one of the instance's specs",
+                    "instance chat: spec set full must name at least one spec, and only specs of the instance",
                 )
                 for wrong in ((), ("tp2",), ("tp0", "tp2"))
             ),
@@ -254,7 +258,10 @@ class TestSharing:
     )
     def test_settings_of_another_namespace_are_refused(self, fields: dict[str, object], what: str) -> None:
         registered = {"theirs": instance(pool="b/pool")}
-        message = f"group team: settings for namespace a refer to {what}, which is not in that namespace"
+        message = (
+            f"group team: settings for namespace a refer to {what}, which is not in that namespace; remove it from "
+            "these settings"
+        )
 
         for known in (None, group()):
             with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

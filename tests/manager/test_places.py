@@ -161,5 +161,5 @@ def test_a_place_of_another_index_is_taken_once_and_only_if_that_is_said() -> No
 
 
 def test_no_takeover_takes_a_place_of_the_same_index() -> None:
-    with pytest.raises(PlaceTaken, match="give second another place, or remove disk first"):
+    with pytest.raises(PlaceTaken, match="change the options of second, or remove disk first"):
         Claim("mine", "second", takeover=True).has_to_write("mine/disk", "/mnt")

@@ -360,7 +360,7 @@ async def test_storages_come_go_and_are_switched(ask: Client, tmp_path: Path) ->
     answer = await ask("EnableStorage", "root", name="disk")
     assert answer["available"]
     assert answer["used"] == 3 * 4096
-    with pytest.raises(Refusal, match="registered at another place"):
+    with pytest.raises(Refusal, match="registered with another type or address"):
         await ask("RegisterStorage", "root", storage={"name": "disk", "type": "S3", "options": {"bucket": "b"}})
     with pytest.raises(Refusal, match="used by the groups team"):
         await ask("UnRegisterStorage", "root", name="disk")

@@ -147,7 +147,7 @@ def test_what_is_renewed_is_shown_to_who_connects_next(served: Site) -> None:
 def test_where_certificates_are_asked_for_a_call_needs_one(choosy: Site) -> None:
     assert choosy.manager.ask("ListInstances", "chat") == {"instances": []}
     client = ManagerClient(choosy.manager.url, lambda: "chat", TlsFiles(authorities=choosy.servers.certificate))
-    with pytest.raises(ManagerError, match=r"send one signed by a CA in the manager's --client-ca-file") as refused:
+    with pytest.raises(ManagerError, match=r"signed by a CA in the manager's --client-ca-file") as refused:
         client.list_instances(30)
     assert refused.value.code == "UNAUTHENTICATED"
     client.forget_connection()

@@ -1,6 +1,6 @@
 """The block map, which shows the owner and use of each block of an engine.
 
-The operator's console requests it from the engine's admin port.
+The operator's console requests the block map from the engine's admin port.
 """
 
 from typing import Annotated, Final, Literal
@@ -21,7 +21,7 @@ DEFAULT_CELLS = 1024
 MAX_CELLS = 4096
 
 BlockUse = Literal["free", "in_use", "cached"]
-"""A block is in_use if a request refers to it, cached if only the prefix cache keeps it, and else free."""
+"""A block is in_use if a request uses it, cached if only the prefix cache uses it, and otherwise free."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
@@ -32,7 +32,7 @@ class _Model(BaseModel):
 
 
 class BlockKind(_Model):
-    """The blocks that look alike in the block map, because they have the same owner and use."""
+    """All blocks with the same owner and use, which therefore look alike in the block map."""
 
     tenant: str | None = None
     """The tenant of the zone that owns the blocks; None if no zone owns them.
@@ -55,9 +55,9 @@ class BlockKind(_Model):
 class BlockMap(_Model):
     """All blocks of one engine, or all chunks of one of its tiers, ordered by id and grouped into cells.
 
-    If a cell stands for several blocks, each kind gets cells in proportion to its number of blocks, as near to them as
-    possible. The map is made while the engine is running, so it is not an atomic snapshot, but it never contains a
-    block twice.
+    If a cell stands for several blocks, each kind gets cells in proportion to its number of blocks, as near to these
+    blocks as possible. The map is made while the engine is running, so the map is not an atomic snapshot, but it never
+    contains a block twice.
     """
 
     version: Literal[1] = BLOCKS_VERSION
@@ -67,7 +67,7 @@ class BlockMap(_Model):
     capacity_blocks: Count
     """Number of blocks that requests can use, without vLLM's null block."""
     blocks_per_cell: Annotated[int, Field(ge=1, le=MAX_COUNT)]
-    """Number of blocks per cell; the last cell may stand for fewer."""
+    """Number of blocks per cell. The last cell may stand for fewer blocks."""
     kinds: tuple[BlockKind, ...] = ()
     """The kinds in the map, without kinds that are too small for a cell."""
     runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()

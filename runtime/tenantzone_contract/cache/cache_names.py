@@ -6,25 +6,25 @@ from typing import Final
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _COPY: Final = "-"
-"""The prefix of a copy's name; ids of writes do not contain it."""
+"""Separator in the id of a copy. Ids of writes do not contain this character."""
 _LONGEST: Final = 128
-"""The most characters of a name that the manager accepts."""
+"""Maximum number of characters in a name that the manager accepts."""
 
 
 def zone_group(namespace: str, pool: str, tenant: str) -> str:
-    """Returns the name of a zone's own instance group, which has quotas of its own."""
+    """Returns the name of the instance group of a single zone with quotas of its own."""
     name = f"{namespace}.{pool}.{_part(tenant)}"
-    # No pool's name has an underscore.
+    # This name differs from names of pools' groups, because no pool's name has an underscore.
     return name if len(name) <= _LONGEST else f"{namespace}.x_{_digest(name)}"
 
 
 def pool_group(namespace: str, pool: str) -> str:
-    """Returns the name of the instance group of a pool's zones without groups of their own: they share its quotas."""
+    """Returns the name of a pool's instance group. The pool's zones without groups of their own share its quotas."""
     return f"{namespace}.{pool}"
 
 
 def is_group_of(name: str, namespace: str) -> bool:
-    """Returns whether this is the group of a pool or zone of a namespace; names of namespaces contain no dots."""
+    """Returns whether ``name`` is the group of a pool or zone in this namespace. Namespaces' names contain no dots."""
     return name.startswith(f"{namespace}.")
 
 
@@ -33,9 +33,9 @@ def instance_name(tenant: str, digest: str, purge: str = "") -> str:
 
     Args:
         tenant: the zone's tenant.
-        digest: hexadecimal digits of a hash over all that the blocks' bytes depend on; the name contains 192 bits of
-            it.
-        purge: the id of the zone's last purge; empty if there was none.
+        digest: hash, in hexadecimal digits, over everything that the blocks' bytes depend on. The name contains 192
+            bits of the hash.
+        purge: the id of the zone's last purge; empty if the zone was never purged.
     """
     return f"{owner_part(tenant)}.{_mark(purge)}.{digest[:48]}"
 
@@ -46,18 +46,18 @@ def owner_part(tenant: str) -> str:
 
 
 def owner_of(name: str) -> str:
-    """Returns the owner's part of an instance's name; empty if it has none."""
+    """Returns the owner's part of an instance's name, or an empty string if the name has no owner."""
     owner, _, rest = name.partition(".")
     return owner if rest else ""
 
 
 def is_instance_of(name: str, tenant: str) -> bool:
-    """Returns whether an instance belongs to a tenant's zone, whatever model it is of."""
+    """Returns whether an instance belongs to a tenant's zone, for any model."""
     return owner_of(name) == owner_part(tenant)
 
 
 def is_since_purge(name: str, purge: str) -> bool:
-    """Returns whether an instance contains nothing that was stored before this purge."""
+    """Returns whether an instance contains only blocks that were stored after this purge."""
     return name.split(".")[1:2] == [_mark(purge)]
 
 
@@ -67,7 +67,7 @@ def copy_name(location: str, copy: str) -> str:
 
 
 def written_as(location: str) -> str:
-    """Returns the id of the location that these bytes were sealed for: a copy opens under its original's id."""
+    """Returns the location id under which bytes were sealed. For a copy, this is the id of the original location."""
     return location.partition(_COPY)[0]
 
 

@@ -1,7 +1,7 @@
-"""Migration: the orders for a zone's cache at an engine's admin port, and the reports on them.
+"""Migration: orders at an engine's admin port to move a zone's cache, and reports on the progress of an order.
 
-Blocks are moved in chunks, as in tiers. A prompt is identified by the hashes of its blocks, which do not suffice to
-read the blocks.
+Blocks are moved in chunks, as in tiers. A prompt is identified by the hashes of its blocks, but these hashes do not
+suffice to read the blocks.
 """
 
 from typing import Annotated, Final, Literal
@@ -16,7 +16,7 @@ MIGRATION_PATH: Final = "/migration"
 TENANT_PARAMETER: Final = "tenant"
 """Query parameter for the tenant of the zone."""
 PROMPTS_PARAMETER: Final = "prompts"
-"""Query parameter that adds the zone's most recently used prompts to the report if it is ``true``."""
+"""Query parameter. If set to ``true``, the report also has the zone's most recently used prompts."""
 
 LONGEST_ORDER: Final = 8 * 2**20
 """Maximum size of an order in bytes."""
@@ -24,7 +24,7 @@ MAX_BLOCKS: Final = 65_536
 """Maximum number of blocks in an order or report."""
 
 PATIENCE_SECONDS: Final = 30.0
-"""Seconds without a request for its report after which an order is stopped, because its client is gone."""
+"""Seconds after which an order stops if no client requests its report, because the client is presumed gone."""
 
 Work = Literal["look", "hand-down", "warm-up"]
 """Kind of work of an order.
@@ -60,7 +60,7 @@ class _Model(BaseModel):
 
 
 class MigrationOrder(_Model):
-    """An order to an engine for the cache of one zone. The engine runs one order at a time, which ``stop`` ends."""
+    """An order to an engine for the cache of one zone. An engine runs one order at a time; ``stop`` ends this order."""
 
     order: Order
     tenant: Annotated[str, Field(min_length=1, max_length=4096)]
@@ -91,11 +91,11 @@ class MigrationReport(_Model):
     left: Count = 0
     """Number of chunks missing in the target tier at the end."""
     seconds: Seconds = 0.0
-    """Seconds since the work began, or its duration if it has ended."""
+    """Seconds since the work began, or the duration of the work if it has ended."""
     prompt_tokens_per_second: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-    """Recent prompt throughput of the engine in its largest steps, or None if it has computed no prompts."""
+    """Recent prompt throughput of the engine in its largest steps, or None if the engine has computed no prompts."""
     prompts: Prompts = ()
-    """Zone's cached prompts if the query requested them, most recently used first."""
+    """The zone's cached prompts, most recently used first. Empty unless the query requested prompts."""
 
     @property
     def is_running(self) -> bool:
@@ -114,7 +114,7 @@ def parse_order(text: bytes) -> MigrationOrder:
     except ValidationError as error:
         raise ValueError(explain(error)) from None
     if sum(map(len, order.prompts)) > MAX_BLOCKS:
-        raise ValueError(f"a migration order may name at most {MAX_BLOCKS:,} blocks")
+        raise ValueError(f"a migration order may name at most {MAX_BLOCKS:,} blocks; send fewer prompts")
     return order
 
 

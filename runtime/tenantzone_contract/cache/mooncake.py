@@ -43,7 +43,7 @@ class _Calls:
 
     @contextmanager
     def one(self, size: int) -> Iterator[None]:
-        """Run one call that moves ``size`` bytes, once they fit into the buffer together with those of other calls."""
+        """Run one call that moves ``size`` bytes. Wait until the buffer has room for these bytes."""
         buffer = _buffer_bytes()
         if size > buffer:
             raise OSError(
@@ -67,7 +67,7 @@ class _Calls:
                 self._changed.notify_all()
 
     def end(self) -> None:
-        """Refuse new calls, and wait for the running ones."""
+        """Refuse new calls, and wait for the running calls."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -79,17 +79,17 @@ _calls = _Calls()
 
 @contextmanager
 def using(master: str, size: int = 0) -> Iterator[Any]:
-    """Lend the client of a pool for one call; the caller must release the call's result before the block ends.
+    """Provide the client of a pool for one call. The caller must release the call's result before the block ends.
 
     The process waits for the block before it exits, because an exit would abort the call. The block is delayed while
-    its bytes do not fit into Mooncake's buffer together with those of other calls, because the call would fail.
+    Mooncake's buffer has no room for its bytes besides the bytes of other calls, because the call would fail.
 
     Args:
         master: host and port of Mooncake's master.
         size: the number of bytes that the call moves.
 
     Raises:
-        OSError: the same cases as in :func:`connect`; or ``size`` exceeds the buffer, or the process is ending.
+        OSError: the same cases as in :func:`connect`. Also, ``size`` exceeds the buffer, or the process is ending.
     """
     client = connect(master)
     with _calls.one(size):
@@ -147,14 +147,14 @@ def _connected(store: Any, master: str, own_address: str) -> Any:
     )
     if code:
         raise OSError(f"Mooncake's master at {master} can't be used (code {code})")
-    # An atexit function runs after executors' threads have ended, and before daemon threads are stopped, perhaps in
-    # the middle of a call.
+    # Wait for running calls in an atexit function. It runs after executors' threads have ended, and before daemon
+    # threads are stopped, perhaps in the middle of a call.
     atexit.register(_calls.end)
     return store
 
 
 def pinned() -> Any:
-    """Returns the settings for writing objects that Mooncake must not evict, as it does not know tenants' quotas."""
+    """Returns the settings for writing objects that Mooncake must not evict, because it does not know quotas."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()
@@ -179,8 +179,8 @@ def check_master(master: str) -> tuple[str, int]:
 def _answered(master: str) -> str:
     """Check that a master answers; returns this machine's address in the master's network.
 
-    Mooncake's client holds the GIL while it connects, which takes seconds if no server answers, so this check runs
-    before. It sends bytes that are not a valid message, for which a master closes the connection at once.
+    Mooncake's client holds the GIL while it connects, which takes seconds if no server answers. Therefore, this check
+    runs first. It sends bytes that are not a valid message, because a master then closes the connection at once.
 
     Raises:
         OSError: no server answers at that address.

@@ -7,7 +7,7 @@ _EXPIRED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 
 
 def create_client(session: Any, **options: Any) -> Any:
-    """Returns botocore's S3 client, with an error for endless redirects.
+    """Returns botocore's S3 client, which raises an error instead of following redirects endlessly.
 
     Args:
         session: a session of botocore.
@@ -31,8 +31,8 @@ def is_denied(error: BaseException | None) -> bool:
 def _check_redirect(response: Any, **_: Any) -> None:
     """Fail if the server redirects botocore's request for the region of a bucket.
 
-    botocore makes that request when another request is redirected without a region. It would repeat the request for
-    its own redirect until Python's recursion limit, which takes seconds.
+    botocore makes this request when another request is redirected without a region. If this request is redirected, too,
+    botocore repeats it until Python's recursion limit, which takes seconds.
 
     Raises:
         OSError: the server redirects the request and names no region.

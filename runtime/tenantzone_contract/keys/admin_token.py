@@ -1,7 +1,7 @@
 """Tokens for an engine's admin port, with which the operator and scrapers read the report on all tenants.
 
-The operator has one key, and derives a token for each pool from it. So a malicious engine only learns its own pool's
-token, which its pod mounts anyway.
+The operator has one key, and derives a token for each pool from this key. Therefore, a malicious engine learns only the
+token of its own pool.
 """
 
 import base64
@@ -23,13 +23,13 @@ TOKEN_FILE: Final = "token"
 ACCEPTED_FILE: Final = "accepted"
 """Name of the Secret's entry with the tokens that an engine accepts, one per line, the newest first."""
 MAX_ACCEPTED: Final = 2
-"""Maximum number of accepted tokens: the newest one, and the previous one while the key is rotated."""
+"""Maximum number of accepted tokens: the newest token, and the previous token while the key is rotated."""
 
 ADMIN_KEY_SECRET: Final = "tenantzone-operator-key"
 """Name of the Secret with the operator's key, in the operator's namespace."""
 KEY_FILE: Final = "key"
 PREVIOUS_KEY_FILE: Final = "previous"
-"""Name of the entry with the previous key, which only exists while the key is rotated."""
+"""Name of the entry with the previous key, which exists only while the key is rotated."""
 _KEY_BYTES: Final = 32
 
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9_-]{32,256}")
@@ -68,13 +68,13 @@ def parse_admin_keys(data: Mapping[str, str]) -> tuple[bytes, ...]:
 
 
 def admin_token(key: bytes, namespace: str, pool: str) -> str:
-    """Derive the token of a pool from a key of the operator, as base64 that is safe in a URL and in a header."""
+    """Returns the token of a pool, derived from a key of the operator, as base64 that is safe in URLs and headers."""
     digest = hmac.digest(key, f"{namespace}/{pool}".encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def admin_secret_data(tokens: Sequence[str]) -> dict[str, bytes]:
-    """Returns the content of a pool's Secret for tokens that are sorted from the newest."""
+    """Returns the content of a pool's Secret. The tokens must be sorted, the newest first."""
     return {TOKEN_FILE: tokens[0].encode(), ACCEPTED_FILE: "\n".join(tokens).encode()}
 
 
@@ -82,7 +82,7 @@ def parse_accepted(content: bytes) -> tuple[bytes, ...]:
     """Returns the tokens in a file's content, without surrounding white space.
 
     Raises:
-        AdminTokenError: the file has no tokens or too many, or one has the wrong length or invalid characters.
+        AdminTokenError: the file has no tokens or too many, or a token has the wrong length or invalid characters.
     """
     tokens = tuple(filter(None, (line.strip(b" \t\r") for line in content.split(b"\n"))))
     if not 1 <= len(tokens) <= MAX_ACCEPTED:

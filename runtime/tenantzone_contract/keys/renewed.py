@@ -1,4 +1,4 @@
-"""Caches a value made from files, and makes it again when the files change, such as those of a mounted Secret."""
+"""Caches a value made from files, such as those of a mounted Secret, and makes it again when the files change."""
 
 import logging
 import threading
@@ -47,7 +47,7 @@ class Renewed(Generic[T]):
             except ValueError as error:
                 if self._made is None:
                     raise
-                # Do not store the stamps: the next call must retry even if the files are unchanged, because the error
+                # Do not store the stamps, because the next call must retry even if the files are unchanged. The error
                 # may have another cause.
                 self._complain(str(error))
                 return self._made

@@ -1,9 +1,9 @@
 """Computes cache salts, which separate tenants' prefixes, from the pool's salt key.
 
-vLLM hashes a request's ``cache_salt`` into the hash of its first block, and so into those of all later blocks.
-Therefore two requests can share cached blocks only if they have the same salt. Engines with the same key compute the
+vLLM hashes a request's ``cache_salt`` into the hash of its first block, and thereby into the hashes of later blocks.
+Therefore, two requests can share cached blocks only if they have the same salt. Engines with the same key compute the
 same salt for a tenant, and so equal hashes for equal prompts. A gateway that has the key can add the salt to a request,
-and route by the hashes; the frontend recognizes a salt that belongs to the request's tenant, and leaves it unchanged.
+and route by the hashes. The frontend recognizes a salt that belongs to the request's tenant, and leaves it unchanged.
 
 A salt reveals neither the tenant nor the key, because vLLM publishes salts in its KV events.
 """
@@ -44,7 +44,7 @@ def parse_salt_key(content: bytes) -> bytes:
     """Parse a key from a file's content, in hexadecimal digits or in base64; surrounding white space is ignored.
 
     Raises:
-        SaltKeyError: the content is neither, or the key is too short or too long.
+        SaltKeyError: the content is neither hexadecimal nor base64, or the key is too short or too long.
     """
     text = content.strip()
     key = _decoded(text)
@@ -72,7 +72,7 @@ def tenant_salt(key: bytes, tenant: str, client_salt: str = "") -> str:
     Args:
         key: the pool's key.
         tenant: the tenant's name.
-        client_salt: the request's ``cache_salt``; empty if it has none.
+        client_salt: the request's ``cache_salt``; empty if the request has none.
     """
     if is_salt_of(key, tenant, client_salt):
         return client_salt

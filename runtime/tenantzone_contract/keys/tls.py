@@ -8,13 +8,13 @@ from typing import Final
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 _ENCRYPTED: Final = b"ENCRYPTED"
-"""A text that only encrypted keys contain: PKCS #8 in its first line, older formats in their headers."""
+"""Text that only encrypted keys contain, either in the first line (PKCS #8) or in a header (older formats)."""
 _ANOTHERS: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 """OpenSSL's reasons for a key that belongs to another certificate."""
 
 
 class TlsError(ValueError):
-    """TLS can't use the files; the message names them, and never contains their content."""
+    """TLS can't use the files. The message names the files, and never contains their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TlsFiles:
 
 
 DEFAULT_TLS: Final = TlsFiles()
-"""A client's default: it trusts the system's CAs, and presents no certificate."""
+"""A client's default, which trusts the system's CAs and presents no certificate."""
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
@@ -62,9 +62,10 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Returns a server's context. If CAs are given, it requests a client certificate, and refuses one of another CA.
+    """Returns a server's context. If CAs are given, the server requests client certificates signed by these CAs.
 
-    A client without a certificate is accepted, because the caller decides about each request, not TLS.
+    The server refuses certificates of other CAs. It accepts clients without a certificate, because the caller of this
+    function decides about each request.
 
     Raises:
         TlsError: the files can't be used.
@@ -91,7 +92,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
     _read(files.certificate, _CERTIFICATE, "certificate")
     if _ENCRYPTED in _read(files.key, _KEY, "private key"):
         # Otherwise OpenSSL would prompt for the passphrase on the terminal.
-        raise TlsError(f"{files.key} has a pass phrase, which can't be entered; use a key without one")
+        raise TlsError(f"{files.key} has a pass phrase, which can't be entered; use a key without a pass phrase")
     try:
         context.load_cert_chain(files.certificate, files.key)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The engine's report on its config and on each zone's blocks, which the operator reads from the admin port.
 
-Any pod that matches a pool's labels may have sent a report. So all names and numbers have bounds, and any accepted
-report can be shown in a status.
+Any pod that matches a pool's labels may have sent a report. Therefore, all names and numbers have bounds, so that the
+operator can write any accepted report into a status.
 """
 
 from collections.abc import Sequence
@@ -44,12 +44,12 @@ EvictionReason = Literal[
 ]
 """Reason why a cached block was evicted.
 
-quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus reclaimed by a zone within its
-reservation. own: S1, the zone's least recently used block. relief: surplus of an active zone, for another zone's
-request that was denied blocks or is growing. limit: the zone would have exceeded its limit. watermark: the engine ran
-low on free blocks. due: the block was on a loan that had expired. idle: the zone has had no requests for the configured
-time. ttl: the block was unused for the zone's TTL. no_store: the zone does not cache blocks any longer. purge: a purge
-of the zone was requested. removed: the zone was removed from the config. reset: the prefix cache was reset.
+quiet: another zone needed the block, and the owner was past its idle window. reclaim: a zone within its reservation
+needed the block, which was surplus of its owner. own: the owner itself needed the block. relief: surplus of an active
+zone, for another zone's request that was denied blocks or is growing. limit: the zone would have exceeded its limit.
+watermark: the engine ran low on free blocks. due: the block was on a loan that had expired. idle: the zone had no
+requests for the configured time. ttl: the block was unused for the zone's TTL. no_store: the zone no longer caches
+blocks. purge: the zone was purged. removed: the zone was removed from the config. reset: the prefix cache was reset.
 """
 
 LatencyReason = Literal[
@@ -69,13 +69,13 @@ WaitReason = Literal[
 ]
 """Reason why a zone's next request waits.
 
-Blocks: limit: the zone has reached its limit. reserved: blocks are free or cached, but reserved for other zones.
-in_use: other requests use the blocks. Seats: seats: the engine runs its maximum number of requests. seat_limit: the
-zone runs its maximum number of requests. Tokens: tokens: the zone's share of the steps is used up, or another zone's
-latency target needs the tokens. Adapter slots: adapter: requests for other LoRA adapters use all slots, or another zone
-gets the next slot. Encoder: encoder: encodings of other requests' media fill the encoder cache, or its free room is
-kept for another zone. Preparation, for which all waiting requests of the zone wait: grammar: the request's grammar is
-not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks from a tier.
+limit: the zone has reached its limit of blocks. reserved: blocks are free or cached, but reserved for other zones.
+in_use: other requests use the blocks. seats: the engine runs its maximum number of requests. seat_limit: the zone runs
+its maximum number of requests. tokens: the zone's share of the steps is used up, or another zone's latency target needs
+the tokens. adapter: requests for other LoRA adapters use all adapter slots, or another zone gets the next slot.
+encoder: encodings of other requests' media fill the encoder cache, or its free room is kept for another zone. grammar:
+the request's grammar is not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks
+from a tier. For grammar and load, all waiting requests of the zone wait.
 """
 
 MAX_BLOCKS: Final = 2**31 - 1
@@ -99,7 +99,7 @@ ByteTotal = Annotated[int, Meta(ge=0)]
 """Number of bytes since a zone was added, which may exceed `MAX_COUNT` after weeks of transfers."""
 Integral = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(max_length=253)]
-"""A name, or a word of an enumeration, to which a newer engine may add words."""
+"""A name, or a word of an enumeration. A newer engine may report words that this enumeration does not have."""
 TierText = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")]
 UnixTime = Annotated[float, Meta(ge=-1e12, le=1e12)]
 _Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
@@ -113,13 +113,13 @@ class _Part(Struct, frozen=True, rename="camel", gc=False):
 
 
 class PurgeReport(_Part, frozen=True):
-    """The last purge of a zone that an engine has carried out, in KV-cache blocks."""
+    """The last purge of a zone on an engine. Amounts are in KV-cache blocks."""
 
     id: Name
     evicted: Count = 0
     """Number of cached blocks that were evicted."""
     withdrawn: Count = 0
-    """Number of blocks that running requests used. Later requests can't hit them, and they are freed when released."""
+    """Number of blocks that running requests used. Later requests can't hit these blocks, which stay until released."""
 
 
 class TargetReport(_Part, frozen=True):
@@ -160,7 +160,7 @@ class ZoneTierReport(_Part, frozen=True):
     limit_bytes: Count
     held_bytes: Count
     awaited_bytes: Count = 0
-    """Number of bytes that the TenantZone reserves although they do not fit. If set, ``reserved_bytes`` is 0."""
+    """Number of bytes that the TenantZone reserves but that do not fit. If above 0, ``reserved_bytes`` is 0."""
     hits: Count = 0
     """Number of chunks that were found and whose load began."""
     evictions: Count = 0
@@ -178,7 +178,7 @@ class ZoneTierReport(_Part, frozen=True):
     effect: TierEffectReport | None = None
     """Last evaluation of the tier's effect, or None if there was none."""
     corrupt: Count = 0
-    """Number of chunks with wrong content: changed, truncated, swapped or of another zone. They were not used."""
+    """Number of chunks that were not used, because they were changed, truncated, swapped or of another zone."""
     byte_seconds: Integral = 0.0
     """Integral of held bytes over time, in byte-seconds."""
 
@@ -216,24 +216,24 @@ class ZoneReport(_Part, frozen=True):
     """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
     preemptions: Count = 0
     violations: Count = 0
-    """Number of requests that were failed because they were about to use another zone's block, which is a defect."""
+    """Number of requests that the engine failed because they were about to use another zone's block (a defect)."""
     waits_for: Name | None = None
     """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
 
-    None if it was admitted, or if no request waits. A newer engine may report other reasons.
+    None if the request was admitted, or if no request waits. A newer engine may report other reasons.
     """
     auto_registered: bool = False
     """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
     level: Name = ""
     """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
     awaited_reservation: Blocks = 0
-    """Number of blocks that the TenantZone or level reserves although they do not fit. If set, ``reserved`` is 0."""
+    """Number of blocks that the TenantZone or level reserves but that do not fit. If above 0, ``reserved`` is 0."""
     reserved_seats: Count = 0
     """Number of requests that can run at once regardless of other zones."""
     latency: LatencyReport | None = None
-    """State of the zone's latency targets. None if it has no targets, or if nothing was measured yet."""
+    """State of the zone's latency targets. None if the zone has no targets, or if nothing was measured yet."""
     awaited_seats: Count = 0
-    """Number of seats that the TenantZone reserves explicitly although the engine lacks them."""
+    """Number of seats that the TenantZone reserves explicitly but that the engine does not have."""
     lent: Blocks = 0
     """Number of blocks of the zone's reservation that other zones use now."""
     borrowed: Blocks = 0
@@ -292,11 +292,11 @@ class IdentityReport(_Part, frozen=True, kw_only=True):
     digest: Name
     """Digest of the active identity settings, from `tenantzone_contract.zone_config.identity.identity_digest`."""
     problem: str = ""
-    """Reason why the frontend can't identify any tenant. Empty if it can."""
+    """Reason why the frontend can't identify any tenant. Empty if the frontend identifies tenants."""
     keys: Name = ""
     """Digest of the API keys that the engine core has read, equal in each process with the same keys.
 
-    Empty without keys. The digest uses a random key that only the engine's processes have until they end. So it
+    Empty without keys. The digest uses a random key that only the engine's processes know. Therefore, the digest
     distinguishes two states of one engine, but can't be used to test guesses of an API key.
     """
 
@@ -304,8 +304,8 @@ class IdentityReport(_Part, frozen=True, kw_only=True):
 Lag = Literal["config", "keys", "salt_key", "silent"]
 """Difference between an API server process and its engine core for 30 seconds or longer.
 
-config: the process enforces another config. keys: it has other API keys than the engine core reads from the same
-folder. salt_key: it uses another salt key. silent: it has not reported its state.
+config: the process enforces another config. keys: the process has other API keys than the engine core reads from the
+same folder. salt_key: the process uses another salt key. silent: the process has not reported its state.
 """
 
 
@@ -322,7 +322,7 @@ class ApiServerReport(_Part, frozen=True):
     salt_key: Name = ""
     """Id of the salt key, as in ``SaltKeyStatus.id``."""
     lags: Annotated[tuple[Name, ...], Meta(max_length=MAX_LAGS)] = ()
-    """A :data:`Lag` for each difference from the engine core. A newer engine may report others."""
+    """A :data:`Lag` for each difference from the engine core. A newer engine may report other differences."""
 
 
 class LoanReport(_Part, frozen=True):
@@ -342,7 +342,7 @@ class SaltKeyStatus(_Part, frozen=True):
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}\Z")] = ""
     """Id (not the content) of the pool's key. Empty if the engine uses a temporary key of its own."""
     error: str = ""
-    """Reason why the current key file is not in force. Empty if it is, or if no key file is mounted."""
+    """Reason why the current key file is not in force. Empty if it is in force, or if no key file is mounted."""
 
 
 class AdminPortStatus(_Part, frozen=True):
@@ -351,7 +351,7 @@ class AdminPortStatus(_Part, frozen=True):
     open: bool = False
     """Whether the port answers without the pool's token."""
     error: str = ""
-    """Reason why the current token file is not in force. Empty if it is, or if no token is needed."""
+    """Reason why the current token file is not in force. Empty if it is in force, or if no token is needed."""
 
 
 class AdapterReport(_Part, frozen=True):
@@ -376,13 +376,13 @@ class TierReport(_Part, frozen=True):
     tier: TierText
     """The tier's name, as in :class:`ZoneTierReport`."""
     capacity_bytes: Count
-    """Capacity in whole chunks, or 0 for a shared tier, which no engine owns a part of."""
+    """Capacity in bytes, as a multiple of the chunk size; 0 for a shared tier, because no engine owns a part of it."""
     held_bytes: Count
-    """Number of bytes held by zones, and by requests from before any zone was declared."""
+    """Number of bytes held by zones, and by requests that began before any zone was declared."""
     chunk_bytes: Count
     """Size of a chunk, the unit of transfer, in bytes."""
     problem: str = ""
-    """Reason why the tier can't store or load now. Empty if it can."""
+    """Reason why the tier can't store or load chunks now. Empty if the tier works."""
 
     @property
     def is_full(self) -> bool:
@@ -396,9 +396,9 @@ class TierReport(_Part, frozen=True):
 class EngineReport(_Part, frozen=True, kw_only=True):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
-    All numbers of a zone are from one moment, and so are all numbers of the engine. Numbers of two zones may be from
-    moments some milliseconds apart, so their blocks and ``free_blocks`` need not add up to the capacity. ``lent`` and
-    ``borrowed`` are sums of the reported loans.
+    All numbers of a zone are from one moment, and all numbers of the engine are from one moment. These moments may be
+    some milliseconds apart, so the blocks of all zones and ``free_blocks`` need not add up to the capacity. ``lent``
+    and ``borrowed`` are sums of the reported loans.
     """
 
     version: Literal[1] = REPORT_VERSION
@@ -445,7 +445,7 @@ _ENCODED_AT_ONCE: Final = 500
 
 
 def dump_report(report: EngineReport) -> bytes:
-    """Returns the report as JSON. It is encoded in several calls, because each call blocks all Python threads."""
+    """Returns the report as JSON. Encodes the report in several calls, because each call blocks all Python threads."""
     zones, loans = _encoded(report.zones), _encoded(report.loans)
     return msgspec.json.encode(msgspec.structs.replace(report, zones=zones, loans=loans))
 

@@ -21,7 +21,7 @@ STATUS_FIELDS: Final = (
     "hitPercent",
     "recomputedPercent",
 )
-"""The fields of :meth:`ZoneSummary.fields` that a zone's status has for the sum of all engines and for each engine."""
+"""Fields of :meth:`ZoneSummary.fields` that a zone's status contains for all engines together and for each engine."""
 
 
 class ZoneInEngine(Protocol):
@@ -54,7 +54,7 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[str]) -> ZoneState | None:
-    """Returns the busiest state, without states that only newer engines have; None if no state remains."""
+    """Returns the busiest state, or None. States that only newer engines know are ignored."""
     reported = set(states)
     return next((state for state in STATES if state in reported), None)
 
@@ -110,7 +110,7 @@ class ZoneSummary:
 
     @classmethod
     def read(cls, status: Mapping[str, Any]) -> Self:
-        """Read the summary from a zone's status, or from the row of one engine in it."""
+        """Returns the summary in a zone's status, or in one engine's row of the status."""
         return cls(
             state=status.get("state"),
             reserved=_in_sum(status, "reserved"),
@@ -141,7 +141,7 @@ class ZoneSummary:
         }
 
     def status_fields(self) -> dict[str, Any]:
-        """Returns the fields for a status, without the unknown ones."""
+        """Returns the fields for a status, without unknown numbers."""
         fields = self.fields()
         return {name: fields[name] for name in STATUS_FIELDS if fields[name] is not None}
 
@@ -152,6 +152,6 @@ def _percent(part: int, whole: int) -> int | None:
 
 
 def _in_sum(status: Mapping[str, Any], name: str) -> int | None:
-    """Returns an amount of a status, summed over its rows for engines if it has them."""
+    """Returns the sum of an amount over the engines' rows in a status, or the status's own amount without such rows."""
     rows = [row[name] for row in status.get("engines") or () if name in row]
     return sum(rows) if rows else status.get(name)

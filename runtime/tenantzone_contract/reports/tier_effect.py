@@ -1,4 +1,4 @@
-"""Decides whether a tier is effective for a zone, by the ratio of loaded to stored chunks.
+"""Decides whether a tier is effective for a zone, by the ratio of loaded to offered chunks.
 
 Engines and the zone's condition use the same rule.
 """
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_SECONDS: Final = 600.0
-"""Minimum duration of a window; it is extended until `MIN_CHUNKS` chunks were offered."""
+"""Minimum duration of a window. A window is extended until `MIN_CHUNKS` chunks were offered."""
 MIN_CHUNKS: Final = 64
 """Minimum number of chunks offered in a window, because fewer chunks are not significant."""
 VALID_SECONDS: Final = 3 * WINDOW_SECONDS
@@ -23,12 +23,12 @@ class TierWindow:
     """The numbers of chunks that a zone offered to a tier and loaded from it in one window."""
 
     offered: int
-    """Number of chunks that were stored, or that only the zone's admission terms kept from being stored."""
+    """Number of chunks that were stored, or that were not stored only because of the zone's admission terms."""
     loaded: int
 
     @property
     def ratio(self) -> float:
-        """Number of chunks loaded per chunk offered; 0 if none was offered."""
+        """Number of loaded chunks per offered chunk; 0 if no chunk was offered."""
         return self.loaded / self.offered if self.offered else 0.0
 
     def is_ineffective(self, was_ineffective: bool) -> bool:
@@ -39,8 +39,8 @@ class TierWindow:
 class TierEffect:
     """Decides for one zone and one tier, window by window, whether the tier is effective.
 
-    Chunks that were not admitted count as offered. Otherwise stricter admission would raise the ratio, make the tier
-    effective again, and so end itself.
+    Chunks that were not admitted count as offered. Otherwise, stricter admission would raise the ratio, the tier would
+    be effective again, and the stricter admission would end.
 
     Args:
         now: the time at which the first window begins, in seconds.
@@ -53,7 +53,7 @@ class TierEffect:
         self._last: TierWindow | None = None
 
     def count(self, offered: int, loaded: int, now: float) -> None:
-        """Update the counts, and evaluate the current window if it is over.
+        """Update the counts, and evaluate the current window if it has ended.
 
         Args:
             offered: the number of chunks offered since the zone was added.
@@ -69,7 +69,7 @@ class TierEffect:
         self._began, self._before = now, TierWindow(offered, loaded)
 
     def last(self, now: float) -> TierWindow | None:
-        """Returns the last completed window; None if there is none, or if it ended more than `VALID_SECONDS` ago."""
+        """Returns the last completed window, or None if no window ended within the last `VALID_SECONDS`."""
         return self._last if now - self._began < VALID_SECONDS else None
 
     def is_ineffective(self, now: float) -> bool:

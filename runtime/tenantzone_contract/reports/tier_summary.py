@@ -25,13 +25,13 @@ class TierSummary:
 
     @property
     def shown(self) -> str:
-        """Held and reserved bytes in readable form, such as ``7.9Gi/8Gi``; only the held bytes for a shared tier."""
+        """Held and reserved bytes in readable form, such as ``7.9Gi/8Gi``. For a shared tier, only the held bytes."""
         held = shown_bytes(self.held)
         return held if self.tier == SHARED_TIER else f"{held}/{shown_bytes(self.reserved)}"
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """Read the summary from a zone's row for a tier in a status."""
+        """Returns the summary in one tier's row of a zone's status."""
         names = ("held", "reserved", "hits", "evictions", "writesRefused")
         return cls(row["tier"], *(row.get(name, 0) for name in names))
 

@@ -1,8 +1,8 @@
 """The runtime config: one complete, self-checking snapshot of a pool and its zones.
 
-The operator writes it into the pool's ConfigMap under ``CONFIG_KEY``, kubelet projects it into each engine pod, and the
-engine and its frontend read it (`tenantzone_contract.zone_config.packing`). A snapshot is applied completely or not at
-all.
+The operator writes the snapshot into the pool's ConfigMap under ``CONFIG_KEY``. kubelet mounts it into each engine pod,
+and the engine and its frontend read it (`tenantzone_contract.zone_config.packing`). A snapshot is applied completely or
+not at all.
 """
 
 from functools import cached_property
@@ -43,16 +43,16 @@ NEWEST_SCHEMA_VERSION: Final = 2
 """Newest version of the stored format; see `tenantzone_contract.zone_config.packing`."""
 
 MAX_GENERATION: Final = 2**52
-"""Upper bound of generations, which no pool reaches.
+"""Maximum generation, which no pool reaches.
 
-A larger number can't be from the operator, and would soon exceed the integers that JSON parsers represent exactly.
+A larger number can't come from the operator, and would soon exceed the integers that JSON parsers represent exactly.
 """
 
 MAX_ZONES: Final = 50_000
-"""Maximum number of zones in a config, because a reader has all of them in memory."""
+"""Maximum number of zones in a config, because a reader keeps all zones in memory."""
 
 CONFIG_KEY: Final = "config.json"
-"""Key in the ConfigMap, which is also the name of the file in the engine's config folder."""
+"""Key of the config in the ConfigMap, and name of the file in the engine's config folder."""
 
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
 """Annotation set on an engine pod after the ConfigMap has changed, so that kubelet syncs the pod's volumes at once."""
@@ -128,7 +128,7 @@ class ZoneConfig(ConfigModel):
 
     @cached_property
     def text(self) -> str:
-        """Zone as canonical JSON. Cached, because few of thousands of zones change between two configs."""
+        """The zone as canonical JSON. Cached, because only a few of thousands of zones change between two configs."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
@@ -157,7 +157,7 @@ class ZoneConfig(ConfigModel):
             if ttl is not None and longest is not None and ttl > longest:
                 raise ValueError(
                     f"tiers: the ttl of {share.tier} ({ttl:g} s) must not exceed retention.ttl ({longest:g} s), which "
-                    "is for all tiers"
+                    "applies to all tiers"
                 )
         return self
 

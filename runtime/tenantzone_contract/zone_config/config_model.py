@@ -16,7 +16,7 @@ Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class ConfigModel(BaseModel):
-    """A part of the config. It is immutable, camel case in JSON, and rejects unknown fields."""
+    """A part of the config. Instances are immutable, use camel case in JSON, and reject unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -27,7 +27,7 @@ def canonical(value: Any) -> str:
 
 
 def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """Returns a dumped model without those ``fields`` that have their default.
+    """Returns a dumped model without those ``fields`` that have their default value.
 
     An engine of an older release would reject these fields. A falsy value is kept unless it is the default.
     """
@@ -37,7 +37,7 @@ def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dic
 
 
 def exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Returns whether an amount certainly exceeds a bound. Only engines can compare a count with a percentage."""
+    """Returns whether an amount exceeds a bound. False for a count and a percentage, which only engines can compare."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):

@@ -1,9 +1,9 @@
-"""Signs and verifies configs: the operator signs the files of a pool's ConfigMap, and an engine can require that.
+"""Signs and verifies configs. The operator signs the files of a pool's ConfigMap, and an engine can require signatures.
 
 The key is derived from the pool's admin token, which the operator computes and the engine mounts. A signature covers
-the bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the
-binary entry `SIGNATURE_KEY`, which consists of lines of ASCII text: the version, the pool's creation time, and for each
-admin token that the operator knows an HMAC-SHA256 in hexadecimal digits.
+the bytes of all files of a config and the time at which the pool was created. The signature is stored with the files in
+the binary entry `SIGNATURE_KEY`. Its lines of ASCII text are the version, the pool's creation time, and, for each admin
+token that the operator knows, an HMAC-SHA256 in hexadecimal digits.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SIGNATURE_KEY: Final = "config.signature"
-"""The ConfigMap's key of the signature, which is also its file's name in the mounted folder.
+"""Key of the signature in the ConfigMap, and name of the file in the mounted folder.
 
-It is an entry of ``binaryData``, because the admission policies of this release and the previous one allow the operator
-to write only ``config.json`` in ``data``, but any entry of ``binaryData`` that begins with ``config.``.
+The signature is an entry of ``binaryData``, because the admission policies of this release and the previous one allow
+the operator to write any entry of ``binaryData`` that begins with ``config.``, but only ``config.json`` in ``data``.
 """
 
 MAX_SIGNATURE_BYTES: Final = 256
-"""Maximum size of a signature's file; three HMACs fit: for both keys in the operator's Secret, and a replaced key."""
+"""Maximum size of a signature's file. Three HMACs fit, for both keys in the operator's Secret and a replaced key."""
 
 _VERSION: Final = b"tenantzone-config-signature/1"
 _KEY_FOR: Final = b"tenantzone config signature 1"
@@ -57,7 +57,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
         The creation time of the config's pool, in RFC 3339 in UTC, so that comparing texts compares times.
 
     Raises:
-        SignatureError: the engine has no token, the config has no signature, or the signature is of no accepted token.
+        SignatureError: the engine has no token, or the config has no signature by an accepted token.
     """
     if not tokens:
         raise SignatureError(
@@ -67,8 +67,8 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
         )
     if signature is None:
         raise SignatureError(
-            f"the config has no signature ({SIGNATURE_KEY}); if the operator did not write it, it will "
-            "be replaced. If this persists, let the operator read its signing key, or start the engine without "
+            f"the config has no signature ({SIGNATURE_KEY}); the operator will replace a config that it did not "
+            "write. If the problem persists, let the operator read its signing key, or start the engine without "
             "--signed-config"
         )
     version, *lines = signature.removesuffix(b"\n").split(b"\n")
@@ -82,7 +82,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
     if not is_whole:
         raise SignatureError(f"{SIGNATURE_KEY} is damaged; the operator will write it again")
     ours = [_digest(token, created, files) for token in tokens]
-    # Compare all pairs, so that the duration does not reveal which one matches.
+    # Compare all pairs, so that the duration does not reveal which pair matches.
     if not sum(hmac.compare_digest(one, other) for one in ours for other in found):
         raise SignatureError(
             "the config's signature matches none of the engine's admin tokens; the operator will replace a config "
@@ -95,7 +95,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
 def _digest(token: bytes, created: bytes, files: Mapping[str, bytes]) -> bytes:
     key = hmac.digest(token, _KEY_FOR, hashlib.sha256)
     signed = hmac.new(key, digestmod=hashlib.sha256)
-    # Prefix each part with its length, so that no other parts make the same bytes.
+    # Prefix each part with its length, so that different parts never result in the same bytes.
     for part in (_VERSION, created, *(each for name in sorted(files) for each in (name.encode(), files[name]))):
         signed.update(len(part).to_bytes(8, "big"))
         signed.update(part)

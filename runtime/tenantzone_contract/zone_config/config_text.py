@@ -101,8 +101,8 @@ def read_json(text: str) -> dict[str, Any]:
     version = raw.get("schemaVersion")
     if isinstance(version, int) and version > NEWEST_SCHEMA_VERSION:
         raise ConfigError(
-            f"schemaVersion: {version} is newer than the {NEWEST_SCHEMA_VERSION} that this runtime reads; "
-            f"upgrade the runtime"
+            f"schemaVersion: {version} is newer than {NEWEST_SCHEMA_VERSION}, the newest version that this runtime "
+            f"reads; upgrade the runtime"
         )
     return raw
 
@@ -112,7 +112,7 @@ def read_value(text: str, where: str) -> Any:
 
     Args:
         text: the JSON.
-        where: the text as the subject of an error message, such as "the config".
+        where: name of the text, used as the subject of error messages, such as "the config".
 
     Raises:
         ConfigError: the text is not JSON, or an object has too many members.
@@ -129,7 +129,7 @@ def read_value(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=members)
     except ConfigError:
         raise
-    # Besides malformed JSON, these are raised for numbers with too many digits and for too deep nesting.
+    # json.loads raises these errors for malformed JSON, numbers with too many digits and too deep nesting.
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not valid JSON: {error}") from None
 
@@ -156,14 +156,14 @@ def check_number_of_zones(number: int) -> None:
     """Check that a config does not have too many zones.
 
     Raises:
-        ConfigError: there are more than ``MAX_ZONES``.
+        ConfigError: there are more than ``MAX_ZONES`` zones.
     """
     if number > MAX_ZONES:
-        raise ConfigError(f"zones: there are more than {MAX_ZONES:,}; use more pools")
+        raise ConfigError(f"zones: there are more than {MAX_ZONES:,} zones; use more pools")
 
 
 def read_zone_entry(number: int, raw: object) -> ZoneConfig:
-    """Make a zone's config from its parsed JSON; ``number`` is its index in the list, for error messages.
+    """Make a zone's config from parsed JSON. ``number`` is the zone's index in the list, for error messages.
 
     Raises:
         ConfigError: a field is invalid.
@@ -205,7 +205,7 @@ def explain(error: ValidationError, path: str = "") -> str:
     errors = error.errors(include_url=False, include_input=False)
     first = errors[0]
     for part in first["loc"]:
-        # Skip the parts that pydantic adds for branches of a union: types' names, which contain "-" or "[".
+        # Skip the type names that pydantic adds for branches of a union. Such a name contains "-" or "[".
         if isinstance(part, int):
             path += f"[{part}]"
         elif "-" not in part and "[" not in part:

@@ -1,4 +1,4 @@
-"""Decides which reservations an engine grants if it is too small for all. Engine and operator use the same rule."""
+"""Decides which reservations an engine grants if not all of them fit. Engine and operator use the same rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ def limit_blocks(limit: int | str | None, capacity: int) -> int:
 def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
     """Returns the blocks that an engine of ``capacity`` blocks grants each zone, in the order of ``zones``.
 
-    Earlier zones take precedence; the operator sorts zones by age, the oldest first. If a zone's reservation does not
-    fit in addition to those before it, or exceeds the zone's limit on this engine, the zone gets no reservation at all,
-    because half a reservation would guarantee nothing.
+    Earlier zones take precedence. The operator sorts zones by age, the oldest first. If a zone's reservation does not
+    fit in addition to earlier zones' reservations, or exceeds the zone's limit on this engine, the zone gets no
+    reservation at all, because half a reservation would guarantee nothing.
     """
     granted = []
     room = capacity
@@ -47,7 +47,7 @@ class SeatGrant:
     reserved: int | None
     """Number of reserved seats: either the whole reservation of the zone's config, or 0.
 
-    None if the config does not set it, so that the zone gets a share of seats in proportion to its reserved blocks.
+    None if the config does not set this number. The zone then gets seats in proportion to its reserved blocks.
     """
     limit: int | None
     lacking: int
@@ -57,7 +57,7 @@ class SeatGrant:
 def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
     """Returns the seats that an engine with ``seats`` seats grants each zone, by the same rules as :func:`grants`.
 
-    Seats that configs reserve take precedence; zones whose configs reserve no seats divide the rest.
+    Seats that configs reserve take precedence. Zones whose configs do not set this number divide the other seats.
     """
     granted = []
     room = seats

@@ -1,4 +1,4 @@
-"""Configures how a pool's engines identify the tenant of a request: in exactly one way, without a fallback."""
+"""Configures how a pool's engines identify the tenant of a request. There is exactly one method, and no fallback."""
 
 import hashlib
 from ipaddress import ip_network
@@ -10,14 +10,14 @@ from pydantic.alias_generators import to_camel
 IdentityKind = Literal["APIKeys", "TrustedHeader", "JWT"]
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signature algorithms of tokens; only asymmetric ones, so that an engine that verifies tokens can't forge them."""
+"""Signature algorithms of tokens. All are asymmetric, so that an engine that verifies tokens can't forge tokens."""
 
 MAX_LEEWAY_SECONDS: Final = 300.0
 
 SECRET_FILE: Final = "secret"
 """Name of the file with the accepted values of the gateway's secret header, one per line, in the mounted folder."""
 CA_FILE: Final = "ca.crt"
-"""Name of the file with the CA certificates that issue the gateways' client certificates, in PEM."""
+"""Name of the file, in PEM, with the certificates of the CAs that issue the gateways' client certificates."""
 JWKS_FILE: Final = "jwks.json"
 """Name of the file with the public keys that verify tokens, as a JSON Web Key Set."""
 
@@ -40,7 +40,7 @@ class ApiKeys(_Model):
 
 
 class SecretHeader(_Model):
-    """A header that proves that a request comes from the gateway, because only the gateway knows its value."""
+    """A header that proves that a request comes from the gateway, because only the gateway knows the header's value."""
 
     name: HeaderName
 
@@ -103,7 +103,7 @@ class Jwt(_Model):
 
 
 class IdentityConfig(_Model):
-    """The way in which tenants are identified; exactly one field is set."""
+    """The method by which tenants are identified. Exactly one field is set."""
 
     api_keys: ApiKeys | None = None
     trusted_header: TrustedHeader | None = None
@@ -123,13 +123,13 @@ class IdentityConfig(_Model):
 
     @property
     def gap(self) -> str:
-        """The gap in the configuration that causes all requests to be refused; empty if it is complete."""
+        """The reason why the configuration refuses all requests, and the remedy; empty if nothing is missing."""
         if self.trusted_header is not None and self.trusted_header.proof is None:
             return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
         return ""
 
 
 def identity_digest(declared: IdentityConfig | None) -> str:
-    """Returns a digest that differs between configurations; a missing configuration (None) has its own digest."""
+    """Returns a digest of a configuration or of None. Different configurations, and None, have different digests."""
     text = declared.model_dump_json(by_alias=True) if declared is not None else ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

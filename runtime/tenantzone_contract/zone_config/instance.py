@@ -1,4 +1,4 @@
-"""The instance of a cached chunk, whose digest keeps incompatible chunks apart in a tier."""
+"""The instance of a cached chunk. The instance's digest keeps incompatible chunks apart in a tier."""
 
 import hashlib
 
@@ -8,10 +8,10 @@ from tenantzone_contract.zone_config.config_model import canonical
 
 
 class Instance(BaseModel):
-    """Everything apart from its tokens that a chunk's bytes depend on.
+    """Everything that a chunk's bytes depend on, apart from the chunk's tokens.
 
-    Instances that differ in any field never read each other's chunks. No field has a default, because with a forgotten
-    field, two instances could read each other's chunks.
+    Instances that differ in any field never read each other's chunks. No field has a default, because if a caller
+    forgot a field, two different instances could read each other's chunks.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

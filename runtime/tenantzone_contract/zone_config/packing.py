@@ -1,11 +1,11 @@
 """Stores a snapshot in a ConfigMap, which engines mount as their config folder, and reads it from there.
 
-Version 1 stores the whole snapshot as plain JSON in ``config.json``. A snapshot that is too large for this is stored in
-version 2: ``config.json`` only has the generation and the hash, and ``config.jsonl.gz`` has the content as compressed
-JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each line after it.
+Version 1 stores the whole snapshot as plain JSON in ``config.json``. Version 2 is for snapshots that are too large for
+version 1. ``config.json`` then has only the generation and the hash, and ``config.jsonl.gz`` has the content as
+compressed JSON Lines (jsonlines.org), with the pool's settings in the first line and one zone in each later line.
 
-In both versions ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`), which only
-engines that demand signatures read.
+In both versions, ``config.signature`` is the signature (`tenantzone_contract.zone_config.config_signature`). Only
+engines that demand signatures read this file.
 """
 
 import base64
@@ -33,10 +33,10 @@ from tenantzone_contract.zone_config.config_text import (
 )
 
 PACKED_KEY: Final = "config.jsonl.gz"
-"""The ConfigMap's key of the compressed content, which is also its file's name in the mounted folder."""
+"""Key of the compressed content in the ConfigMap, and name of the file in the mounted folder."""
 
 MAX_PLAIN_BYTES: Final = 900_000
-"""Maximum size of an uncompressed snapshot; a larger one is compressed."""
+"""Maximum size of an uncompressed snapshot. A larger snapshot is compressed."""
 
 MAX_TEXT_BYTES: Final = 32 * 2**20
 """Maximum size of the content before compression, because a few compressed bytes can expand to gigabytes."""
@@ -47,7 +47,7 @@ MAX_CONFIG_MAP_BYTES: Final = 2**20
 _LEVEL: Final = 6
 _PART_BYTES: Final = 2**16
 _MAX_LINE_BYTES: Final = 2 * 2**20
-"""Maximum size of a line: slightly more than the pool's settings can have. A zone is far smaller."""
+"""Maximum size of a line in bytes, slightly more than a pool's settings can have. A zone's line is far smaller."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -59,7 +59,7 @@ class PackedHead(BaseModel):
     schema_version: Literal[2] = 2
     generation: Annotated[int, Field(ge=1)]
     hash: Hash
-    """The hash of the compressed snapshot, whose generation is ``generation``."""
+    """The hash of the compressed snapshot."""
     content: Literal["config.jsonl.gz"] = PACKED_KEY
 
 

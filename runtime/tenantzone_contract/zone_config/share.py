@@ -1,4 +1,4 @@
-"""Parses amounts of KV-cache blocks or seats, given as a number or as a percentage of those of one engine."""
+"""Parses amounts of KV-cache blocks or seats, given as a number or as a percentage of one engine's total."""
 
 import re
 from typing import Annotated, Any
@@ -37,7 +37,7 @@ def floor_blocks(share: int | Percent, base: int) -> int:
 
     Args:
         share: an absolute number of blocks, or a percentage of ``base``.
-        base: the number of blocks that is 100%.
+        base: the number of blocks that equals 100%.
     """
     return share if isinstance(share, int) else base * percentage(share) // 100
 

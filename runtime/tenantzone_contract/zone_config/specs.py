@@ -38,7 +38,7 @@ Body = Mapping[str, Any]
 """An object as the API server sends it."""
 
 _SHARED = 1024
-"""The number of different lending and idle terms that are cached for sharing."""
+"""Maximum number of different terms of each kind that are cached, so that zones with equal terms share one object."""
 
 _CONVERTED = frozenset(
     (
@@ -47,13 +47,13 @@ _CONVERTED = frozenset(
         *("latency", "fairness", "retention", "seats", "tiers"),
     )
 )
-"""Fields of a zone's config that are no field of the spec, or an object or a list there."""
+"""Fields of a zone's config that are not in the spec, or that are objects or lists in the spec."""
 
 _COPIED = {name: to_camel(name) for name in ZoneConfig.model_fields if name not in _CONVERTED}
-"""All other fields, with their spelling in the spec. Both have the same values."""
+"""All other fields of a zone's config, with their names in the spec. The values in spec and config are equal."""
 
 _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
-"""The fields of a level of unknown tenants with the same names and values in the contract."""
+"""Fields of a level of unknown tenants. Names and values are the same in the spec and in the contract."""
 
 
 def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str) -> ZoneConfig:
@@ -160,7 +160,7 @@ def _idle(spec: Body) -> Idle:
     return _shared_idle(*times, release.get("share"), release.get("every"))
 
 
-# Most of thousands of zones have the same terms, which need to be in memory only once.
+# Most of thousands of zones have the same terms, so keep each different object in memory only once.
 @lru_cache(_SHARED)
 def _shared_lending(
     lendable: int | str | None, borrowers: str | None, max_loan: str | None, grace: str | None
@@ -242,7 +242,7 @@ def _pool_tiers(spec: Body) -> PoolTiers:
 
 
 def _bytes(path: str, amount: int | str | None) -> Any:
-    """Returns an amount of bytes; a percentage stays one."""
+    """Returns an amount in bytes; a percentage is returned unchanged."""
     if amount is None or (isinstance(amount, str) and amount.endswith("%")):
         return amount
     try:

@@ -32,7 +32,7 @@ Offload = Literal["Prompt", "All", "Never"]
 
 
 Admission = Literal["Always", "SeenTwice", "Auto"]
-"""Prefixes of a zone that are stored in a tier.
+"""Rule that selects the prefixes of a zone that are stored in a tier.
 
 Always: all prefixes. SeenTwice: prefixes that an earlier request of the zone also had. Auto: like SeenTwice while the
 zone loads too few of the bytes that it offers (:mod:`~tenantzone_contract.reports.tier_effect`), else like Always.
@@ -60,7 +60,7 @@ class PoolTiers(ConfigModel):
     disk: DiskTier | None = None
 
     def bytes_of(self, tier: TierName) -> int:
-        """Returns the size of a tier in each engine in bytes, or 0 if the engines do not have it."""
+        """Returns the size of a tier in each engine in bytes, or 0 if the engines do not have the tier."""
         declared: CpuTier | DiskTier | None = getattr(self, tier)
         return 0 if declared is None else declared.bytes
 

@@ -1,4 +1,4 @@
-"""Configures requests of tenants without a zone: they are refused, or a zone is created for the tenant."""
+"""Configures whether requests of tenants without a zone are refused, or a zone is created for such a tenant."""
 
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
@@ -13,7 +13,7 @@ MAX_LEVELS: Final = 64
 MAX_TENANTS_OF_A_LEVEL: Final = 64
 """Maximum number of names and patterns of a level.
 
-The CRD has the same limit. It is repeated here to bound the reader's CPU time for a config that another client wrote.
+The CRD has the same limit. This limit bounds the reader's CPU time for a config that another client wrote.
 """
 
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
@@ -21,7 +21,7 @@ TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.
 
 
 class UnknownTenantTemplate(ConfigModel):
-    """The terms of an auto-registered zone whose tenant matches no level; it has no reservation, and weight 1."""
+    """The terms of an auto-registered zone whose tenant matches no level. The zone has no reservation and weight 1."""
 
     limit: BlockShare | None = None
     priority: Priority = 0
@@ -33,7 +33,7 @@ class TenantLevel(ConfigModel):
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """Tenants' names; a pattern that ends with ``*`` matches the names that begin with the text before it."""
+    """Names of tenants. A pattern that ends with ``*`` matches names that begin with the text before the ``*``."""
     reserved: BlockShare = 0
     """The reservation, granted only if it fits in addition to the reservations of declared zones and older zones."""
     limit: BlockShare | None = None

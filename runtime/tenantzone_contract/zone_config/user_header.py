@@ -29,7 +29,7 @@ READ_BY_OTHERS: Final = frozenset(
 
 
 def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
-    """Returns the path of the pool's field that names the same header for another purpose; empty if none does.
+    """Returns the path of the pool's field that names the same header for another purpose, or an empty string.
 
     The header with the tenant's name would make each tenant a single user, and the header with the gateway's secret is
     removed before users are identified.

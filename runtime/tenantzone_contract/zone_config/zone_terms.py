@@ -1,4 +1,4 @@
-"""The terms of a TenantZone apart from its shares: lending, idleness, queue, requests, seats, time."""
+"""The settings of a TenantZone apart from its shares: lending, idleness, queue, requests, seats, retention, latency."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, Self
@@ -42,7 +42,7 @@ class Lending(ConfigModel):
     """Number of blocks that may be lent, or a percentage of the reservation."""
     borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
-    """Seconds after which a loan is due, or None if it is due when the lender needs it."""
+    """Seconds after which a loan is due, or None if a loan is due when the lender needs the blocks."""
     grace_seconds: Seconds = 30.0
     """Seconds for which a due loan may stay in use before the borrower's requests are preempted."""
 
@@ -71,14 +71,14 @@ class Idle(ConfigModel):
 
     @property
     def releases(self) -> Iterator[float]:
-        """Seconds without requests until each share of the blocks is evicted; the last share is all that is left."""
+        """Seconds without requests after which each share of the blocks is evicted. The last share is the rest."""
         if self.release is not None:
             for step in range(1, -(-100 // percentage(self.release.share)) + 1):
                 yield self.after_seconds + step * self.release.every_seconds
 
 
 class QueueBounds(ConfigModel):
-    """Bounds of a zone's waiting requests in one engine that were not scheduled yet; None for no bound."""
+    """Limits for a zone's requests that wait in one engine and were not scheduled yet. None for no limit."""
 
     requests: Count | None = None
     tokens: Count | None = None
@@ -109,7 +109,7 @@ class RequestPriority(ConfigModel):
 
 
 class SeatShare(ConfigModel):
-    """Numbers of a zone's running requests in one engine, absolute or as a percentage of the engine's maximum."""
+    """A zone's seats (running requests) in one engine, as a number or as a percentage of the engine's seats."""
 
     reserved: BlockShare | None = None
     """Reserved seats, or None for a share in proportion to the zone's reserved blocks."""
@@ -134,7 +134,7 @@ class Retention(ConfigModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.no_store and self.ttl_seconds is not None:
-            raise ValueError("ttl says how long blocks are kept, and noStore that none is; unset one of them")
+            raise ValueError("ttl keeps blocks for a time, but noStore keeps no blocks; unset one of the two fields")
         return self
 
 

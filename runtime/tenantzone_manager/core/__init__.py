@@ -1,1 +1,1 @@
-"""The manager's decisions: records, quotas, placement, eviction. No I/O, no clock: callers pass Unix times."""
+"""The manager's decisions on records, quotas, placement and eviction. There is no I/O and no clock in this package."""

@@ -1,7 +1,7 @@
-"""Accounts and ranks: the data that the index derives from each change of a record and stores in addition.
+"""Accounts and ranks, which the index updates in each commit that changes a block's record.
 
-An account counts bytes from the moment a location becomes ``writing`` until it is removed from its record. A rank is a
-sorted set, in which due locations and evictable blocks are found without reading all records.
+An account counts the bytes of a location from the beginning of the write until the location is removed from the record.
+A rank is a sorted set of blocks, so that due locations and evictable blocks are found without reading all records.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 WRITING: Final = "writing"
 """Kind of the ranks of locations that are being written, sorted by the time at which the writer is presumed dead."""
 DELETING: Final = "deleting"
-"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses them."""
+"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses a location."""
 ENDS: Final = "ends"
 """Kind of the ranks of blocks that may be evicted from a storage type, sorted by the time of last use (LRU)."""
 FEWEST: Final = "fewest"
-"""Kind of the ranks of the same blocks as in ``ENDS``, sorted by the frequency of use (LFU)."""
+"""Kind of the ranks that contain the same blocks as the ``ENDS`` ranks, sorted by the frequency of use (LFU)."""
 BORDER: Final = "border"
 """Kind of the ranks of blocks that could be evicted from a storage type if no later block served in another type.
 
@@ -29,7 +29,7 @@ Such a block may be moved to that other type.
 
 
 DROPPED: Final = "dropped"
-"""Name of the account whose ``deleting`` is the number of corrupt records dropped since the last recount."""
+"""Name of an account that counts no bytes: ``deleting`` is the number of records dropped since the last recount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def instance_account(instance: str, storage_type: str) -> str:
 
 
 def chain_until_claimed(group: str, zone: str, storage_type: str) -> tuple[str, ...]:
-    """Returns the chain of accounts that keep a zone's reservation in a storage type while it has no instances."""
+    """Returns the chain of accounts that hold the reservation of a zone without instances in a storage type."""
     return (f"z/{group}/{zone}/{storage_type}", *group_chain(group, storage_type))
 
 
@@ -110,7 +110,7 @@ def ends(kind: str, instance: str, storage_type: str) -> str:
 
 
 def member(instance: str, key: bytes) -> bytes:
-    """Returns the member for a block in a rank of its group, which contains the blocks of all instances."""
+    """Returns the member for a block in a rank of its group. The rank contains blocks of all the group's instances."""
     return instance.encode() + b"\0" + key
 
 

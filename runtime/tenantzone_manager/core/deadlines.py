@@ -1,4 +1,4 @@
-"""Deadlines of writers: extending them, and deleting the locations of writers that missed them."""
+"""Extends the deadlines of writers, and marks locations for deletion if the writer missed the deadline."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.writing import is_made_by, leave
 
 CALL_SECONDS: Final = 10.0
-"""Extra seconds before a writer is presumed dead, because its call may first have to wait for its turn."""
+"""Extra seconds before a writer is presumed dead, because the call of the writer may have to wait for turns."""
 
 
 class UnderWay:
-    """The writes for which this process is handling a call. Their writers wait for the answer, so they are alive."""
+    """The writes for which this process is handling a call. A writer that waits for an answer is not presumed dead."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
@@ -45,7 +45,7 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
         draft: contains the block.
         key: key of the block.
         write_id: id of the write.
-        until: new deadline, in Unix seconds. It is ignored if the current deadline is later.
+        until: new deadline, in Unix seconds; ignored if the current deadline is later.
     """
     block = draft.get(key)
     if block is not None:
@@ -61,14 +61,14 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
 def expire(
     draft: Draft, key: bytes, now: float, due: float, is_under_way: Callable[[CacheLocation], bool]
 ) -> list[CacheLocation]:
-    """Mark the locations of a block whose writers are dead for deletion.
+    """Mark locations of a block for deletion if their writers are presumed dead.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         now: current Unix time.
         due: Unix time from which no writer can use a deleted location.
-        is_under_way: returns whether a call for a location's write is in progress. If so, its writer gets more time.
+        is_under_way: returns whether a call for a location's write is in progress. If so, the writer gets more time.
 
     Returns:
         The locations marked for deletion.

@@ -1,4 +1,4 @@
-"""Changes of an instance's blocks that are committed together, including the resulting changes of parent blocks."""
+"""A draft of changes to an instance's blocks for one commit, including the resulting changes to parent blocks."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from tenantzone_manager.core.records import RECORDS, Block
 
 
 class NotLoaded(Exception):
-    """The change needs a block that was not read. The caller must read it, too, and repeat the change."""
+    """The change needs a block that was not read. The caller must read this block, too, and try the change again."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
@@ -17,11 +17,11 @@ class NotLoaded(Exception):
 
 
 class Draft:
-    """Blocks as they were read, and as they will be written.
+    """Blocks as they were read from the index, and as the commit will write them.
 
-    A parent counts its live children by storage type, so that only the last blocks of prefixes are evicted. A query is
-    recorded only at its last block. So when a block is removed, its hits and its time of last use are added to its
-    parent, which may now be the last block of a prefix.
+    A parent counts its live children by storage type, because only a block without live children may be evicted. A
+    query is recorded only at the last block that it reads. Therefore, when a block is removed, its hits, heat and time
+    of last use are added to its parent, because the parent may now be the last block of a prefix.
     """
 
     def __init__(self, found: Mapping[bytes, Block | None]) -> None:
@@ -47,17 +47,17 @@ class Draft:
             raise NotLoaded(key) from None
 
     def put(self, key: bytes, block: Block) -> None:
-        """Replace a block. A hollow block without children is removed."""
+        """Replace a block, or remove it if ``block`` has neither locations nor children."""
         changed: Block | None = block
         while changed is not None:
             block, before = changed, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
-            # A loop instead of recursion, because thousands of preceding blocks may become removable one by one.
+            # Loop instead of recursing, because thousands of ancestors may become removable one after another.
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the updated parent of a changed block, or None if it has no parent or the parent does not change."""
+        """Returns the updated parent of a changed block, or None if there is no parent or it does not change."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:
@@ -87,6 +87,6 @@ def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
 
 
 def with_steps(children: Mapping[str, int], steps: Mapping[str, int]) -> dict[str, int]:
-    """Returns the ``children`` of a block with the differences added, without counts of zero."""
+    """Returns the counts ``children`` after adding ``steps``, without counts of zero."""
     counts = {where: children.get(where, 0) + steps.get(where, 0) for where in {**children, **steps}}
     return {where: count for where, count in counts.items() if count > 0}

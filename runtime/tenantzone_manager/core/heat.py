@@ -1,7 +1,7 @@
 """Heat of blocks: the number of recent reads, with exponential decay.
 
-A block's record stores its heat as of its time of last use, so a read needs no additional write. A query is recorded
-only at the block where it ends; the blocks before that one are at least as hot.
+The record of a block stores the heat at the time of last use, so the decay of the heat needs no writes. A query is
+recorded only at the block where the query ends, so all earlier blocks of the prompt are at least as hot as that block.
 """
 
 from typing import Final
@@ -18,33 +18,33 @@ _ONE: Final = 100
 
 
 def heat_at(block: Block, now: float) -> float:
-    """Returns a block's heat: the reads that ended at it, decayed to ``now``."""
+    """Returns a block's heat at the Unix time ``now``, that is, the decayed number of reads that ended at the block."""
     return _left(block, now) / _ONE
 
 
 def used(block: Block, at: float, times: int) -> Block:
-    """Returns the block after ``times`` more queries ended at it, or after a write if ``times`` is 0."""
+    """Returns ``block`` after ``times`` more queries ended at this block, or after a write if ``times`` is 0."""
     until = max(block.used_at, at)
     return replace(block, used_at=until, hits=block.hits + times, heat=int(_left(block, until)) + times * _ONE)
 
 
 def with_uses_of(block: Block, gone: Block) -> Block:
-    """Returns the block with the hits and the heat of a removed child added to its own."""
+    """Returns ``block`` after adding the hits and the heat of its removed child ``gone``."""
     until = max(block.used_at, gone.used_at)
     heat = int(_left(block, until) + _left(gone, until))
     return replace(block, used_at=until, hits=block.hits + gone.hits, heat=heat)
 
 
 def with_last_use_of(block: Block, gone: Block) -> Block:
-    """Returns the block with the time of last use of a removed child, if that is later.
+    """Returns ``block`` with the time of last use of its removed child ``gone``, if that time is later.
 
-    The hits and the heat of the child are not added, because its reads were also recorded at other blocks.
+    The hits and the heat of the child are not added, because the child's reads were also recorded at other blocks.
     """
     return used(block, gone.used_at, 0)
 
 
 def at_least_as(block: Block, later: Block) -> Block:
-    """Returns the block with at least the heat and the time of last use of a later block of the same prompt.
+    """Returns ``block`` with at least the heat and the time of last use of ``later``, a later block of the prompt.
 
     A query that reads the later block reads this block, too.
     """
@@ -56,7 +56,7 @@ def frequency(block: Block) -> float:
     """Returns a block's LFU score, which combines how often and how recently the block was used.
 
     Twice as many uses compensate for one half-life without use, so blocks that were used often long ago do not stay
-    forever. Two blocks that are not used keep their order as time passes, so stored scores need no updates.
+    forever. The order of two unused blocks does not change over time, so stored scores need no updates.
     """
     uses = 1 + block.hits
     doublings = uses.bit_length() - 1

@@ -1,8 +1,7 @@
 """Moves of blocks between storage types: room at the target, the start and end of a copy, and removal of the source.
 
-A copy is a write whose writer is the manager. A complete copy serves only if its source still serves, so a block that
-was removed during the copy stays removed. The source is removed only while the copy serves, so a prefix is never
-interrupted by a move.
+A copy is a write by the manager. A complete copy serves only if its source still serves, so a block that was removed
+during the copy stays removed. The source is removed only while the copy serves, so a move never interrupts a prefix.
 """
 
 from collections import Counter
@@ -34,7 +33,7 @@ class Rung:
 
 @dataclass(slots=True)
 class Moved:
-    """The result of one pass over the blocks to move."""
+    """The result of one pass of the mover."""
 
     blocks: Counter[Direction] = field(default_factory=Counter)
     """Number of blocks that were copied to a higher storage type, or moved to a lower type."""
@@ -83,8 +82,8 @@ def accounts_of(owner: Owner, storage: Storage) -> list[str]:
 def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping[str, Account]) -> int | None:
     """Returns how many bytes may be copied into a storage without causing evictions there; None means no limit.
 
-    The result respects the quotas and watermarks of the storage type and of the storage. It also respects the group's
-    total, to which both locations of a block are charged during the move.
+    The result respects the quotas and watermarks of the storage type and of the storage, and the limit of the group's
+    total. During the move, both locations of a block count towards the total.
 
     Args:
         owner: owner of the blocks.
@@ -124,7 +123,8 @@ def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
 def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
     """Returns whether a block may be copied to a storage type.
 
-    It must still serve at the location ``source``, have no live location in that type, and not be written anywhere.
+    The block must still serve at the location with the id ``source``. It must not have a live location in the target
+    type, and must not be in the middle of a write.
     """
     if block is None or not _serves(block, source):
         return False
@@ -141,7 +141,7 @@ def begin_copy(draft: Draft, key: bytes, copy: CacheLocation) -> None:
 
 
 def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, due: float) -> Ending:
-    """End a copy. It serves if it is complete and its source still serves; otherwise it is marked for deletion.
+    """End a copy. If the copy is complete and its source still serves, the copy serves. If not, it will be deleted.
 
     Args:
         draft: contains the block and its parent.
@@ -158,7 +158,7 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Mark a location for deletion if the block serves at another usable location; returns whether it was marked.
+    """Mark a location for deletion if the block serves at another usable location; returns True if this is so.
 
     Args:
         draft: contains the block and its parent.

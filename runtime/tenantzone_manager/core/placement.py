@@ -1,4 +1,4 @@
-"""Placement: blocks are written to the group's first available storage, and once it is full, to the next storage."""
+"""Placement: chooses the first of the group's available storages that has room for a new block."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def accounts_of(owner: Owner, candidates: Sequence[Candidate]) -> list[str]:
 def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Account]) -> int | None:
     """Returns how many more bytes the instance may write to a storage; None means no limit.
 
-    The instance can always use the rest of its own reservation, and beyond that the unreserved bytes of its group.
+    The instance can always use its reserved bytes. Beyond its reservation, it can use unreserved bytes of its group.
     """
     leaf, *above = chain(owner, candidate.type)
     own = accounts.get(leaf, Account())

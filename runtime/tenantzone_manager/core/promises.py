@@ -1,9 +1,9 @@
 """Reservations and limits of a group's accounts.
 
 A zone's quota applies to all of its instances together. A zone may have one instance for each model and KV
-configuration. Each instance gets an equal part of the quota as soon as it is registered, so the quota bounds the zone
-from its first byte on, and no bytes are reserved twice. While a zone has no instances, a separate account keeps its
-reservation.
+configuration. Each instance gets an equal part of the quota when the instance is registered. Therefore, the quota
+bounds the zone from its first byte on, and no bytes are reserved twice. While a zone has no instances, a separate
+account holds the zone's reservation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def zone_of(instance: Instance) -> str:
 
 
 def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
-    """Returns the terms of all accounts for which a group's settings have a quota.
+    """Returns the terms (reservation and limit) of all accounts for which a group's settings have a quota.
 
     Args:
         group: the new settings of the group.
@@ -41,7 +41,7 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """Returns the terms of the accounts of a zone and its instances, except instances with quotas of their own.
+    """Returns the terms of the accounts of a zone, and of those of its instances that have no quotas of their own.
 
     Args:
         group: the zone's group.

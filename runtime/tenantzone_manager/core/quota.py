@@ -1,8 +1,8 @@
-"""Reserved and used bytes: a tree of accounts, from an instance in a storage type up to its group.
+"""Quotas as a tree of accounts with reserved and used bytes, from an instance in a storage type up to its group.
 
-The committed bytes of a leaf account are the larger of its used and its reserved bytes; those of another account are
-the sum over its leaves. A charge succeeds only if no account's committed bytes exceed its limit, so bytes reserved for
-one instance can't be used by another. Without quotas, there is no limit, and nothing is evicted.
+The committed bytes of a leaf account are the larger of its used and reserved bytes. The committed bytes of any other
+account are the sum over its leaves. A charge succeeds only if no account's committed bytes exceed its limit, so an
+instance can't use bytes that are reserved for another instance. Without quotas, nothing is limited or evicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
         return self.used - self.deleting
 
     def room(self, promised: int = 0) -> int | None:
-        """Returns how many more bytes an account below this one may use; None means no limit.
+        """Returns how many more bytes a child account may use; None means no limit.
 
         Args:
-            promised: the bytes that are reserved for that account and not used yet.
+            promised: number of bytes that are reserved for the child account and not used yet.
         """
         if self.limit == UNLIMITED:
             return None
@@ -41,14 +41,14 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True):
-    """A change of an account and of the accounts above it."""
+    """A change of the bytes of an account and of all accounts above it."""
 
     chain: tuple[str, ...]
     """Names of the account and of all accounts above it, from the bottom up."""
     used: int = 0
     deleting: int = 0
     is_correction: bool = False
-    """Whether this charge corrects a wrong count. Its bytes are already in use, so it may exceed limits."""
+    """Whether this charge corrects a wrong count. A correction may exceed limits, because the bytes are in use."""
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +68,7 @@ class OverLimit(Exception):
 
 
 def together(charges: Sequence[Charge]) -> list[Charge]:
-    """Merge charges into one per chain, because a write has many blocks in few storages."""
+    """Returns one merged charge per chain, because a write has many blocks in few storages."""
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     for charge in charges:
         used, deleting = sums.get(charge.chain, (0, 0))
@@ -109,7 +109,8 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
 def _passes(account: Account, used: int, growth: int) -> bool:
     """Returns whether a charge would make an account exceed its limit.
 
-    A new reservation may exceed the limit while other accounts use all bytes. Charges then fail until bytes are freed.
+    A new reservation may commit more bytes than the limit while all bytes are in use. Charges then fail until bytes are
+    freed.
     """
     if account.limit == UNLIMITED:
         return False

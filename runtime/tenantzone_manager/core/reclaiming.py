@@ -58,9 +58,9 @@ class Candidate:
 def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
     """Returns the number of bytes to evict from an account; 0 without a limit.
 
-    Bytes above the watermark are evicted, and bytes that occupy room reserved for others. Only live bytes count,
-    because the others are already being deleted. If blocks can move to a lower type, eviction starts only halfway
-    between the watermark and the limit.
+    The surplus consists of bytes above the watermark, or of bytes in room that is reserved for other instances. Only
+    live bytes count, because all other bytes are already being deleted. If blocks can move to a lower type, the surplus
+    begins only halfway between the watermark and the limit.
     """
     if quota.limit is None:
         return 0
@@ -82,7 +82,7 @@ def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[
 
 
 def may_go(instances: Iterable[str], where: str, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """Returns the number of evictable bytes in a storage type, by instance: live bytes above its reservation."""
+    """Returns the number of evictable bytes in a storage type (live bytes above the reservation) by instance."""
     own = {name: accounts.get(instance_account(name, where), Account()) for name in instances}
     return {name: account.live - account.reserved for name, account in own.items() if account.live > account.reserved}
 

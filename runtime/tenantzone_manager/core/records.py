@@ -11,7 +11,7 @@ RECORDS: Final = ""
 
 
 class State(enum.IntEnum):
-    """State of a location. It only advances: ``writing``, ``serving``, ``deleting``. It may skip ``serving``."""
+    """State of a location. The state changes only in the order of this list, and may skip ``SERVING``."""
 
     WRITING = 0
     SERVING = 1
@@ -31,10 +31,10 @@ class LocationSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One location of a block. Its parts are all in one storage, have one lifetime and are useful only together."""
+    """One location of a block. All parts of a location are in one storage, and are written and deleted together."""
 
     id: str
-    """Id of the attempt or copy that created the location. Object names contain it, so that no name is used twice."""
+    """Id of the write attempt or copy that created the location. Object names contain this id, so they are unique."""
     type: str
     """Storage type."""
     storage: str
@@ -68,9 +68,9 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A fixed number of tokens after a given prefix.
+    """The record of a block. A block is a fixed number of tokens after a given prefix.
 
-    A block without locations is hollow. Its record is kept because blocks after it still exist.
+    A block without locations is hollow. The record of a hollow block is kept while child blocks exist.
     """
 
     parent: bytes = b""
@@ -78,24 +78,24 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     depth: int = 0
     """Number of blocks before this block in its prompt."""
     used_at: float = 0.0
-    """Unix time when a query last ended at this block, or at a block after it that has been removed."""
+    """Unix time when a query last ended at this block, or at a later block that has been removed since."""
     hits: int = 0
-    """Number of queries that ended at this block, or at blocks after it that have been removed."""
+    """Number of queries that ended at this block, or at later blocks that have been removed since."""
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
     """Number of live child blocks by storage type, and under the key ``RECORDS``, the number of all child blocks."""
     heat: int = 0
     """Number of recent reads, as computed by ``core/heat.py``."""
     is_beside: bool = False
-    """Whether its reads are also recorded at other blocks of the prompt.
+    """Whether reads of this block are also recorded at other blocks of the prompt.
 
-    This is so for blocks of a sliding window next to full attention.
+    True for the blocks of a sliding window if the model also has full attention.
     """
 
     @property
     def live_types(self) -> frozenset[str]:
         """Storage types in which the block serves or is being written."""
-        # Inlined for speed: each block of a write evaluates this property three times.
+        # ``is_live`` is inlined for speed, because each block of a write evaluates this property three times.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
     @property

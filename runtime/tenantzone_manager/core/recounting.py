@@ -1,4 +1,4 @@
-"""Recounting the bytes of accounts and the children of blocks from all records, while the records change."""
+"""Recounts the bytes of accounts and the children of blocks from all records, while other calls change the records."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -13,13 +13,13 @@ _NO_KEY: Final = b""
 COUNTED_AT_ONCE: Final = 30_000
 """Maximum number of blocks kept in memory because their count of children differs from the records read so far.
 
-They need about 12 MB.
+These blocks need about 12 MB.
 """
 _MOST_PARTS: Final = 1024
 
 
 class Pass(NamedTuple):
-    """One pass over all records of a space. It checks ``children`` of a part of the blocks, to bound its memory."""
+    """One pass over all records of a space. To bound memory, a pass checks ``children`` for only some of the blocks."""
 
     space: str
     part: int = 0
@@ -53,11 +53,11 @@ class Counts:
         self.left = [Pass(name) for name in self.spaces]
         """The passes that have not ended. The last of them is in progress."""
         self.last = _NO_KEY
-        """Key of the last record that the pass in progress has read, or empty if it has not read any."""
+        """Key of the last record that the pass in progress has read, or empty before the first record."""
         self.used: dict[tuple[str, ...], tuple[int, int]] = {}
         """Used bytes and bytes being deleted, by chain of accounts. The used bytes include the bytes being deleted."""
         self.children: dict[str, dict[bytes, dict[str, int]]] = {}
-        """Corrections of ``children`` according to the records read so far, by space and key. They are never zero."""
+        """Nonzero corrections of ``children`` according to the records read so far, by space and key."""
 
     def add(self, at: Pass, key: bytes, block: Block) -> None:
         """Count a record that the pass in progress has read."""
@@ -112,7 +112,7 @@ class Counts:
             here[key] = left
 
     def _split(self, at: Pass) -> None:
-        """Leave half of the blocks that the pass in progress checks to a new pass, to use less memory."""
+        """Split the pass in progress in two passes, so that each pass checks half of the blocks with less memory."""
         goes_on, later = at.halves()
         self.left[-1:] = [later, goes_on]
         here = self.children[at.space]
@@ -120,9 +120,9 @@ class Counts:
 
 
 def _steps(key: bytes, before: Block | None, after: Block | None) -> Iterator[tuple[bytes, dict[str, int]]]:
-    """Generates the changes of ``Counts.children`` that result from a change of a record, for its parent and itself.
+    """Generates the changes of ``Counts.children`` that result from a change of a block's record.
 
-    Each is the key of a block, with the numbers to add by storage type.
+    Each item contains the key of the block or of its parent, and the numbers to add by storage type.
     """
     block = after or before
     if block is not None and block.parent and (steps := child_steps(before, after)):

@@ -1,4 +1,4 @@
-"""The settings of groups, instances and storages. All except those of instances can be changed at run time."""
+"""The settings of groups, instances and storages. The settings of a registered instance can't be changed."""
 
 import re
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ ZONE_NAME = rf"{QUALIFIED_NAME[:-1]}/[A-Za-z0-9]([A-Za-z0-9-]{{0,61}}[A-Za-z0-9]
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
 LARGEST = 2**63 - 1
-"""Largest number of bytes that a setting may have."""
+"""Largest number of bytes that a setting may specify."""
 Bytes = Annotated[int, Meta(ge=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]
@@ -64,7 +64,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     aliases: tuple[Name, ...] = ()
     """Other names under which instances can be registered in the group, one per pool or zone that shares the group."""
     moves: Moves | None = None
-    """If None, a block stays in the storage where it was written until it is deleted."""
+    """If None, a block stays in the storage where it was written until the block is deleted."""
     zones: dict[str, dict[str, InstanceQuota]] = {}
     """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type.
 
@@ -90,13 +90,13 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     specs: Annotated[tuple[Spec, ...], Meta(min_length=1, max_length=1024)]
     """Parts of a complete block, for example ``tp0_pp0_g0``."""
     spec_sets: dict[str, tuple[str, ...]] = {}
-    """Sets of parts that may be stored without the other parts, by name, for example full without linear attention."""
+    """Named sets of parts that may be stored without the other parts, for example only the parts of full attention."""
     needs_prefix: bool = True
-    """Whether a block is useless without all blocks before it. False only if all attention is over a sliding window."""
+    """Whether a block can be used only after all preceding blocks. False only if all layers use sliding windows."""
     model: str = ""
     """Human-readable description of the model."""
     pool: str = ""
-    """Pool of the caller that registered the instance, NAMESPACE/POOL. It is not taken from the request."""
+    """Pool of the caller that registered the instance, NAMESPACE/POOL. An administrator may name any pool."""
 
     def specs_of(self, spec_set: str) -> tuple[Spec, ...]:
         """Returns the parts of the set with this name, or all parts if the name is empty.
@@ -149,9 +149,9 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
     Args:
         group: the new settings.
-        known: the old settings, if the change is for only one of the namespaces that share the group. Then the
-            reservations of all namespaces together may exceed a lowered limit unless they grow, because the change
-            can't reduce the reservations of the other namespaces.
+        known: the old settings, if the change is for only one of the namespaces that share the group. The sum of the
+            reservations may then exceed a lowered limit if the sum does not grow, because the change can't reduce the
+            reservations of other namespaces.
 
     Raises:
         ValueError: the settings contradict each other; the message says how.
@@ -163,7 +163,10 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
         for name, quotas in quotas_by_name.items():
             for where, own in quotas.items():
                 if own.limit is not None and own.limit < own.reserved:
-                    raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than its limit")
+                    raise ValueError(
+                        f"group {group.name}: {what} {name} reserves more of {where} than its limit; lower reserved, "
+                        "or raise the limit"
+                    )
     for zone in group.zones:
         if not re.fullmatch(ZONE_NAME, zone):
             raise ValueError(f"group {group.name}: {zone!r} is not a valid zone name; write NAMESPACE/POOL/OWNER")
@@ -199,11 +202,14 @@ def check_instance(instance: Instance) -> None:
     """
     names = [spec.name for spec in instance.specs]
     if len(set(names)) < len(names):
-        raise ValueError(f"instance {instance.name}: two specs have the same name; give each its own")
+        raise ValueError(f"instance {instance.name}: two specs have the same name; give each spec its own name")
     for name, wanted in instance.spec_sets.items():
         if not re.fullmatch(NAME, name):
-            raise ValueError(f"instance {instance.name}: {name!r} is not a valid name of a spec set")
+            raise ValueError(
+                f"instance {instance.name}: {name!r} is not a valid name of a spec set; use letters, digits, dots, "
+                "underscores and hyphens, and begin and end with a letter or digit"
+            )
         if not wanted or not set(wanted) <= set(names):
             raise ValueError(
-                f"instance {instance.name}: spec set {name} must name at least one of the instance's specs"
+                f"instance {instance.name}: spec set {name} must name at least one spec, and only specs of the instance"
             )

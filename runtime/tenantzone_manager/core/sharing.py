@@ -1,8 +1,8 @@
-"""Groups shared by several namespaces: a change for one namespace does not affect the settings of the others.
+"""Groups shared by several namespaces. A change for one namespace does not affect the settings of other namespaces.
 
 A group has one quota for all namespaces. Each of its pools, aliases, zones and instances belongs to one namespace. This
-namespace follows from the name of a pool or zone, from the format of an alias, or from the pool that registered an
-instance, so the index need not store which namespace made a setting.
+namespace is part of the name of a pool or zone, and of an alias. For an instance, it is the namespace of the pool that
+registered the instance. Therefore, the index need not store which namespace made a setting.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Registered = Mapping[str, Instance | None]
 
 
 def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -> InstanceGroup:
-    """Returns the settings of a group that belong to one namespace, and the settings common to all namespaces."""
+    """Returns a group with its common settings, but without pools, aliases and quotas of other namespaces."""
     return replace(
         group,
         pools=tuple(pool for pool in group.pools if is_pool_of(pool, namespace)),
@@ -38,7 +38,8 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
         known: the group before the change, or None if it is new.
         said: the new settings of the namespace.
         namespace: name of the namespace.
-        registered: the instances for which ``known`` or ``said`` has quotas. Quotas of instances missing here are kept.
+        registered: the instances with quotas in ``known`` or ``said``. Quotas of instances that are not in this mapping
+            are kept.
 
     Raises:
         ValueError: the new settings name an object of another namespace.
@@ -83,5 +84,5 @@ def _check(said: InstanceGroup, namespace: str, registered: Registered) -> None:
     if strange:
         raise ValueError(
             f"group {said.name}: settings for namespace {namespace} refer to {strange[0]}, which is not in that "
-            "namespace"
+            "namespace; remove it from these settings"
         )

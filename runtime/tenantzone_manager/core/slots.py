@@ -1,7 +1,7 @@
 """Slots of large files, for storages whose metadata service can't handle one file per block.
 
-A file is divided into slots of equal size. The index has a record of each file, which changes in the same commit as the
-records of its blocks. So no slot leaks or is allocated twice, even if a process is killed.
+A file is divided into slots of equal size. The index has a record of each file. The same commit changes this record and
+the records of blocks in the file. Therefore, no slot leaks or is allocated twice, even if a process is killed.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
     slots: int
     """Number of slots."""
     taken: bytes = b""
-    """Bitmap of the taken slots, little-endian, without trailing zero bytes."""
+    """Bitmap of the allocated slots, little-endian, without trailing zero bytes."""
 
     @property
     def free(self) -> int:
@@ -23,7 +23,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self.slots - int.from_bytes(self.taken, "little").bit_count()
 
     def take(self, count: int) -> tuple["SlotFile", list[int]]:
-        """Take up to ``count`` free slots, lowest first; returns the changed file and the slots."""
+        """Allocate up to ``count`` free slots, lowest first; returns the new record and the allocated slots."""
         bits = int.from_bytes(self.taken, "little")
         free = ~bits & ((1 << self.slots) - 1)
         chosen: list[int] = []
@@ -35,7 +35,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self._with(bits), chosen
 
     def give_back(self, slots: list[int]) -> "SlotFile":
-        """Free slots; returns the changed file."""
+        """Free these slots; returns the new record."""
         bits = int.from_bytes(self.taken, "little")
         for slot in slots:
             bits &= ~(1 << slot)
@@ -46,5 +46,5 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 def closed(slot_size: int) -> SlotFile:
-    """Returns the record of a file whose taken slots are unknown. Its blocks stay, but no more slots are allocated."""
+    """Returns the record for a file whose allocated slots are unknown, so that no further slots are allocated."""
     return SlotFile(slot_size, 0)

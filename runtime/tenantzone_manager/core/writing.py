@@ -21,7 +21,7 @@ class WriteStatus(enum.StrEnum):
     WRITING = "writing"
     """Another writer is writing the block."""
     NO_PREFIX = "no_prefix"
-    """The block would be useless because a block before it is missing."""
+    """The block could not be used, because a preceding block is missing."""
     NO_ROOM = "no_room"
     """No storage has room for the block within the quotas."""
 
@@ -33,7 +33,7 @@ class Ending(enum.StrEnum):
     FAILED = "failed"
     """The writer reported a failure."""
     EXPIRED = "expired"
-    """The write can no longer be finished, because it took too long or the block was removed."""
+    """The write can no longer be finished, because the write took too long or the block was removed."""
 
 
 def write_statuses(
@@ -44,16 +44,16 @@ def write_statuses(
     can_read: Callable[[str], bool],
     parts: Mapping[int, frozenset[str]],
 ) -> Iterator[WriteStatus]:
-    """Yields the write status of each block.
+    """Generates the write status of each block.
 
     Args:
         blocks: the current records; None for missing ones.
-        parents: for each block, the index of the previous block of its prompt, which is always lower, or a negative
-            number for the first block of a prompt.
-        first: index of the first block whose bytes the writer has. It only knows the keys of the blocks before it.
-        needs_prefix: whether a block is useless without all blocks before it.
-        can_read: returns whether a storage can be read now. If not, the writer must write the blocks that it has again;
-            other blocks count as present, because their storage is expected to return.
+        parents: for each block, the index of the previous block of its prompt, which is always a lower index, or a
+            negative number for the first block of a prompt.
+        first: index of the first block whose bytes the writer has. Of earlier blocks, the writer has only the keys.
+        needs_prefix: whether a block can be used only together with all preceding blocks.
+        can_read: returns whether a storage can be read now. If not, the writer must write blocks from ``first`` on
+            again, but earlier blocks count as present, because the storage is expected to return.
         parts: for each block whose bytes the writer has, the names of the parts that it would write.
     """
     is_whole: list[bool] = []
@@ -142,17 +142,17 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
-    """End a write: its location begins to serve, or is marked for deletion.
+    """End the write of a block. The new location begins to serve, or is marked for deletion.
 
-    A location replaces others of the same storage type that have only some of its parts. If another location already
-    has all its parts and more, the new location is deleted.
+    A new location replaces locations in the same storage type that have only some of its parts. If a location in that
+    type already has all these parts and more, the new location is marked for deletion.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         write_id: id of the write.
         written: whether all bytes of the location are stored.
-        due: Unix time until which the writer of a failed location, or readers of a replaced one, may still use it.
+        due: Unix time from which no writer or reader uses a location that is marked for deletion.
     """
     block = draft.get(key)
     location = location_of(block, write_id)
@@ -162,7 +162,7 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
     others = [other for other in block.serving() if other.type == location.type]
     is_replaced = any(names < other.part_names for other in others)
     if location.state is not State.WRITING:
-        # Idempotent: a caller that did not receive the answer repeats the call, and must get the same answer.
+        # A caller that did not receive the answer repeats the call, and must get the same answer.
         is_served = written and (location.state is State.SERVING or is_replaced)
         return Ending.SERVING if is_served else Ending.EXPIRED
     if not written or is_replaced:
@@ -182,7 +182,8 @@ def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: 
         draft: contains the block and its parent.
         key: key of the block.
         goes: returns whether to delete a location.
-        due: Unix time from which no reader can use them. A location is not deleted before its writer's deadline.
+        due: Unix time from which no reader can use the locations. A location that is being written is kept at least
+            until its writer's deadline.
     """
     block = draft.get(key)
     going = [location for location in block.locations if location.is_live and goes(location)] if block else []
@@ -206,9 +207,9 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 
 
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
-    """Postpone the deletion of the location with this exact id.
+    """Postpone the deletion of one location to the Unix time ``until``.
 
-    Other attempts of the same write may have locations in the block, too.
+    The id must match exactly, because other attempts of the same write may have locations in the block, too.
     """
     block = draft.get(key)
     waiting = [each for each in block.locations if each.id == location_id and not each.is_live] if block else []
@@ -217,7 +218,7 @@ def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
 
 
 def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
-    """Correct implausibly late due times, which a wrong clock may have caused.
+    """Correct locations whose ``until`` is implausibly late, which a wrong clock may have caused.
 
     Args:
         draft: contains the block and its parent.
@@ -247,7 +248,7 @@ def is_made_by(location_id: str, write_id: str) -> bool:
 
 
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
-    """Returns the location of a block that a write or copy created. After several attempts, this is the last one."""
+    """Returns the location of a block that a write (in its last attempt) or copy created, or None."""
     made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
     return next(made, None)
 

@@ -1,4 +1,4 @@
-"""``tenantzone-manager events``: who wrote and who read a block; what went on in a zone, a group or an instance."""
+"""``tenantzone-manager events``: lists who wrote and read a block, and what happened in a zone, group or instance."""
 
 import argparse
 import math
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         for line in _document(events, tally) if own.json else _table(events, tally, selection):
             print(line)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the pipe has closed it
+    except BrokenPipeError:  # the program that reads this output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(f"{_PROGRAM}: {error.filename or 'a file'} can't be read: {error.strerror}")
@@ -75,7 +75,7 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
 
 
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
-    """Generates a row for each outcome of an event. If a block is selected, other blocks are left out."""
+    """Generates one row for each outcome of an event. If a block is selected, other blocks are left out."""
     if event.event == LOST:
         until = f"until {_time(event.until)}" if event.until else ""
         yield _time(event.time), f"{event.events} lost", "", event.caller, "", until, ""
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="FILE that was given to --events, of each manager; its older files are found",
+        help="the file that each manager got as --events; rotated files are read, too",
     )
     parser.add_argument("--block", type=_read_key, metavar="KEY", help="only events of the block with this key, in hex")
     for name, metavar, text in (

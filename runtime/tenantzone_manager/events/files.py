@@ -15,7 +15,7 @@ class EventFiles(RotatedLines):
 
     Args:
         path: path of FILE. If it exists, events are appended.
-        max_bytes: maximum size of a file. A single longer line is still written.
+        max_bytes: maximum size of a file. A longer line is written to a file of its own.
         keep: maximum number of files, including FILE.
 
     Raises:
@@ -24,7 +24,7 @@ class EventFiles(RotatedLines):
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         super().__init__(path, max_bytes, keep)
-        # Two processes that rotate the same files would lose events of each other.
+        # Lock the files, because two processes that rotate the same files would lose each other's events.
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = f"{path}.lock"
         self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -1,4 +1,4 @@
-"""Reading and filtering of events, for example by block, zone, group or instance."""
+"""Reads events from files, and filters them, for example by block, zone, group or instance."""
 
 import heapq
 import os
@@ -88,7 +88,7 @@ def block_key(text: str) -> str:
 
 
 def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterator[Event]:
-    """Generates the selected events, oldest first. Events of one manager keep the order in which it wrote them.
+    """Generates the selected events, oldest first. Events of one manager keep the order in which they were written.
 
     Args:
         paths: path of FILE for each manager. Rotated files are read, too. No file is read twice.
@@ -116,7 +116,7 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
         except FileNotFoundError:
             if each == path and not older_files(path):
                 raise
-            continue  # it is being renamed
+            continue  # the file is being renamed
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) not in opened:
             opened.add((status.st_dev, status.st_ino))
@@ -128,7 +128,7 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
 def _newest_first(path: Path) -> Iterator[Path]:
     """Generates the paths FILE, FILE.1 and so on.
 
-    The folder is read again for each file. As rotation only increases a file's number, no file is missed.
+    The folder is read again for each file. No file is missed, because rotation only increases the number of a file.
     """
     yield path
     last = 0
@@ -152,8 +152,8 @@ def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
     """Generates the lines of a file. A line that is too long is truncated, so it is not a valid event.
 
-    Reading ends at a line without a newline, because the manager may still be writing it, and its rest must not be read
-    as another line.
+    Reading ends at a line without a newline, because the manager may still be writing this line, and the rest must not
+    be read as another line.
     """
     while line := file.readline(LONGEST_LINE):
         yield line

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 MANAGER: Final = "manager"
-"""Caller in events of background work. It can't be the name of a service account, which always contains a slash."""
+"""Caller in events of background work. No service account has this name, because all their names contain a slash."""
 LOST: Final = "lost"
 """Name of the event that replaces dropped events."""
 KEY_DIGITS: Final = 16
@@ -19,8 +19,8 @@ Field = str | int | float | bytes
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its blocks. Empty fields are left out of the line.
 
-    Blocks are identified by the first 16 hexadecimal digits of their keys. Keys are hashes of prompts, so this suffices
-    to distinguish blocks, but not to find a block in a storage.
+    The first 16 hexadecimal digits of a key identify a block. Keys are hashes of prompts, so these digits suffice to
+    distinguish blocks, but not to find a block in a storage.
     """
 
     time: float
@@ -56,7 +56,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: int = 0
     """Number of lost events."""
     until: float = 0.0
-    """Unix time of the last lost event. The field ``time`` is that of the first lost event."""
+    """Unix time of the last lost event. The field ``time`` contains the Unix time of the first lost event."""
 
     @property
     def blocks(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writing of events in a separate thread, so that no call waits for a disk."""
+"""Writes events in a separate thread, so that no call waits for a disk."""
 
 import logging
 import threading
@@ -54,15 +54,15 @@ def _encoded(event: _Waiting) -> bytes:
         return encode(event.time, event.fields)
     except ValueError:
         # Names with an unpaired surrogate can't be encoded.
-        _log.exception("an event can't be encoded")
+        _log.exception("an event can't be encoded, and is replaced by a lost event")
         return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
 
 
 class Events:
     """Records the events of one manager, from construction to :meth:`close`.
 
-    While the disk accepts no data, events are queued. If the queue is full, events are dropped and counted. A ``lost``
-    event with the times of the first and the last dropped event replaces them.
+    While the disk accepts no data, events are queued. If the queue is full, events are dropped and counted. One
+    ``lost`` event, with the times of the first and the last dropped event, replaces the dropped events.
 
     Args:
         settings: settings; if None, no events are recorded.
@@ -103,7 +103,7 @@ class Events:
         return self._thread is not None and not self._closing
 
     def note(self, event: str, caller: str = MANAGER, **fields: Value) -> None:
-        """Queue an event for writing. This never waits for the disk and never raises an error.
+        """Queue an event for writing. This method never waits for the disk and never raises an error.
 
         Args:
             event: name of the event.
@@ -136,7 +136,7 @@ class Events:
         self._tell_dropped(1)
 
     def _tell_lost(self) -> None:
-        """Queue a ``lost`` event if events were dropped. It must be queued before later events."""
+        """Queue a ``lost`` event if events were dropped. Call this before queueing another event, to keep the order."""
         if self._lost:
             until = round(self._lost_until, 6)
             lost: dict[str, Field] = {"event": LOST, "caller": MANAGER, "events": self._lost, "until": until}
@@ -198,7 +198,7 @@ class Events:
         return True
 
     def _lines(self) -> list[bytes]:
-        """Returns the first queued events as lines. They stay queued until they have been written."""
+        """Returns the first queued events as lines. The events stay queued until they have been written."""
         with self._changed:
             if not self._queue:
                 self._tell_lost()
@@ -219,7 +219,7 @@ class Events:
             self._files = None
         with self._changed:
             if not self._refused:
-                _log.error("events can't be written to %s, so they are queued: %s", settings.path, error)
+                _log.error("events can't be written to %s and are queued, retrying: %s", settings.path, error)
             self._refused = True
             self._hurry = False
             self._changed.notify_all()

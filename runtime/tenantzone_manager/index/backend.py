@@ -1,4 +1,4 @@
-"""The interface of the stores that the index can use."""
+"""The interface of the stores that can hold the index."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -46,15 +46,15 @@ class Conflict(Exception):
 
 
 class IndexUnavailable(Exception):
-    """The store does not answer. A commit that raised this may still have taken effect."""
+    """The store does not answer. A commit that raised this error may still have taken effect."""
 
 
 class IndexFull(IndexUnavailable):
-    """The store has no room for a commit that needs room, and has changed nothing. Other calls still work."""
+    """The store has no room for this commit, and has changed nothing. Calls that need no room still work."""
 
 
 class IndexUnusable(IndexUnavailable):
-    """The store's file is not an index; retrying is useless."""
+    """The store's file is not an index, so retrying is useless."""
 
 
 Listener = Callable[[str, Sequence[bytes]], None]
@@ -83,10 +83,10 @@ class IndexBackend(ABC):
 
     @abstractmethod
     async def keep_reserve(self) -> str:
-        """Check whether the store has room, and keep a reserve for commits that store no more bytes.
+        """Check whether the store has room, and keep a reserve for commits that add no bytes.
 
         Returns:
-            Why commits that need room are refused now, and how to resolve this; empty if they are accepted.
+            Why commits that need room are refused now, and how to resolve this; empty if these commits are accepted.
         """
 
     @abstractmethod
@@ -112,8 +112,8 @@ class IndexBackend(ABC):
     async def changes_heard(self) -> int:
         """Wait until this process has been notified of all changes made so far; returns the number of block changes.
 
-        This includes changes by this process. An interruption, during which notifications may be lost, counts as one
-        change. A store that is not shared returns 0.
+        The number includes changes by this process. An interruption counts as one change, because notifications may be
+        lost during an interruption. A store that is not shared returns 0.
         """
         return 0
 
@@ -145,7 +145,7 @@ class IndexBackend(ABC):
 
     @abstractmethod
     async def start(self, listener: Listener) -> None:
-        """Open the store. From then on, the listener is called for changes by other processes."""
+        """Open the store. Until the store is closed, the listener is called for changes by other processes."""
 
     @abstractmethod
     async def close(self) -> None:

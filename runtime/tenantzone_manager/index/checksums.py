@@ -1,4 +1,4 @@
-"""Checksums over records and their addresses, which detect records changed by a faulty disk or by hand."""
+"""Checksums of records and their addresses, to detect records that a faulty disk or a person has changed."""
 
 import zlib
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from tenantzone_manager.index.backend import Address
 
 _MARK: Final = b"\xc1"
-"""First byte of a stored record, with which neither MessagePack nor JSON begins."""
+"""First byte of a stored record. Neither MessagePack nor JSON begins with this byte."""
 _HEAD: Final = 5
 """Number of bytes of the mark and the checksum together."""
 
 
 class CorruptRecord(Exception):
-    """The stored record is not the one that was written under its key."""
+    """The stored record differs from the record that was written at this address."""
 
 
 def with_checksum(address: Address, content: bytes) -> bytes:

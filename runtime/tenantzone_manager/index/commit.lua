@@ -1,6 +1,6 @@
 -- Makes one commit atomically: compares records with their values when they were read, charges accounts, updates ranks.
--- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON. It has the indices of other arguments in place of keys
--- and values, and 0 for missing values. Accounts follow the same rules as in core/quota.py.
+-- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON. In the JSON, a number stands for each key and value: the
+-- index of the argument with the key or value, or 0 for a missing value. Accounts follow the rules of core/quota.py.
 local prefix = ARGV[1]
 local commit = cjson.decode(ARGV[2])
 local ACCOUNTS = prefix .. 'accounts'

@@ -1,4 +1,4 @@
-"""Locks of shards: a writer locks the shards of its records; readers do not lock."""
+"""Locks of shards. A writer locks the shards of the records that it changes. Readers do not lock."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class ShardLocks:
 
     @contextlib.asynccontextmanager
     async def held(self, addresses: Iterable[Address]) -> AsyncIterator[None]:
-        """Hold the locks of all addresses. They are acquired in ascending order, which prevents deadlocks."""
+        """Hold the locks of all addresses. Acquiring the locks in ascending order prevents deadlocks."""
         held: list[asyncio.Lock] = []
         try:
             for shard in sorted({self.shard(address) for address in addresses}):
@@ -41,7 +41,7 @@ class ShardLocks:
                 lock.release()
 
     def batches(self, addresses: Sequence[Address], size: int) -> Iterator[list[Address]]:
-        """Splits addresses into batches of about ``size``. Batches share no shards, so locks are released early."""
+        """Generates batches of about ``size`` addresses. Batches share no shards, so each batch needs few locks."""
         by_shard: dict[int, list[Address]] = {}
         for address in addresses:
             by_shard.setdefault(self.shard(address), []).append(address)

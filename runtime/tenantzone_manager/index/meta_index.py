@@ -26,16 +26,16 @@ _FIRST_READ: Final = 128
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
-"""Maps current records to changed ones; None removes a record. After a conflict, it is called with newer records."""
+"""Maps current records to changed records; None removes a record. Called again with newer records after a conflict."""
 RecordListener = Callable[[Address, Any, Any], None]
 """Receives the address, old value and new value of a record that this process changed, before any further change."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
-"""Returns new terms of accounts for the current records. It is called again after a conflict."""
+"""Returns new terms of accounts for the current records. Called again after a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The encoding of the records of a space, and the effects of a change of a record on accounts and ranks."""
+    """The encoding of a space's records, and the effects that a change of a record has on accounts and ranks."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -43,12 +43,12 @@ class Codec:
     ranks: Callable[[Address], list[RankChange]] = lambda _: []
     """Returns the changes that remove a record from all ranks, whatever its content."""
     stand_in: Callable[[Address], Any] = lambda _: None
-    """Returns the replacement of a corrupt record, or None if the corrupt record is to be deleted."""
+    """Returns the replacement for a corrupt record, or None to delete the corrupt record."""
 
 
 @dataclass(slots=True)
 class IndexSettings:
-    """Settings for the use of the store by the index."""
+    """Settings that control how the index uses the store."""
 
     lock_shards: int = 256
     batch_size: int = 512
@@ -128,7 +128,7 @@ class MetaIndex:
         return await self._read(space, keys)
 
     async def get_prefix(self, space: str, keys: Sequence[bytes]) -> list[Entry]:
-        """Returns records by key, up to the first missing one."""
+        """Returns the records with these keys, up to the first missing record."""
         found: list[Entry] = [entry for entry in self.cache.get(space, keys, until_missing=True) if entry is not None]
         step = _FIRST_READ
         while len(found) < len(keys):
@@ -169,14 +169,14 @@ class MetaIndex:
         """Read records and change them atomically.
 
         Args:
-            addresses: addresses of the records to read. Only these may be changed.
+            addresses: addresses of the records to read. Only these records may be changed.
             modifier: returns the new records.
-            terms: returns new terms of accounts for the same commit. It is called after the modifier.
+            terms: returns new terms of accounts for the same commit; called after the modifier.
 
         Raises:
             OverLimit: an account has no room for the additional bytes.
             IndexUnavailable: the store does not answer, or other callers keep changing the same records.
-            Exception: any exception of the modifier; nothing was changed.
+            Exception: any exception that the modifier raises; nothing was changed.
         """
         wanted = set(addresses)
         for attempt in range(_TRIES):
@@ -190,7 +190,7 @@ class MetaIndex:
         raise IndexUnavailable("other callers keep changing the same records; try again")
 
     async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
-        """Change many records in batches, if they need not change together."""
+        """Change many records in batches. Each batch is atomic, but the change of all records is not."""
         addresses = [Address(space, key) for key in keys]
         for batch in self._locks.batches(addresses, self.settings.batch_size):
             await self.read_modify_write(batch, modifier)
@@ -215,7 +215,7 @@ class MetaIndex:
         return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
-        """Returns one account, which is empty and has no limit if it does not exist."""
+        """Returns one account. An account that does not exist is returned as empty and without a limit."""
         return (await self.accounts([name])).get(name, Account())
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
@@ -262,7 +262,7 @@ class MetaIndex:
         codec = self._codec(address.space)
         stand_in = codec.stand_in(address)
         after = None if stand_in is None else with_checksum(address, codec.encode(stand_in))
-        # Counted in the index, because another process may be the one that recounts.
+        # Count the record in the index, because another process may do the recount.
         counted = [Charge((DROPPED,), deleting=1)]
         commit = Commit([Change(address, stored, after)], counted, codec.ranks(address))
         try:
@@ -275,8 +275,8 @@ class MetaIndex:
         if address.space not in self._corrupt_spaces:
             self._corrupt_spaces.add(address.space)
             _log.error(
-                "the record %s of %s is corrupt and was dropped; more corrupt records there are only counted, not "
-                "logged",
+                "the record %s of %s is corrupt and was dropped; further corrupt records of this space are counted, "
+                "but not logged",
                 address.key.hex(),
                 address.space,
             )
@@ -310,7 +310,7 @@ class MetaIndex:
                 for address, after in values.items():
                     listener(address, found[address], after)
         finally:
-            # Also after an error, because the commit may have taken effect.
+            # Invalidate the records even after an error, because the commit may have taken effect.
             for space in codecs:
                 if changed := [each.address.key for each in commit.changes if each.address.space == space]:
                     self.cache.invalidate(space, changed)

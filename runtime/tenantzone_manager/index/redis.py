@@ -1,8 +1,8 @@
 """The shared store: Redis, or a compatible server (Valkey), for any number of stateless managers.
 
 Each space is a hash, each rank is a sorted set, and all accounts are one hash. A commit is a single script
-(``commit.lua``), so it is atomic. The script compares each record with its value when it was read, and changes nothing
-if any record differs. It publishes the changed keys, so that other managers drop them from their search caches.
+(``commit.lua``), so it is atomic. The script compares each record with the value that the manager read, and changes
+nothing if any record differs. It publishes the changed keys, so that other managers drop the records from their caches.
 
 Use one server, optionally with replicas, but no Redis Cluster, because a commit changes spaces, ranks and accounts
 together, and a cluster would store them on different servers. Enable the append-only file (``appendonly yes``).
@@ -37,12 +37,12 @@ _RESERVED: Final = 1 / 32
 _FREE_AGAIN: Final = 1 / 24
 """Fraction of the server's memory that must be free before new blocks are stored again.
 
-It is larger than the reserve, so that the store does not switch between accepting and refusing blocks all the time.
+This fraction is larger than the reserve, so that the store does not switch between accepting and refusing blocks often.
 """
 _BLOCKS: Final = b"blocks/"
 """Prefix of the names of the spaces of blocks."""
 _MARKER: Final = b"marker"
-"""Used in place of the space in a message that reports no change."""
+"""First text of a message that reports no change. Other messages begin with the name of a space."""
 _SCANNED: Final = 1000
 """Number of keys that the server examines in one step of a search among all keys."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
@@ -84,7 +84,7 @@ class RedisBackend(IndexBackend):
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
         self._shortage = ""
-        """Why commits that need room are refused; empty if they are accepted."""
+        """Reason why commits that need room are refused; empty if they are accepted."""
         self._heard = 0
         """Number of received changes of blocks, plus the number of interruptions, which may have hidden changes."""
         self._markers: dict[bytes, asyncio.Future[None]] = {}
@@ -217,7 +217,7 @@ class RedisBackend(IndexBackend):
                 return await ask()
             except redis.ConnectionError:
                 # The server may have been restarted, which closes all connections. A commit may thus be sent twice, but
-                # the second one is refused as a conflict, because it finds changed records.
+                # the second commit is refused as a conflict, because the first one has changed the records.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
                 return await ask()
         except (RedisError, OSError) as error:

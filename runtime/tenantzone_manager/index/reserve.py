@@ -1,11 +1,11 @@
-"""A reserve of disk space, because on a full disk not even deletions could be written to the log."""
+"""A reserve of disk space for deletions, because even a deletion must be written to the log of the store."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 RESERVE_BYTES: Final = 16 * 2**20
-"""Size of the reserve in bytes. It suffices for the log of the embedded store during some ten thousand deletions."""
+"""Size of the reserve in bytes. This size suffices for the log entries of about ten thousand deletions."""
 _PROBE_BYTES: Final = 2**20
 """Number of bytes that must be free in addition to the reserve before new blocks are stored."""
 
@@ -36,8 +36,8 @@ class Reserve:
         """Occupy the space again; returns whether the disk has enough room for the reserve and for new blocks.
 
         Args:
-            is_refused: whether a write was refused. If so, room is checked by allocating a file, because the free space
-                that a disk reports may ignore quotas.
+            is_refused: whether a write was refused. If so, this method allocates a file to check for room, because the
+                free space that a disk reports may ignore quotas.
         """
         if not self.is_there and not _allocate(self._path, RESERVE_BYTES):
             return False

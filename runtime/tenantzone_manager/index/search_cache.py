@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _REMEMBERED: Final = 16_384
-"""Maximum number of remembered invalidations. If more occur during a read, the records that it read are not cached."""
+"""Maximum number of remembered invalidations. If more occur during a read, the records of this read are not cached."""
 
 
 class Entry:
@@ -24,8 +24,8 @@ class Entry:
 class SearchCache:
     """An LRU cache of records.
 
-    If other processes change the store, an entry is dropped when they publish a change. In case that message is lost,
-    an entry is not used for longer than ``max_age_seconds``.
+    An entry is dropped when another process publishes a change of the record. Such a message may be lost, so an entry
+    is also dropped when it is older than ``max_age_seconds``.
 
     Args:
         capacity: maximum number of entries.

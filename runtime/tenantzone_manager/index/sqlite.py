@@ -1,11 +1,11 @@
 """The embedded store: one SQLite file in WAL mode, used by one process.
 
-Statements run on the thread of the event loop, because they find their pages in memory, take less time than a switch to
-another thread, and need no lock. The event loop never waits for the disk: it writes to the WAL without a sync, and
-another thread syncs and checkpoints it (:mod:`tenantzone_manager.index.sqlite_log`). If the process is killed, nothing
-is lost. If the machine loses power, the commits of the last seconds may be lost, but each commit is atomic.
+Statements run on the thread of the event loop, because their pages are in memory, so they take less time than a switch
+to another thread, and need no lock. The event loop never waits for the disk, because it writes to the WAL without a
+sync, and another thread (:mod:`tenantzone_manager.index.sqlite_log`) syncs and checkpoints the WAL. A killed process
+loses nothing. If the machine loses power, the commits of the last seconds may be lost, but each commit is atomic.
 
-If the opened files are replaced by other files, such as a restored backup or an empty file, those files are opened.
+If other files replace the opened files, such as a restored backup or an empty file, the store opens the other files.
 """
 
 import asyncio
@@ -68,13 +68,13 @@ class SqliteBackend(IndexBackend):
         self._reserve: Reserve
         self._listener: Listener = lambda _space, _keys: None
         self._shortage = ""
-        """Why commits that need room are refused; empty if they are accepted."""
+        """Reason why commits that need room are refused; empty if they are accepted."""
 
     async def start(self, listener: Listener) -> None:
-        """Open the file. No other process changes the file, so the listener is called only after it was replaced.
+        """Open the file. The listener is called only after another file replaces it, because no other process writes.
 
         Raises:
-            BlockingIOError: another process has opened it.
+            BlockingIOError: another process has opened the file.
             IndexUnavailable: the disk can't be read or written now.
             IndexUnusable: the file is not an SQLite database.
             OSError: the file can't be opened, or its folder can't be created.
@@ -101,7 +101,7 @@ class SqliteBackend(IndexBackend):
     async def _keep(self) -> None:
         """Checkpoint the WAL regularly, and reopen the store when other files have replaced its files.
 
-        The task references the store, so the store stays locked even if its owner drops it without closing it.
+        The task references the store, so the store stays locked even if its owner drops the store without closing it.
         """
         while True:
             await self._log.keep()
@@ -137,7 +137,7 @@ class SqliteBackend(IndexBackend):
         opened.close()
 
     async def close(self) -> None:
-        # Shielded, because a caller may be cancelled, and started once, because close() may be called again.
+        # Shield the task, because the caller may be cancelled. Start it only once, because close() may be called again.
         if self._opened is None:
             return
         if self._closing is None:
@@ -148,9 +148,9 @@ class SqliteBackend(IndexBackend):
         # From here on, all calls are refused, because connections must not be used while a thread closes them.
         self._log.refusal = _CLOSED
         await end([self._keeping])
-        # Again, because the task may have opened other files before it ended, and they have a new log object.
+        # Set the refusal again, because the task may have opened other files, with a new log object, before it ended.
         self._log.refusal = _CLOSED
-        # In a thread, because SQLite checkpoints the WAL when it closes the last connection.
+        # Close in a thread, because SQLite checkpoints the WAL when it closes the last connection.
         await asyncio.to_thread(self._close_opened)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -247,11 +247,11 @@ class SqliteBackend(IndexBackend):
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[None]:
-        """Report errors of SQLite as ``IndexUnavailable``."""
+        """Run the ``with`` block, and report errors of SQLite as ``IndexUnavailable``."""
         try:
             if self._log.refusal:
                 raise IndexUnavailable(f"{self._path}: {self._log.refusal}")
-            # The last transaction could not be rolled back, because there was not enough memory.
+            # A transaction is still open if the rollback failed because there was not enough memory.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             yield
@@ -286,7 +286,7 @@ class SqliteBackend(IndexBackend):
         return number
 
     def _id(self, name: str) -> int:
-        """Returns the number of a name. If it has no number, one is assigned in the current transaction."""
+        """Returns the number of a name. The current transaction assigns a number to a name without a number."""
         number = self._known(name)
         if number is None:
             self._new.append(name)

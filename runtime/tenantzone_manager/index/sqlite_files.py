@@ -1,4 +1,4 @@
-"""The files of the embedded store: their permissions, and detection of files that replaced the opened ones."""
+"""The files of the embedded store: sets permissions, and detects that other files have replaced the opened files."""
 
 import contextlib
 import enum
@@ -25,13 +25,13 @@ class InPlace(enum.Enum):
     """The kinds of files that can be found at the store's paths."""
 
     SAME = enum.auto()
-    """The opened files are still there."""
+    """The opened files are still at their paths."""
     NONE = enum.auto()
     """There is no store."""
     OTHERS = enum.auto()
-    """Other files have replaced the opened ones, and may still be written by another process."""
+    """Other files have replaced the opened files, and another process may still be writing them."""
     OTHERS_AT_REST = enum.auto()
-    """Other files have replaced the opened ones, and have not changed between the last two checks."""
+    """Other files have replaced the opened files, and have not changed between the last two checks."""
 
 
 class SqliteFiles:
@@ -62,7 +62,7 @@ class SqliteFiles:
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
-        """Remove the old log if only the store's file was replaced, because SQLite would apply it to the new file."""
+        """Remove the old log if only the store's file was replaced, to keep SQLite from applying it to the new file."""
         found = self._identities()
         if found[""] == self._opened[""]:
             return

@@ -1,8 +1,8 @@
-"""The write-ahead log (WAL) of the embedded store, which a thread checkpoints into the store's file.
+"""The write-ahead log (WAL) of the embedded store. A thread checkpoints the WAL into the store's file.
 
-The event loop must not do this, because a sync may take seconds. SQLite syncs the WAL before a checkpoint, the file
-after it, and the WAL again when the next write restarts it. To keep this last sync off the event loop, the thread does
-the write that restarts the WAL. Other writes wait for it, but reads continue.
+The event loop must not checkpoint, because a sync may take seconds. SQLite syncs the WAL before a checkpoint, the file
+after the checkpoint, and the WAL again when the next write restarts the WAL. To keep this last sync off the event loop,
+the thread makes the write that restarts the WAL. Other writes wait for this write, but reads continue.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 CHECKPOINT_SECONDS: Final = 5.0
 FEW_RECORDS: Final = 10_000
-"""Maximum number of changed records that are checkpointed while writes wait. They take at most 40 MB of pages."""
+"""Maximum number of changed records that are checkpointed while writes wait. Their pages take at most 40 MB."""
 
 
 REFUSALS: Final = {
@@ -51,7 +51,7 @@ class SqliteLog:
         self.written = 0
         """Number of records written since the last checkpoint."""
         self.refusal = ""
-        """Why the store refuses all calls; empty if it answers."""
+        """Reason why the store refuses all calls; empty if the store answers."""
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._path = path
@@ -66,12 +66,12 @@ class SqliteLog:
         """Connection whose open read transaction keeps writes from restarting the WAL."""
 
     async def begin(self) -> None:
-        """Start the WAL, so that no write on the event loop has to, and remember the files that exist now."""
+        """Start the WAL in the thread, so that no write on the event loop starts it, and remember the current files."""
         self._tell(await self._in_thread(self._begin_anew))
         self.files.note()
 
     async def may_write(self) -> None:
-        """Wait until writes are allowed. They stay allowed at least until the calling task awaits something else."""
+        """Wait until writes are allowed. Writes stay allowed at least until the calling task awaits something else."""
         while not self._may_write.is_set():
             await self._may_write.wait()
 
@@ -104,13 +104,13 @@ class SqliteLog:
             self._tell(f"checkpoint failed before other files were opened: {error}")
 
     def end(self) -> None:
-        """Wait for the thread, which a cancellation does not interrupt, and close its connections."""
+        """Wait until the thread has ended, because a cancellation does not interrupt it, and close the connections."""
         self._thread.shutdown()
         self._database.close()
         self._reader.close()
 
     async def _copy(self) -> str:
-        """Checkpoint and restart the WAL; returns why it can't be restarted, or an empty string."""
+        """Checkpoint and restart the WAL; returns why the WAL can't be restarted, or an empty string."""
         if not self.written and not self._problem:
             return ""
         if self.written > FEW_RECORDS or self._problem:

@@ -1,4 +1,4 @@
-"""Opening the embedded store: its lock, its connections and its tables."""
+"""Opens the embedded store: locks the file, opens connections and creates tables."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from tenantzone_manager.index.sqlite_files import LOCK, make_private, sibling
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
-"""Seconds to wait for another process that is writing to the file. The event loop is blocked meanwhile."""
+"""Seconds to wait for another process that is writing to the file. This wait blocks the event loop."""
 _DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 _DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
 """Error numbers after which a disk may work again later."""
@@ -48,7 +48,7 @@ async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenS
         may_create: whether to create a missing file.
 
     Raises:
-        BlockingIOError: another process has opened it.
+        BlockingIOError: another process has opened the file.
         IndexFull: the disk has no room.
         IndexUnavailable: the disk can't be read or written now.
         IndexUnusable: the file is not an SQLite database.
@@ -72,8 +72,8 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, "another process has opened the file") from error
-        # Closed after the connections, because closing any descriptor of a file releases all POSIX locks of the process
-        # on that file, including SQLite's.
+        # Close this descriptor after the connections, because closing any descriptor of a file releases all POSIX locks
+        # of the process on that file, including the locks of SQLite.
         file = os.open(path, os.O_RDWR)
         stack.callback(os.close, file)
         connect = partial(_connect, path, cache_bytes)
@@ -90,7 +90,7 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
 
 
 def unavailable(path: Path, error: Exception) -> IndexUnavailable:
-    """Returns the error to raise to callers of the store for an error of SQLite."""
+    """Returns the exception that reports an SQLite error to callers of the store."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = IndexFull if code in _DISK_FULL else IndexUnavailable
     kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind

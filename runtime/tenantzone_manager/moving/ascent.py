@@ -105,7 +105,7 @@ class Ascent:
             seen: blocks that this pass has already considered; receives the blocks of the prompt.
 
         Returns:
-            The index of the highest rung where the block can be read, and its location there, for each block.
+            For each block, the index of the highest rung where the block can be read, and the location there.
         """
         found: list[tuple[int, Source]] = []
         key = end.key
@@ -148,7 +148,7 @@ class Ascent:
     async def _make_room(
         self, round_: Round, end: _End, sources: Sequence[Source], target: Storage, hot: Container[tuple[str, bytes]]
     ) -> None:
-        """Move much colder blocks down, if the copies would otherwise exceed a watermark."""
+        """Move much colder blocks down if the copies of ``sources`` would otherwise exceed a watermark."""
         wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
         of_type = books.group_chain(round_.group.name, target.type)[0]
         now = self._clock()
@@ -168,7 +168,7 @@ class Ascent:
                 round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
-        """Remove sources of copied blocks if the group exceeds its total quota, so that no other block is evicted."""
+        """If the group exceeds its total quota, remove sources of copied blocks instead of evicting other blocks."""
         over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:

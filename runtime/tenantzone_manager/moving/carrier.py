@@ -1,4 +1,4 @@
-"""Copying of blocks to storages with room, and removal of locations that the copies have made superfluous."""
+"""Copies blocks to storages that have room, and removes locations that the copies have made superfluous."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ class Carrier:
         return arrived
 
     async def let_go(self, instance: Instance, sources: Sequence[Source]) -> list[Source]:
-        """Take locations out of service if their blocks can be read elsewhere, without touching reserved bytes.
+        """Take locations out of service if the blocks can be read elsewhere. Instances keep their reserved bytes.
 
         Returns:
             The sources whose locations stopped serving.

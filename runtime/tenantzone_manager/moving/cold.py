@@ -1,4 +1,4 @@
-"""The search for the least recently used blocks of a storage type, which may move down."""
+"""Finds the least recently used blocks of a storage type, which are candidates for a move to a lower type."""
 
 import asyncio
 import heapq
@@ -13,7 +13,7 @@ from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.copier import Source
 
 _ENDS: Final = 256
-"""Maximum number of blocks of an instance with which the search begins."""
+"""Maximum number of blocks of one rank with which the search begins."""
 _LOOKED_AT: Final = 1024
 """Maximum number of blocks considered in one search."""
 TURN: Final = 64

@@ -1,4 +1,4 @@
-"""Copying of blocks from one storage to another, with the same two-phase writes that engines use."""
+"""Copies blocks from one storage to another, with the same two-phase writes that engines use."""
 
 import asyncio
 import secrets
@@ -25,7 +25,7 @@ from tenantzone_manager.timing import Timing
 from tenantzone_manager.writes.parts import Parts, SlotsShort, addresses_of
 
 LARGEST_PART: Final = 128 * 2**20
-"""Maximum size in bytes of a part, which is copied in memory. Blocks with larger parts are not moved."""
+"""Maximum size of a part in bytes, because each part is copied in memory. Blocks with larger parts are not moved."""
 _MOST_UNREADABLE: Final = 4096
 """Maximum number of unreadable blocks to remember."""
 
@@ -45,9 +45,8 @@ def is_small_enough(block: Block) -> bool:
 class Copier:
     """Copies blocks, one part at a time to bound memory.
 
-    The manager reads a location under the same lease as an engine that received the location when the copy began. If
-    the lease ends before the copy is complete, the copy fails. If the process ends, the copy expires like any write
-    whose writer has died.
+    The manager reads a location under a lease, like an engine. The lease begins with the copy. If the lease ends before
+    the copy is complete, the copy fails. If the process ends, the copy expires like any write whose writer has died.
 
     Args:
         index: records of blocks.
@@ -114,13 +113,13 @@ class Copier:
         return await self._end(instance, begun, copies, whole, failed)
 
     def is_readable(self, instance: Instance, key: bytes) -> bool:
-        """Returns whether to try to read a block. After a failed read, this is False for ``RETRY_SECONDS``."""
+        """Returns whether to try to read a block. Returns False for ``RETRY_SECONDS`` after a failed read."""
         return self._unreadable.get((instance.name, key), 0.0) <= self._clock()
 
     async def _begin(
         self, instance: Instance, sources: Sequence[Source], target: Storage, deadline: float
     ) -> dict[bytes, CacheLocation]:
-        """Begin copies of blocks; returns the new locations by key, which are empty if there is not enough room."""
+        """Begin copies of blocks, or none of them if there is not enough room; returns the new locations by key."""
         specs = {each.key: [Spec(part.name, part.size) for part in each.location.specs] for each in sources}
         files = await self._parts.files(instance.group, ((target.name, some) for some in specs.values()))
         ids = {each.key: copy_name(each.location.id, secrets.token_hex(4)) for each in sources}
@@ -193,7 +192,7 @@ class Copier:
         whole: set[bytes],
         failed: Counter[str],
     ) -> list[Source]:
-        """End copies: complete copies begin to serve, the others are deleted.
+        """End copies. Complete copies begin to serve, and all other copies are deleted.
 
         Returns:
             The sources whose copies serve now.

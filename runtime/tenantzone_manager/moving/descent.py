@@ -1,4 +1,4 @@
-"""Moves down: cold blocks leave a storage type that exceeds its watermark, or that needs room for hotter blocks."""
+"""Moves down: moves cold blocks out of storage types that exceed their watermarks or need room for hotter blocks."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 256 * 2**20
 
 
 Wanted = Callable[[Instance, bytes, Block], bool]
-"""Returns whether a block, given with its instance and key, may be moved down."""
+"""Returns whether a block may be moved down. The arguments are the instance, the key and the record of the block."""
 
 
 def _any(_: Instance, __: bytes, ___: Block) -> bool:
@@ -45,7 +45,7 @@ class Descent:
         self._ladders = ladders
 
     async def below_watermarks(self, round_: Round) -> None:
-        """Move blocks down to bring all types except the lowest, and their storages, below their watermarks."""
+        """Move blocks down until each storage type except the lowest, and each storage, is below its watermark."""
         for rung in round_.rungs[:-1]:
             of_type = books.group_chain(round_.group.name, rung.type)[0]
             await self._below(round_, rung.type, "", of_type, round_.group.types.get(rung.type, Quota()))

@@ -25,7 +25,7 @@ class Ladders:
         self._shunned: dict[str, float] = {}
 
     def of(self, group: InstanceGroup) -> list[Rung]:
-        """Returns the rungs of a group's available storages, or an empty list if its blocks do not move."""
+        """Returns a group's available storages as rungs, or an empty list if the group's blocks do not move."""
         return ladder(self._storages.get_available_storage(group.storages)) if group.moves is not None else []
 
     def below(self, rungs: Sequence[Rung], storage_type: str) -> list[Storage]:
@@ -39,7 +39,7 @@ class Ladders:
         return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
 
     def takes(self, storage: str) -> bool:
-        """Returns whether a storage accepts copies now, that is, it is available and has not just refused a copy."""
+        """Returns whether a storage accepts copies, because it is available and has not refused a copy recently."""
         return self._storages.is_available(storage) and self._shunned.get(storage, 0.0) <= self._clock()
 
     def shun(self, storage: str) -> None:

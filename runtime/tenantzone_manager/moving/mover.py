@@ -21,7 +21,7 @@ from tenantzone_manager.writes.parts import Parts
 
 
 class Mover:
-    """Moves blocks of the groups with ``moves``. Of the managers that share an index, only the leader runs a mover.
+    """Moves blocks of groups whose field ``moves`` is set. Of the managers of an index, only the leader does so.
 
     Args:
         index: records of blocks.

@@ -9,7 +9,7 @@ from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 @dataclass(slots=True)
 class Allowance:
-    """The number of bytes that may be copied for a group now. While it is negative, nothing may be copied."""
+    """The number of bytes that may be copied for a group now. While the number is negative, nothing may be copied."""
 
     bytes: float
     at: float
@@ -47,7 +47,7 @@ class Round:
     allowance: Allowance
     done: Moved
     full: set[tuple[str, str]] = field(default_factory=set)
-    """Types and storages without blocks that are cold enough to be displaced, so this pass need not try them again."""
+    """Pairs of type and storage in which no block is cold enough to be displaced. This pass skips these pairs."""
 
     @property
     def may_copy(self) -> bool:

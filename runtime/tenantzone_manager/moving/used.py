@@ -1,4 +1,4 @@
-"""Recently used blocks, among which hot blocks are found without reading all records."""
+"""Remembers recently used blocks, so that hot blocks are found without reading all records."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ _MOST: Final = 16_384
 class Used:
     """Collects the keys of changed blocks, including changes by other managers that share the index.
 
-    This is only a hint, because a changed block need not have been used. The records decide whether a block is hot.
+    These keys are only a hint, because a block may change without being used. The records show whether a block is hot.
 
     Args:
-        is_wanted: returns whether the blocks of a group are needed.
+        is_wanted: returns whether to remember blocks of a group.
     """
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
@@ -24,7 +24,7 @@ class Used:
         self._of_group: dict[str, OrderedDict[tuple[str, bytes], None]] = {}
 
     def note(self, space: str, keys: Sequence[bytes]) -> None:
-        """Remember records of a space that were changed."""
+        """Remember the keys of changed records in a space."""
         if not space.startswith("blocks/"):
             return
         owner = spaces.owner_of(space)

@@ -33,7 +33,7 @@ class Located(Protocol):
 
 BlockT = TypeVar("BlockT", bound=Located)
 LookUp = Callable[[Sequence[bytes]], Awaitable[list[BlockT]]]
-"""Looks up keys; returns one result per key, or fewer if it stops early."""
+"""Looks up keys; returns one result per key, or fewer results if the lookup stops early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Hit(Generic[BlockT]):
     keys: list[bytes]
     """Keys of ``blocks``, including the suffixes of their groups."""
     ends: list[bytes]
-    """Keys of the last block of the prefix in each group that needs all blocks."""
+    """The key of the last block of the prefix, for each group that needs all blocks."""
     in_windows: list[bytes]
     """Keys of the needed blocks of groups with a window."""
 
@@ -90,7 +90,7 @@ async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int
 
 
 class _GroupBlocks(Generic[BlockT]):
-    """The blocks of a prompt in one group that have been looked up."""
+    """The blocks of a prompt in one KV-cache group, with the results of all lookups so far."""
 
     def __init__(self, group: KeyGroup, keys: Sequence[bytes], look_up: LookUp[BlockT]) -> None:
         self.window = group.window

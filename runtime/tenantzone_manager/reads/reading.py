@@ -113,10 +113,10 @@ class Reader:
             instance: instance of the blocks.
             keys: keys of blocks. Except for a query by key, these are the keys of a prompt from its beginning.
             query: ``key`` returns each block on its own. ``prefix`` returns the blocks before the first one that can't
-                be read. ``window`` finds the longest prefix whose last ``window`` blocks can be read, or all of its
-                blocks if it is shorter, and returns these blocks.
+                be read. ``window`` finds the longest prefix whose last ``window`` blocks can be read, and returns these
+                blocks. A prefix that is shorter than the window needs all of its blocks.
             window: number of blocks in the window.
-            specs: names of the parts that a location must have; empty if it may have any parts.
+            specs: names of the parts that a location must have; empty for any parts.
         """
         space = spaces.blocks_of(instance)
         if query == "key":
@@ -143,7 +143,7 @@ class Reader:
     async def _look_up(
         self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
     ) -> list[Readable]:
-        """Returns the locations of each block. All blocks are looked up in the current turn."""
+        """Looks up all blocks in the current turn; returns the locations of each block."""
         found = await self._index.get(space, keys)
         return [
             NOWHERE if entry is None else self._readable(instance, key, entry, specs)
@@ -202,7 +202,7 @@ class Reader:
         async def look_up(names: Sequence[bytes]) -> list[Readable]:
             found: list[Readable] = []
             for part in parts_of(len(names), READ_AT_ONCE):
-                # Even for the first part, because one query may need thousands of small lookups.
+                # Take a turn even for the first part, because one query may need thousands of small lookups.
                 await self._turns.take(caller_of(instance))
                 found += await self._look_up(instance, space, names[part], frozenset())
             return found
@@ -239,9 +239,9 @@ class Reader:
 
 
 def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:
-    """Returns a location in the form in which it is reported to engines."""
+    """Returns a location in the form that the manager reports to engines."""
     location: CacheLocation = place.location
     backend = storages.backend(location.storage)
-    assert backend is not None, "it is available"
+    assert backend is not None, "the storage is available"
     specs = [SpecPlace(spec.name, backend.uri(place, spec), spec.size) for spec in location.specs]
     return LocationPlace(location.id, location.type, location.storage, specs)

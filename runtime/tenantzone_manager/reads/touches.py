@@ -1,4 +1,4 @@
-"""Touches: uses of blocks, which are collected in memory and written to the records in batches."""
+"""Touches: collects uses of blocks in memory, and writes the uses to the records in batches."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ _MOST: Final = 100_000
 
 
 class Touches:
-    """Collects touches. A query touches only the block where it ended, see ``core/draft.py``.
+    """Collects touches. A query touches only the block at which it ended, as the class ``Draft`` explains.
 
     Args:
         index: index with the records.

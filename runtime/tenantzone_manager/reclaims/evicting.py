@@ -1,4 +1,4 @@
-"""Eviction of blocks that were unused for too long, or that exceed a watermark and can't move to a lower type."""
+"""Evicts blocks that were unused for too long, or that exceed a watermark and can't move to a lower storage type."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.reclaims.removing import NO_END, Order, Remover
 
 _LOOKED_AT: Final = 16
-"""Number of an instance's blocks to check for later blocks that prevent their eviction."""
+"""Maximum number of blocks per instance that are read to find out whether later blocks prevent evictions."""
 
 
 class Evictor:
@@ -116,7 +116,7 @@ class Evictor:
         return evicted
 
     async def _evict_from_full_storages(self, done: Reclaimed) -> None:
-        """Evict blocks of the groups that use storages until these storages are below their watermarks."""
+        """Evict blocks from storages that exceed their watermarks, one group after another."""
         for storage in list(self._catalog.storages.values()):
             if storage.limit is None or storage.watermark is None:
                 continue
@@ -148,9 +148,9 @@ class Evictor:
     ) -> tuple[bool, Removed]:
         """Make room in lower storage types so that blocks can move down instead of being evicted.
 
-        The coldest blocks of the lower types are evicted if those types have no room and their blocks prevent the
-        eviction of earlier blocks from this type. Without this, the newest blocks of this type would be evicted,
-        because only they are the last blocks of a prefix.
+        If the lower types have no room, and their blocks prevent the eviction of earlier blocks from this type, the
+        coldest blocks of the lower types are evicted. Otherwise, the newest blocks of this type would be evicted,
+        because only the newest blocks are the last blocks of a prefix.
 
         Args:
             group: group of the blocks.

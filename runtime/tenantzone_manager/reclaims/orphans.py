@@ -1,4 +1,4 @@
-"""The orphan scan: removes stored objects without a record, which late writers or a lost index have left behind."""
+"""The orphan scan: removes stored objects without a record. Late writers or a lost index may leave such objects."""
 
 import logging
 from collections import defaultdict
@@ -58,7 +58,7 @@ class OrphanScan:
                         await state.backend.remove(orphans)
                         removed += len(orphans)
             except StorageError as error:
-                _log.warning("storage %s: not all objects without a record were removed: %s", name, error)
+                _log.warning("storage %s: objects without a record are left for the next scan: %s", name, error)
         return removed
 
     async def _orphans(self, objects: list[StoredObject]) -> list[StoredObject]:
@@ -71,7 +71,7 @@ class OrphanScan:
         for space, old in by_space.items():
             found = await self._index.get(space, [each.key for each in old])
             suspects = _without_record(old, found)
-            # Looked up again in the store, because the search cache may be stale.
+            # Look up the suspects again in the store, because the search cache may be stale.
             found = await self._index.get_stored(space, [each.key for each in suspects])
             orphans += _without_record(suspects, found)
         return orphans

@@ -97,7 +97,7 @@ class Reclaimer:
         return done
 
     async def _hasten(self, group: InstanceGroup) -> None:
-        """Correct due times that are later than any valid due time, because a manager had a wrong clock."""
+        """Correct implausibly late due times, which a manager with a wrong clock may have set."""
         now, staleness = self._clock(), self._index.staleness_seconds
         latest = self._timing.latest(now, staleness)
         ways = (

@@ -1,4 +1,4 @@
-"""Recounts the bytes of accounts and the children of blocks, which still include corrupt records that were dropped."""
+"""Recounts the bytes of accounts and the children of blocks, which still include dropped corrupt records."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,7 +49,7 @@ class Recount:
         self._is_counting = False
         self._is_spoilt = False
         self._to_skip = 0
-        """Number of requests to skip after a recount during which other processes changed the index: a backoff."""
+        """Number of requests to skip as a backoff, because other processes changed the index during a recount."""
         self._skipped = 0
         index.on_record(self._changed)
         index.on_change(self._replaced)
@@ -113,7 +113,7 @@ class Recount:
         return (await self._index.account(books.DROPPED)).deleting
 
     def _chains(self) -> list[tuple[str, ...]]:
-        """Returns the chains whose first accounts are to be compared with the records."""
+        """Returns the chains of accounts. The first account of each chain must be compared with the records."""
         known = map(spaces.blocks_of, self._catalog.instances.values())
         owners = {spaces.owner_of(space) for space in (*known, *self._counts.spaces)}
         chains = {books.chain(owner, where) for owner in owners for where in STORAGE_TYPES}
@@ -133,7 +133,7 @@ class Recount:
                 self._counts.add(at, key, block)
         self._counts.go_on(following)
         if corrupt:
-            # Reading these records drops them.
+            # Reading a corrupt record drops it from the index.
             await self._index.get_stored(at.space, corrupt)
 
     def _changed(self, address: Address, before: Any, after: Any) -> None:
@@ -147,9 +147,9 @@ class Recount:
     async def _correct(self, chains: Sequence[tuple[str, ...]], heard: int) -> int:
         """Correct the first account of each chain; returns the number of corrected accounts."""
         found = await self._index.accounts([chain[0] for chain in chains])
-        # If the store is not shared, nothing can have changed since it answered.
+        # If the store is not shared, no account can have changed since the store answered.
         corrections = [_correction(chain, found, self._counts.used) for chain in chains]
-        # If the store is shared, this waits for notifications of all changes made before it answered.
+        # If the store is shared, this call waits for notifications of all changes made before the store answered.
         self._is_spoilt |= await self._index.backend.changes_heard() != heard
         wrong = [charge for charge in corrections if charge.used or charge.deleting]
         if self._is_spoilt:
@@ -173,7 +173,7 @@ class Recount:
                 await change_blocks(self._index, space, keys[part], _with_steps(keys[part], steps, made))
                 corrected += len(made)
         if corrected:
-            _log.info("corrected the number of following blocks in %d blocks", corrected)
+            _log.info("corrected the number of child blocks in %d blocks", corrected)
         return corrected
 
 

@@ -41,7 +41,7 @@ class Order:
     """Storage type of the locations."""
     policy: EvictionPolicy = "LRU"
     unused_since: float = float("inf")
-    """Unix time. Blocks that were used after it are not evicted."""
+    """Unix time. Blocks that were used after this time are not evicted."""
     storage: str = ""
     """Storage of the locations, or empty for all storages of the type."""
 
@@ -74,7 +74,7 @@ class Remover:
         """Take blocks out of service in all storages, whatever their position in a prompt."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
-            # Reversed, so that the last blocks are first if the keys are those of a prompt.
+            # Reverse the order, because the last blocks of a prompt should be removed first.
             some = keys[begin : begin + AT_ONCE][::-1]
             removed += await self._leave(
                 instance, "", some, lambda _block, _location: True, on_removed, caller_of(instance)

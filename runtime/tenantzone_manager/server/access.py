@@ -32,9 +32,9 @@ class Caller:
     is_admin: bool = False
     """Whether the caller is an administrator, who may access all instances, groups, storages and service accounts."""
     pod: str = ""
-    """Pod to which the token is bound, or empty. It distinguishes engines that use the same service account."""
+    """Pod to which the token is bound, or empty. The pod distinguishes engines with the same service account."""
     namespace: str = ""
-    """Only namespace for which an administrator may make changes, or empty if there is no such restriction."""
+    """The only namespace for which an administrator may make changes, or empty if all namespaces are allowed."""
 
     @property
     def turns(self) -> str:
@@ -48,7 +48,7 @@ class Caller:
             Denied: the caller is not an administrator.
         """
         if not self.is_admin:
-            raise Denied(f"{self.name} is not an administrator, so it may not change what pools share")
+            raise Denied(f"{self.name} is not an administrator; make this call with the token of an administrator")
 
     def require_namespace(self, namespace: str) -> None:
         """Refuse an administrator that may not make changes for a namespace.
@@ -110,8 +110,8 @@ class StaticTokens:
 
     An administrator with a ``namespace`` may make changes for that namespace only.
 
-    The file is reloaded when it has changed. While it is missing or invalid, the previous tokens stay valid. Tokens are
-    stored as hashes, so that the time of a lookup reveals nothing about them.
+    The file is reloaded when it has changed. While the file is missing or invalid, the previous tokens stay valid. The
+    tokens are kept as hashes in memory, so that the time of a lookup reveals nothing about the tokens.
 
     Args:
         path: path of the file.
@@ -129,7 +129,7 @@ class StaticTokens:
             return self._callers.newest()[_digest(token)]
         except KeyError:
             raise Unauthenticated(
-                "the token is missing or unknown; send a valid one in the header Authorization: Bearer TOKEN"
+                "the token is missing or unknown; send a valid token in the header Authorization: Bearer TOKEN"
             ) from None
 
 
@@ -155,7 +155,7 @@ class Reviewed(NamedTuple):
     account: str = ""
     """``NAMESPACE/NAME`` of the service account. Empty for other users, and for invalid tokens or other audiences."""
     pod: str = ""
-    """Name of the pod to which the token is bound; empty if it is not bound to a pod."""
+    """Name of the pod to which the token is bound; empty if the token is not bound to a pod."""
 
 
 class Review(Protocol):
@@ -171,7 +171,7 @@ class Review(Protocol):
 
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_REFUSAL_SECONDS: Final = 5.0
-"""Seconds for which a refused token is remembered. This is short, because the API server may accept it later."""
+"""Seconds for which a refused token is remembered. The time is short, because the API server may accept it later."""
 _MOST: Final = 10_000
 
 
@@ -203,7 +203,7 @@ class ReviewedTokens:
         caller = self._caller(account) if account else None
         if caller is None:
             raise Unauthenticated(
-                "the token is missing or invalid; send one of a registered service account, with audience "
+                "the token is missing or invalid; send a token of a registered service account, with the audience "
                 f"{self._audience}"
             )
         return replace(caller, pod=pod) if pod else caller
@@ -221,7 +221,7 @@ class ReviewedTokens:
 
 
 def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog) -> Callable[[str], Caller | None]:
-    """Returns a function that finds the caller for a service account, first in ``fixed``, then in the catalog."""
+    """Returns a function that finds the caller for a service account in ``fixed`` or else in the catalog."""
 
     def caller(name: str) -> Caller | None:
         registered = catalog.service_accounts.get(name)

@@ -117,7 +117,7 @@ class AdminCalls(Calls):
                     used=used,
                     shares_place_with=self._manager.storages.sharing_place(storage.name),
                 )
-        return m.StorageResponse(storage=storage, available=False, problem="not tried yet", since=0.0, used=used)
+        return m.StorageResponse(storage=storage, available=False, problem="not checked yet", since=0.0, used=used)
 
 
 def _usage(account: Account) -> m.Usage:

@@ -1,4 +1,4 @@
-"""What the calls of engines and of administrators have in common."""
+"""The base class of the calls of engines and the calls of administrators."""
 
 from tenantzone_manager.core.settings import Instance
 from tenantzone_manager.events.writer import Value

@@ -1,4 +1,4 @@
-"""Conversion between Protobuf messages and plain values, from which requests are decoded."""
+"""Converts between Protobuf messages and plain Python values. Requests are decoded from the plain values."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -26,8 +26,8 @@ def to_plain(message: Message) -> Any:
 def repeated_values(message: Message, most: int) -> int:
     """Returns the number of values in the lists and maps of a message, including nested lists and maps.
 
-    Counting stops once ``most`` is exceeded. A list is counted before its messages are read, because reading a list of
-    many tiny messages takes long.
+    Counting stops when the number exceeds ``most``. A list is counted before its messages are read, because reading a
+    list of many tiny messages takes long.
     """
     count, messages = 0, [message]
     for each in messages:

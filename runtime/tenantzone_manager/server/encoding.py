@@ -14,7 +14,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def matched_blocks(match: Match, is_by_key: bool) -> int:
-    """Returns the number of the prompt's blocks that need not be computed, or of found blocks for a query by key."""
+    """Returns how many blocks of the prompt need not be computed. For a query by key, returns how many were found."""
     if is_by_key:
         return sum(bool(block.locations) for block in match.blocks)
     return match.hit or match.first + len(match.blocks)
@@ -71,7 +71,8 @@ class AnswerEncoder:
     async def started_as_proto(self, caller: str, started: StartWriteCacheResponse) -> bytes:
         """Returns the answer to StartWriteCache as a Protobuf message.
 
-        It is concatenated from several messages, which Protobuf merges: values of repeated fields are appended.
+        The answer is a concatenation of several messages. Protobuf decodes such a concatenation as one message, and
+        appends the values of repeated fields.
         """
         head = manager_pb2.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline)
         encoded: list[bytes] = [head.SerializeToString()]
@@ -104,7 +105,7 @@ def _block_json(block: Readable) -> msgspec.Raw:
 
 
 def _block_proto(block: Readable) -> bytes:
-    # A message with only this block has the same encoding as this field in any message.
+    # The encoding of a message with only this block is also the encoding of this block's field in a longer message.
     only = manager_pb2.GetCacheLocationResponse(blocks=[locations_to_proto(block.locations)])
     block.as_proto = only.SerializeToString()
     return block.as_proto

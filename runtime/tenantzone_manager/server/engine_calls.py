@@ -31,7 +31,10 @@ class EngineCalls(Calls):
                     f"{caller.name} may not register instances of the pool {instance.pool}, only of its own pool"
                 )
             if group is None or not caller.pool or caller.pool not in group.pools:
-                raise NotFound(f"there is no instance group {instance.group} for the pool {caller.pool}")
+                raise NotFound(
+                    f"there is no instance group {instance.group} for the pool {caller.pool}; create the group, or add "
+                    "the pool to its pools"
+                )
             instance = replace(instance, pool=caller.pool)
         if group is not None and group.name != instance.group:
             known = self._manager.catalog.instances.get(instance.name)
@@ -65,7 +68,7 @@ class EngineCalls(Calls):
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
-        # In a query by groups, each block of the prefix counts once, even if several groups need it.
+        # In a query by groups, each block of the prefix counts once, even if several groups need the block.
         metrics.matched.labels(instance.group).inc(match.hit or found)
         if self._manager.events.is_on:
             given = match.hit_keys or keys[match.first : match.first + len(match.blocks)]
@@ -111,7 +114,10 @@ class EngineCalls(Calls):
         failed = set(request.failed_blocks)
         wrong = [index for index in (*indices, *failed) if not 0 <= index < len(keys)]
         if wrong:
-            raise ValueError(f"there is no block {wrong[0]}; the request names {len(keys)} blocks, counted from 0")
+            raise ValueError(
+                f"there is no block {wrong[0]}; the request names {len(keys)} blocks, and the first block has the "
+                "index 0"
+            )
         order = [index for index in indices if index not in failed] + sorted(failed)
         await self._rest(instance, len(keys))
         endings = await self._manager.writer.finish_write_cache(
@@ -160,7 +166,7 @@ class EngineCalls(Calls):
                     to_bytes=request.to_bytes,
                     on_removed=self._on_removed("trim_cache", caller),
                 )
-            # Repeated, because a block can be removed from its type only after later blocks left the other types.
+            # Repeat, because a block can be removed from its type only after later blocks have left the other types.
             is_done = len(types) == 1 or removed.blocks == before
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
@@ -179,7 +185,7 @@ class EngineCalls(Calls):
         return m.Done()
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """Returns an instance that the caller may access. Errors do not reveal whether other instances exist."""
+        """Returns an instance that the caller may access. The error does not reveal which other instances exist."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:

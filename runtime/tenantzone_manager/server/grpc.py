@@ -32,13 +32,13 @@ Read = Callable[[bytes, Caller], Any]
 def server(
     manager: CacheManager, service: Service, authenticator: Authenticator, bounds: GrpcBounds | None = None
 ) -> grpc.aio.Server:
-    """Returns the gRPC server without a port, which the caller adds.
+    """Returns the gRPC server. The caller must add a port.
 
     Args:
         manager: manager whose turns and timing are used.
         service: executes the calls.
         authenticator: identifies callers by their tokens.
-        bounds: bounds for slow clients; None for the defaults.
+        bounds: limits for slow clients; None for the defaults.
     """
     bounds = GrpcBounds() if bounds is None else bounds
     options = [
@@ -55,8 +55,8 @@ def server(
     for call in CALLS:
         encode = _encoder(call, manager, _message(methods[call.name].output_type.name))
         read = _reader(call, _message(methods[call.name].input_type.name), malformed)
-        # On the wire, this is a unary call. A stream handler is used because it begins before the message is received,
-        # so it can refuse an unknown caller first.
+        # On the wire, this is a unary call. Use a stream handler, because it begins before the message is received, so
+        # it can refuse an unknown caller first.
         handlers[call.name] = grpc.stream_unary_rpc_method_handler(
             _handler(call, read, encode, service, authenticator, manager.turns, bounds.message_seconds)
         )

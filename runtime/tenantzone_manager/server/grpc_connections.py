@@ -1,7 +1,7 @@
-"""Bounds for slow clients of the gRPC port: gRPC's own time limits, and a maximum number of connections.
+"""Limits for slow clients of the gRPC port: time limits of gRPC, and a maximum number of connections.
 
-gRPC can only refuse new connections beyond a maximum. This module instead closes the connection that has received no
-data for the longest time. gRPC does not expose its sockets, so they are found among the open files of the process.
+gRPC can only refuse new connections above a maximum. This module instead closes the connections that have received no
+data for the longest time. gRPC does not expose its sockets, so this module finds them among the process's open files.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GrpcBounds:
-    """Bounds for the clients of the gRPC port."""
+    """Limits for the clients of the gRPC port."""
 
     handshake_seconds: float = 10.0
     """Maximum time from accepting a connection to the end of the TLS handshake and the first HTTP/2 frames."""
@@ -41,7 +41,7 @@ class GrpcBounds:
     calls: int = 256
     """Maximum number of concurrent calls on one connection."""
     connections: int = 1024
-    """Maximum number of connections. Beyond it, the connections that have received no data for longest are closed."""
+    """Maximum number of connections. Above this number, the connections that were silent for longest are closed."""
     look_seconds: float = 1.0
     """Time between two counts of connections."""
 
@@ -69,9 +69,9 @@ async def bound_connections(port: int, bounds: GrpcBounds) -> None:
         await asyncio.sleep(bounds.look_seconds)
         try:
             await asyncio.to_thread(_close_quietest, port, bounds.connections)
-        except OSError as error:  # such as when the process may open no further file
+        except OSError as error:  # for example, because the process has reached its limit of open files
             if not is_told:
-                _log.warning("connections to the gRPC port can't be counted: %s", error)
+                _log.warning("connections to the gRPC port can't be counted, so none are closed: %s", error)
             is_told = True
         else:
             is_told = False
@@ -93,7 +93,7 @@ def _close_quietest(port: int, connections: int) -> None:
 
 @contextmanager
 def _accepted(number: int, port: int) -> Iterator[socket.socket]:
-    """Opens a duplicate of the socket with a file descriptor, and closes the duplicate after the ``with`` block.
+    """Opens a duplicate of the socket with this file descriptor, and closes the duplicate after the ``with`` block.
 
     Raises:
         OSError: the descriptor is not a connection to the port, or has just been closed.

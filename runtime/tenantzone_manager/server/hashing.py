@@ -1,4 +1,4 @@
-"""Block keys, computed from token ids by chained hashing: a key identifies all tokens up to the end of its block."""
+"""Computes block keys from token ids by chained hashing, so a key identifies all tokens up to the end of its block."""
 
 import hashlib
 import struct
@@ -10,8 +10,8 @@ MAX_TOKEN_ID = 2**32 - 1
 def block_keys(instance: str, token_ids: Sequence[int], block_size: int) -> list[bytes]:
     """Returns the keys of the full blocks of a token sequence.
 
-    A key is the SHA-256 of the previous key and the block's tokens, packed as little-endian uint32. The SHA-256 of the
-    instance's name takes the place of the key before the first block. Tokens after the last full block have no key.
+    A key is the SHA-256 of the previous key and the block's tokens, packed as little-endian uint32. For the first
+    block, the SHA-256 of the instance's name is used as the previous key. Tokens after the last full block are ignored.
 
     Args:
         instance: name of the instance.

@@ -73,7 +73,7 @@ def application(
         try:
             await service.show_in_metrics()
         except IndexUnavailable:
-            # The metrics of this process are still reported, but not those of accounts.
+            # Report the other metrics, but none of accounts.
             manager.metrics.show_accounts({})
         encoder, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encoder(manager.metrics.registry), headers={"Content-Type": content_type})
@@ -119,7 +119,7 @@ def _handler(
         try:
             caller = await authenticator.authenticate(_token(request))
             body = await request.read() or b"{}"
-            # Values are separated by commas, so this is an upper bound: commas in names are counted, too.
+            # Commas separate values, so this number is an upper bound, because names may contain commas, too.
             check_values(body.count(b",") + 1)
             if len(body) > LONG_REQUEST:
                 await manager.turns.take(caller.turns)
@@ -141,7 +141,7 @@ def _handler(
 
 def _certified(call: Call, handler: Handler) -> Handler:
     missing = Unauthenticated(
-        "the client certificate is missing; send one signed by a CA in the manager's --client-ca-file"
+        "the client certificate is missing; send a certificate signed by a CA in the manager's --client-ca-file"
     )
 
     async def handle(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Malformed requests, which are logged only once for each caller, so that no caller can flood the log."""
+"""Logs malformed requests, but only one for each caller, so that no caller can flood the log."""
 
 import contextlib
 import logging
@@ -21,7 +21,7 @@ class MalformedRequests:
 
     @contextlib.contextmanager
     def noted(self, call: str, caller: Caller) -> Iterator[None]:
-        """Wrap the decoding of a request.
+        """Run the ``with`` block, which decodes a request, and log an error if the request is malformed.
 
         Args:
             call: name of the call.
@@ -33,14 +33,14 @@ class MalformedRequests:
         try:
             yield
         except msgspec.ValidationError:
-            # The request is well-formed, but has an invalid value. This is not logged.
+            # Do not log a request that is well-formed but has an invalid value.
             raise
         except (msgspec.DecodeError, DecodeError) as error:
             if caller.name not in self._callers:
                 self._callers.add(caller.name)
                 _log.warning(
-                    "%s sent a malformed %s request: %s. More malformed requests of this caller are refused, but not "
-                    "logged.",
+                    "%s sent a malformed %s request: %s. Further malformed requests of this caller are refused, but "
+                    "not logged.",
                     caller.name,
                     call,
                     error,

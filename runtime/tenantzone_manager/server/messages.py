@@ -1,6 +1,6 @@
 """Requests and answers. The gRPC messages (``manager.proto``) have the same fields.
 
-In JSON, keys of blocks are base64, as in Protobuf's JSON mapping of bytes.
+In JSON, the keys of blocks are encoded in base64, as in Protobuf's JSON mapping of bytes.
 """
 
 from typing import Annotated, Any
@@ -23,17 +23,18 @@ from tenantzone_manager.reads.hits import KeyGroup
 from tenantzone_manager.reads.reading import LocationPlace, Query
 
 MAX_KEYS = 16_384
-"""The most keys in one call. Each step over all keys takes a few milliseconds, in which no other caller is served."""
+"""Maximum number of keys in one call. Each step over all keys blocks other callers for a few milliseconds."""
 MAX_PARTS = 2**18
-"""The most parts of all blocks in one call, from their instance's ``specs``; a query by groups has each block once for
-each group. In an answer each part has about 200 bytes."""
+"""Maximum number of parts (``specs``) of all blocks in one call. A query by groups counts each block once per group.
+Each part takes about 200 bytes in an answer."""
 MAX_TOKENS = 2**17
-"""The most tokens in one call. A longer prompt must be given by the keys of its blocks."""
+"""Maximum number of tokens in one call. The caller must send a longer prompt as keys of its blocks."""
 MAX_VALUES = MAX_TOKENS + 1024
-"""The most keys, tokens, indices and names in one request together. Reading one takes tens of nanoseconds, in which no
-other caller is served."""
+"""Maximum number of values (keys, tokens, indices and names) in one request. Reading one value blocks other callers for
+tens of nanoseconds."""
 LARGEST_REQUEST = 4 * 2**20
-"""Bytes. In JSON, ``MAX_KEYS`` keys of 128 bytes, with an index and a spec set for each, take 3.2 MiB."""
+"""Maximum size of a request in bytes. ``MAX_KEYS`` keys of 128 bytes, each with an index and a spec set, take 3.2 MiB
+in JSON."""
 
 Keys = Annotated[list[Annotated[bytes, Meta(min_length=1, max_length=128)]], Meta(max_length=MAX_KEYS)]
 TokenIds = Annotated[list[int], Meta(max_length=MAX_TOKENS)]
@@ -41,7 +42,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 LONG_REQUEST = 2**16
-"""Bytes. A longer request waits for a turn before it is read."""
+"""Size in bytes above which a request waits for a turn before it is decoded."""
 
 
 class RequestTooLarge(Exception):
@@ -76,14 +77,14 @@ class GetCacheLocationRequest(Prompt):
     """Get the locations of readable blocks."""
 
     query_type: Query = "prefix"
-    """``key``: each block on its own; ``prefix``: up to the first missing block; ``window``: the last blocks only;
-    ``groups``: the longest prefix for which each of the model's KV-cache groups has the blocks it needs."""
+    """``key`` finds each block on its own, ``prefix`` the blocks before the first missing block, ``window`` only the
+    last blocks, ``groups`` the longest prefix for which each KV-cache group of the model has the blocks it needs."""
     window: Annotated[int, Meta(ge=0, le=MAX_KEYS)] = 0
-    """For a query by window: the number of blocks."""
+    """Number of blocks in the window, for a query by window."""
     specs: list[str] = []
-    """Parts that a location must have; empty: any parts."""
+    """Names of the parts that a location must have. If empty, a location may have any parts."""
     groups: Annotated[list[KeyGroup], Meta(max_length=1024)] = []
-    """For a query by groups: the groups. Each block of the prompt is looked up at most once for each group."""
+    """KV-cache groups, for a query by groups. Each block of the prompt is looked up at most once for each group."""
 
 
 class BlockLocations(Answer):
@@ -96,29 +97,29 @@ class GetCacheLocationResponse(Answer):
     """The blocks that can be read."""
 
     first_block: int
-    """The index in the prompt of the first of ``blocks``; for a query by groups, 0."""
+    """Index in the prompt of the first block in ``blocks``, or 0 for a query by groups."""
     matched_blocks: int
-    """The length in blocks of the prefix that need not be computed; for a query by key, the number of found blocks."""
+    """Length in blocks of the prefix that need not be computed, or, for a query by key, the number of found blocks."""
     lease_seconds: float
-    """Seconds for which all found blocks can be read, counted from when the request was sent."""
+    """Seconds for which all found blocks can be read, counted from the sending of the request."""
     blocks: list[BlockLocations]
-    """The found blocks; for a query by groups, those of the first group, then those of the next, and so on."""
+    """The found blocks in prompt order. For a query by groups, the blocks are ordered by group first."""
 
 
 class StartWriteCacheRequest(Prompt):
     """Begin to write the missing blocks of a prompt."""
 
     first_block: Annotated[int, Meta(ge=0)] = 0
-    """The first block that the caller has; the blocks before it are only named."""
+    """Index of the first block whose bytes the caller has. Of earlier blocks, the caller has only the keys."""
     spec_sets: Annotated[list[str], Meta(max_length=MAX_KEYS)] = []
-    """For each block from ``first_block`` on, the name of its spec set; empty: all parts of all blocks."""
+    """For each block from ``first_block`` on, the name of its spec set. If empty, all blocks have all parts."""
     write_timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     """Seconds after which the writer is presumed dead."""
     parents: Annotated[list[Annotated[int, Meta(ge=-1)]], Meta(max_length=MAX_KEYS)] = []
-    """For each block, the index of the previous block of its prompt; -1: none. Empty: each block follows the one named
-    before it."""
+    """For each block, the index of the previous block of its prompt, or -1 for the first block. If empty, each block
+    follows the preceding block in the request."""
     whole: bool = False
-    """Whether to write nothing unless all missing blocks can be written: a part would be useless."""
+    """Whether to write nothing unless all missing blocks can be written."""
 
 
 class BlockToWrite(Answer):
@@ -126,16 +127,16 @@ class BlockToWrite(Answer):
 
     standing: WriteStatus
     location: LocationPlace | None = None
-    """Where to write it; absent: it is not to be written."""
+    """Where to write the block. Absent if the caller must not write the block."""
 
 
 class StartWriteCacheResponse(Answer):
     """The blocks to write, and their locations."""
 
     write_id: str
-    """The id for FinishWriteCache. Empty if there is nothing to write."""
+    """Id of the write for FinishWriteCache. Empty if there is nothing to write."""
     deadline: float
-    """Unix time."""
+    """Unix time at which the writer is presumed dead."""
     blocks: list[BlockToWrite]
 
 
@@ -145,12 +146,12 @@ class FinishWriteCacheRequest(Message):
     instance_id: Name
     write_id: Annotated[str, Meta(min_length=1, max_length=64)]
     block_keys: Keys = []
-    """The keys of all blocks of the write that were written or failed, in any order."""
+    """Keys of all blocks of the write that were written or failed, in any order."""
     token_ids: TokenIds = []
     blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
-    """The indices of the given blocks that were written or failed. With ``block_keys``, empty: all of them."""
+    """Indices of the blocks that were written or failed. With ``block_keys``, an empty list stands for all keys."""
     failed_blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
-    """The indices in ``block_keys``, or in the prompt's blocks, of blocks that were not written completely."""
+    """Indices, in ``block_keys`` or in the prompt's blocks, of the blocks that were not written completely."""
 
 
 class FinishWriteCacheResponse(Answer):
@@ -166,7 +167,7 @@ class RemoveCacheRequest(Message):
     block_keys: Keys = []
     token_ids: TokenIds = []
     first_block: Annotated[int, Meta(ge=0)] = 0
-    """The first block to remove."""
+    """Index of the first block to remove."""
 
 
 class TrimCacheRequest(Message):
@@ -174,11 +175,11 @@ class TrimCacheRequest(Message):
 
     instance_id: Name
     storage_type: str = ""
-    """The storage type; empty: each type."""
+    """Storage type from which to remove blocks. If empty, blocks are removed from each type."""
     unused_for_seconds: Seconds = 0.0
-    """Only blocks that were unused for this many seconds."""
+    """Remove only blocks that were unused for at least this number of seconds."""
     to_bytes: Bytes = 0
-    """Bytes to keep in each type."""
+    """Number of bytes to keep in each type."""
 
 
 class RemovedResponse(Answer):
@@ -218,7 +219,7 @@ class PutInstanceGroupRequest(Message):
 
     group: InstanceGroup
     namespace: Namespace = ""
-    """The namespace whose pools, aliases, zones and instances are replaced. Empty: those of all namespaces."""
+    """Namespace whose pools, aliases, zones and instances are replaced. If empty, those of all namespaces are."""
 
 
 class OfGroup(Message):
@@ -233,7 +234,7 @@ class Usage(Answer):
     used: int
     deleting: int
     committed: int
-    """Used bytes, and reserved bytes that are not used."""
+    """Used bytes plus reserved bytes that are not used."""
 
 
 class GroupResponse(Answer):
@@ -243,9 +244,9 @@ class GroupResponse(Answer):
     total: Usage
     types: dict[str, Usage]
     instances: int
-    """The number of its instances."""
+    """Number of instances in the group."""
     evicted_blocks: int
-    """Evictions since the group was created, each from one storage type."""
+    """Evictions since the group was created. The eviction of a block from two storage types counts twice."""
     evicted_bytes: int
 
 
@@ -253,7 +254,7 @@ class ListInstanceGroupsRequest(Message):
     """List the groups."""
 
     namespace: Namespace = ""
-    """The namespace whose pools, aliases, zones and instances are shown; empty: all."""
+    """Namespace whose pools, aliases, zones and instances are shown. If empty, those of all namespaces are shown."""
 
 
 class ListInstanceGroupsResponse(Answer):
@@ -280,13 +281,13 @@ class StorageResponse(Answer):
     storage: Storage
     available: bool
     problem: str
-    """Why it can't be used; empty: it can be used if it is enabled."""
+    """Reason why the storage can't be used. If empty, the storage can be used if it is enabled."""
     since: float
     """Unix time of the last change of availability."""
     used: int
-    """Bytes."""
+    """Number of used bytes."""
     shares_place_with: list[str] = []
-    """Other storages with the same address: only the first of them can be used."""
+    """Names of other storages with the same address. Only the storage that claimed the address first can be used."""
 
 
 class ListStoragesResponse(Answer):
@@ -317,7 +318,7 @@ class ErrorBody(Answer):
     """Why a request was refused."""
 
     code: str
-    """The gRPC status: ``INVALID_ARGUMENT``, ``NOT_FOUND`` and so on."""
+    """Name of the gRPC status code, for example ``INVALID_ARGUMENT`` or ``NOT_FOUND``."""
     message: str
 
 
@@ -339,7 +340,7 @@ def check_values(count: int) -> None:
         count: upper bound of the number of values.
 
     Raises:
-        ValueError: there may be more than ``MAX_VALUES``.
+        ValueError: ``count`` exceeds ``MAX_VALUES``.
     """
     if count > MAX_VALUES:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""All calls, the same for HTTP and gRPC: their names, messages and rights, and their metrics."""
+"""All calls, the same for HTTP and gRPC, with their names, messages, required rights and metrics."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -67,7 +67,7 @@ class Service(Calls):
             IndexUnavailable: the index does not answer. All gauges except those of accounts are up to date.
         """
         manager = self._manager
-        # Values of this process are updated first, because they must be up to date even if the index does not answer.
+        # Update the values of this process first, because they must be current even if the index does not answer.
         manager.metrics.show_storages(
             (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.states()
         )

@@ -1,4 +1,4 @@
-"""TLS on the manager's ports. Each new connection uses the current files, so they may be replaced at run time."""
+"""TLS on the manager's ports. Each new connection uses the current files, so the files may be replaced at run time."""
 
 import ssl
 from dataclasses import dataclass
@@ -38,19 +38,19 @@ class ServerTls:
     def context(self) -> ssl.SSLContext:
         """Returns the context for HTTP.
 
-        The handshake succeeds without a client certificate, because health probes have none. If
+        The handshake succeeds without a client certificate, because health probes have no certificate. If
         :attr:`asks_for_certificates` is true, the handlers of calls must check for a certificate.
         """
         context = server_context(self._files)
         if self.asks_for_certificates:
-            # Resumption is disabled, because a resumed session presents no certificate, so a certificate that is no
-            # longer valid would still be accepted. Before TLS 1.3, resumption can't be disabled.
+            # Disable resumption, because a resumed session presents no certificate, so a certificate that is no longer
+            # valid would still be accepted. Require TLS 1.3, because older versions can't disable resumption.
             context.minimum_version, context.num_tickets = ssl.TLSVersion.TLSv1_3, 0
 
         def choose(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
             connection.context = self._renewed.newest().context
 
-        # Called for each handshake, even if the client sends no server name.
+        # OpenSSL calls this function in each handshake, even if the client sends no server name.
         context.sni_callback = choose
         return context
 
@@ -74,6 +74,6 @@ class ServerTls:
             pair = (key.read_bytes(), certificate.read_bytes())
             roots = None if authorities is None else authorities.read_bytes()
         except OSError as error:
-            # server_context() has just read the same files.
+            # server_context() has just read the same files, so another program is replacing them.
             raise TlsError(f"a file of the certificate is being replaced: {error}") from None
         return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

@@ -16,7 +16,7 @@ _POD: Final = "authentication.kubernetes.io/pod-name"
 
 
 class ApiServerReview:
-    """Sends TokenReviews over HTTPS, with the pod's own token and CA file, which may be replaced at any time.
+    """Sends TokenReviews over HTTPS with the pod's own token and CA file. Both files may be replaced at any time.
 
     Args:
         server: URL of the API server.
@@ -46,7 +46,7 @@ class ApiServerReview:
                 status = (await answer.json()).get("status", {})
         except (aiohttp.ClientError, TimeoutError) as error:
             raise OSError(f"the API server did not review a token: {error}") from error
-        # A server that does not support audiences has not checked them, and returns none.
+        # An API server that does not support audiences returns no audiences, and has not checked the token's audience.
         if not status.get("authenticated") or audience not in status.get("audiences", ()):
             return Reviewed()
         user = status.get("user", {})

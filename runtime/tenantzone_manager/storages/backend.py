@@ -13,7 +13,7 @@ from tenantzone_manager.core.records import CacheLocation, LocationSpec
 
 
 class Place(NamedTuple):
-    """One location of one block, with all components of the names of its objects."""
+    """One location of one block, with everything that the names of the location's objects contain."""
 
     group: str
     instance: str
@@ -40,7 +40,7 @@ class StorageError(Exception):
 
 
 class PlaceTaken(StorageError):
-    """Another storage of the same index owns the place.
+    """Another storage of the same index owns the place, such as the folder or the bucket.
 
     Args:
         place: human-readable description of the place.
@@ -50,18 +50,18 @@ class PlaceTaken(StorageError):
 
     def __init__(self, place: str, owner: str, storage: str) -> None:
         super().__init__(
-            f"{place} belongs to the storage {printable(owner)}, whose blocks {storage} would overwrite; give "
-            f"{storage} another place, or remove {printable(owner)} first"
+            f"{place} belongs to the storage {printable(owner)}, whose blocks {storage} would overwrite; change the "
+            f"options of {storage}, or remove {printable(owner)} first"
         )
         self.owner = owner
 
 
 MAX_OWNER_BYTES: Final = 1024
-"""Maximum number of bytes to read from an ``owner`` file, which any client that may write to the place can replace."""
+"""Maximum number of bytes to read from an ``owner`` file, because any client with write access can replace the file."""
 
 
 class Claim:
-    """The claim of a storage to its place. The place has an ``owner`` file with the content ``INDEX/STORAGE``.
+    """The claim of a storage to its place, such as a folder. An ``owner`` file there contains ``INDEX/STORAGE``.
 
     Args:
         index: name of the index to which the storage belongs.
@@ -76,7 +76,7 @@ class Claim:
         self._storage = storage
         self._takeover = takeover
         self.unregistered = ""
-        """Name of another storage of this index that is no longer registered, so its place is free."""
+        """Name of an unregistered storage of this index, from which the place may be claimed."""
 
     def has_to_write(self, found: str, place: str) -> bool:
         """Returns whether the owner file must be written before the place is used.
@@ -104,7 +104,7 @@ class Claim:
         )
 
     def is_made(self) -> None:
-        """Record that the storage has claimed its place. A later takeover by another index stands."""
+        """Record that the storage has claimed its place, so that it does not take over the place a second time."""
         self._takeover = False
 
 
@@ -123,7 +123,7 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     def uri(self, place: Place, spec: LocationSpec) -> str:
-        """Returns the URI of a part, with its ``size``, and in a large file also with ``blkid`` and ``offset``."""
+        """Returns the URI of a part with the parameter ``size``, and in a large file also ``blkid`` and ``offset``."""
 
     @abstractmethod
     async def create(self, places: Sequence[Place]) -> None:
@@ -160,18 +160,18 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     def objects(self) -> AsyncIterator[list[StoredObject]]:
-        """Lists all objects that are named like parts, in batches. Slots of large files are not included."""
+        """Generates batches of all objects whose names are names of parts. Slots of large files are not included."""
 
     @abstractmethod
     async def remove(self, objects: Sequence[StoredObject]) -> None:
-        """Delete objects that ``objects`` has listed."""
+        """Delete objects that the method ``objects`` has returned."""
 
-    async def close(self) -> None:  # noqa: B027 - most have nothing to close
+    async def close(self) -> None:  # noqa: B027 - most subclasses have nothing to close
         """Close connections."""
 
 
 def slot_bytes(size: int) -> int:
-    """Returns the slot size for a part of ``size`` bytes: whole pages, to allow reads and writes without a copy."""
+    """Returns the slot size for a part of ``size`` bytes, in whole pages to allow reads and writes without a copy."""
     return -(-size // 4096) * 4096
 
 
@@ -181,7 +181,7 @@ def part_name(place: Place, spec: LocationSpec) -> str:
 
 
 def parsed_part(name: str) -> tuple[bytes, str] | None:
-    """Returns the block key and the location id in the name of a part, or None if it is not the name of a part."""
+    """Returns the block key and the location id in ``name``, or None if ``name`` is not the name of a part."""
     key, hyphen, rest = name.partition("-")
     location_id, dot, spec = rest.partition(".")
     try:

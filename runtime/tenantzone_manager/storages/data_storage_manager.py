@@ -1,4 +1,4 @@
-"""All storages of the manager, and their availability."""
+"""Manages all storages, and checks periodically whether each storage is available."""
 
 import asyncio
 import logging
@@ -27,10 +27,10 @@ class StorageState:
 
     storage: Storage
     backend: DataStorageBackend
-    problem: str = "not tried yet"
-    """Why the storage can't be used; empty if it can be used."""
+    problem: str = "not checked yet"
+    """Reason why the storage can't be used; empty if the storage can be used."""
     since: float = 0.0
-    """Unix time since which the storage can be used, or since which it can't."""
+    """Unix time at which the storage last became usable or unusable."""
     place_owner: str = ""
     """Name of another storage that owns the place of this storage; empty if there is no conflict."""
 
@@ -96,7 +96,7 @@ class DataStorageManager:
             self.owner = owner
 
     def get_available_storage(self, names: Sequence[str]) -> list[Storage]:
-        """Returns the available storages, in the given order. They are enabled, and were healthy at the last check."""
+        """Returns the named storages that are enabled and were healthy at the last check, in the given order."""
         return [self._states[name].storage for name in names if self.is_available(name)]
 
     def is_available(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class DataStorageManager:
         """Prepare places for writing.
 
         Raises:
-            StorageError: the storage failed. It counts as unhealthy until the next successful check.
+            StorageError: the storage failed. The storage counts as unhealthy until the next successful check.
         """
         try:
             async with _in_time(ANSWER_SECONDS):
@@ -168,13 +168,13 @@ class DataStorageManager:
         except StorageError as error:
             self._found(name, str(error))
         except Exception as error:
-            # Catch every exception, because it must not stop the checks of other storages or the start of the manager.
+            # Catch all exceptions, because none may stop the checks of other storages or the start of the manager.
             self._found(name, repr(error))
         else:
             self._found(name, "")
 
     async def _check(self, name: str) -> None:
-        """Check a storage. It may claim its place from another storage that is no longer registered."""
+        """Check a storage. The storage may claim its place from another storage that is no longer registered."""
         state, backend, owner = self._states.get(name), self._of(name), ""
         try:
             await backend.check_health()
@@ -185,7 +185,7 @@ class DataStorageManager:
             backend.claim.unregistered = taken.owner
             await backend.check_health()
         finally:
-            # Reset, because that storage may be registered again before the next check.
+            # Reset the name, because the other storage may be registered again before the next check.
             backend.claim.unregistered = ""
             if state is not None:
                 state.place_owner = owner
@@ -223,7 +223,7 @@ class DataStorageManager:
             self.version += 1
             state.since = self._clock()
             _log.log(
-                logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "it can be used again"
+                logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "can be used again"
             )
         state.problem = problem
 

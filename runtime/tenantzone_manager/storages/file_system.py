@@ -1,4 +1,4 @@
-"""A folder that engines and manager mount (NFS, 3FS, a node's disk), with one file per part or a few large files.
+"""Storage in a folder that engines and manager mount (NFS, 3FS, a node's disk). A part is a file or a slot of a file.
 
 ROOT/owner                                        the index and the storage to which the folder belongs
 ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK is the first two digits of the block's key
@@ -41,7 +41,7 @@ _CLAIM_RETRY_SECONDS: Final = 0.05
 
 
 class FileSystemStorage(DataStorageBackend):
-    """Makes blocking calls in its own thread pool, so that a hanging storage can't block the threads of others.
+    """Makes blocking calls in a thread pool per storage, so that a storage that hangs does not block other storages.
 
     Args:
         root: the folder, which engines mount at the same path.
@@ -140,7 +140,7 @@ class FileSystemStorage(DataStorageBackend):
             probe.write(b"probe")
             probe.flush()
             if Path(probe.name).read_bytes() != b"probe":
-                raise StorageError(f"reading from {self._root} returned other bytes than were written")
+                raise StorageError(f"{self._root} returned other bytes than were written; check the file system")
 
     def _take_place(self) -> None:
         for attempt in range(_CLAIM_ATTEMPTS):
@@ -173,7 +173,7 @@ class FileSystemStorage(DataStorageBackend):
 
 
 def _remove_unfinished(owner: Path) -> None:
-    """Remove an abandoned empty owner file, which is left behind if the disk was full or the machine lost power."""
+    """Remove an empty owner file that was abandoned, for example because the disk was full or the power failed."""
     with contextlib.suppress(FileNotFoundError):
         written_at = owner.stat().st_mtime
         # The age is compared with a new file, because the clock of a file server may differ from this machine's clock.
@@ -234,7 +234,7 @@ def _parts(root: Path) -> Iterator[StoredObject]:
 
 
 def _foreign_files(root: Path, owner: str) -> Iterator[StoredObject]:
-    """Lists large files of other indices, whose blocks can no longer be found."""
+    """Generates the large files of other indices. This index has no records of blocks in these files."""
     for path in root.glob("*/*/*/*"):
         group, of = path.parts[-4:-2]
         with contextlib.suppress(FileNotFoundError):

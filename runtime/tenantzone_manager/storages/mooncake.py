@@ -1,8 +1,8 @@
-"""A memory pool across nodes, provided by Mooncake's store.
+"""Storage in a memory pool across nodes, provided by Mooncake's store.
 
 There is one object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``. Mooncake allocates memory first come,
-first served, and evicts unpinned objects on its own. Objects of this storage are pinned, so they stay until they are
-deleted, and a write fails if the pool has no room.
+first served, and may evict any unpinned object. Objects of this storage are pinned, so they stay until the manager
+deletes them, and a write fails if the pool has no room.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class MooncakeStorage(DataStorageBackend):
-    """Calls Mooncake's blocking client in threads, so that it does not block the event loop.
+    """Calls Mooncake's blocking client in threads, so that the client does not block the event loop.
 
     Args:
         master: host and port of the pool's master.
@@ -103,7 +103,7 @@ class MooncakeStorage(DataStorageBackend):
                         yield found
                         found = []
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise StorageError(f"Mooncake's master does not list its objects: {error!r}") from error
+            raise StorageError(f"Mooncake's master failed to list objects over HTTP: {error!r}") from error
         if found:
             yield found
 
@@ -138,7 +138,7 @@ class MooncakeStorage(DataStorageBackend):
         return await asked
 
     async def _remove(self, names: Sequence[str]) -> None:
-        # Forced, because the manager has its own leases, so removal need not wait for Mooncake's leases.
+        # Force the removal instead of waiting for Mooncake's leases, because the manager has leases of its own.
         codes = await self._asked(lambda store: store.batch_remove(list(names), True))
         for name, code in zip(names, codes, strict=True):
             if code not in (0, MISSING):
@@ -147,7 +147,7 @@ class MooncakeStorage(DataStorageBackend):
     def _claim(self, store: Any) -> None:
         """Check that this storage owns the prefix, or claim the prefix if it is free.
 
-        A restart of Mooncake loses the owner, because everything is in memory.
+        A restart of Mooncake loses the owner, because all objects are in memory.
         """
         name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
         if self.claim.has_to_write(_text(store, name), place):
@@ -167,7 +167,7 @@ def _size(store: Any, name: str) -> int | None:
     """Returns the size of an object in bytes, or None if the object does not exist."""
     size = int(store.get_size(name))
     if size < 0 and size != MISSING:
-        raise StorageError(f"Mooncake does not say whether {name} exists (code {size})")
+        raise StorageError(f"Mooncake did not report whether {name} exists (code {size})")
     return None if size == MISSING else size
 
 
@@ -175,7 +175,7 @@ def _text(store: Any, name: str) -> str:
     """Returns a short object as text, replacing invalid bytes, or an empty string if the object does not exist."""
     size = _size(store, name)
     if size is not None and size > MAX_OWNER_BYTES:
-        raise StorageError(f"{name} has {size} bytes, too many for the name of an owner; remove it")
+        raise StorageError(f"{name} has {size} bytes, so it does not contain the name of an owner; remove this object")
     return "" if size is None else _content(store, name).decode(errors="replace")
 
 
@@ -188,7 +188,7 @@ def _content(store: Any, name: str) -> bytes:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Splits a stream into lines of any length, because other users of the pool may give objects very long names."""
+    """Generates the lines of a stream. Lines may have any length, because other users of the pool choose the names."""
     rest = b""
     async for chunk in content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -210,6 +210,6 @@ def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     except UnicodeDecodeError:
         return None
     parsed = parsed_part(part)
-    # Mooncake does not report when an object was written. Time 0 is safe, because a block has a record before its
-    # writer knows the name, and no name is used twice.
+    # Mooncake does not report when an object was written. Time 0 is safe, because an object without a record is always
+    # an orphan: a record exists before the writer knows the name, and no name is used twice.
     return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)

@@ -1,4 +1,4 @@
-"""An S3 client for the event loop: requests run in threads, because hashing and copying objects take long."""
+"""An S3 client for the event loop. Requests run in threads, because hashing and copying large objects takes long."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from tenantzone_contract.cache.s3 import create_client
 from tenantzone_manager.storages.backend import StorageError
 
 _THREADS: Final = 16
-"""Maximum number of simultaneous requests, without health checks."""
+"""Maximum number of simultaneous requests, not counting health checks."""
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ class S3Client:
     """Makes requests to one S3 server.
 
     Args:
-        options: options of botocore's client, ``endpoint_url`` and ``region_name``, if they are set.
+        options: ``endpoint_url`` and ``region_name`` for botocore's client, each only if it is set.
         credentials: AWS credentials file with a profile ``default``, which is reloaded when it changes. If None, the
             default credential chain is used, for example the environment or the pod's identity.
         timeout_seconds: timeout in seconds for connecting and for reading an answer.
@@ -69,7 +69,7 @@ class S3Client:
         except (BotoCoreError, ClientError, HTTPError, OSError) as error:
             raise StorageError(str(error)) from error
         except Exception as error:
-            # botocore fails in many ways if an answer is not what S3 sends, for example without a length.
+            # botocore raises many other exceptions for an answer that S3 would not send, such as one without a length.
             raise StorageError(f"the S3 client failed: {error!r}") from error
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class S3Client:
             with self._lock:
                 self._close()
 
-        # Another thread may hold the lock while it reads the credentials.
+        # Close in a thread, because another thread may hold the lock while it reads the credentials.
         await asyncio.to_thread(close)
 
     def _close(self) -> None:

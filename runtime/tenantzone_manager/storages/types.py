@@ -26,7 +26,8 @@ def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBac
 
 
 def _s3(storage: Storage, owner: str, folder: Path | None) -> DataStorageBackend:
-    from tenantzone_manager.storages.s3 import S3Storage  # its client takes a second to import
+    # Import late, because importing the S3 client takes a second.
+    from tenantzone_manager.storages.s3 import S3Storage
 
     options = _Options(storage)
     made = S3Storage(
@@ -65,10 +66,14 @@ def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | Non
     if not name:
         return None
     if not re.fullmatch(NAME, name):
-        raise ValueError(f"storage {storage.name}: option credentials must be the name of a file, not {name!r}")
+        raise ValueError(
+            f"storage {storage.name}: option credentials must be the name of a file in the folder --credentials, not "
+            f"{name!r}"
+        )
     if folder is None:
         raise ValueError(
-            f"storage {storage.name}: option credentials requires a manager that was started with --credentials"
+            f"storage {storage.name}: option credentials requires a manager that was started with --credentials; set "
+            "this argument, or remove the option"
         )
     return folder / name
 
@@ -78,7 +83,7 @@ STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStor
     "S3": _s3,
     "Mooncake": _mooncake,
 }
-"""Functions that create the backend of a storage, by storage type. For invalid options, they raise ``ValueError``."""
+"""Functions that create the backend of a storage, by storage type. They raise ``ValueError`` for invalid options."""
 
 
 def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataStorageBackend:
@@ -98,7 +103,7 @@ def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataS
 
 
 class _Options:
-    """The options of a storage. Reading an option removes it, so the options that are left are unknown."""
+    """The options of a storage. Reading an option removes the option, so the options left at the end are unknown."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -107,7 +112,7 @@ class _Options:
     def text(self, name: str, default: str | None = None) -> str:
         value = self._left.pop(name, default)
         if not isinstance(value, str):
-            raise ValueError(f"storage {self._storage.name}: option {name} must be text")
+            raise ValueError(f"storage {self._storage.name}: option {name} must be set to text")
         return value
 
     def number(self, name: str, default: int) -> int:
@@ -125,4 +130,4 @@ class _Options:
     def end(self) -> None:
         if self._left:
             unknown = ", ".join(sorted(self._left))
-            raise ValueError(f"storage {self._storage.name}: {self._storage.type} has no option {unknown}")
+            raise ValueError(f"storage {self._storage.name}: {self._storage.type} has no option {unknown}; remove it")

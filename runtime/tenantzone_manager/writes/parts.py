@@ -1,4 +1,4 @@
-"""The parts of new locations: separate objects, or slots of large files, which the same commit allocates."""
+"""Creates the parts of new locations: separate objects, or slots of large files allocated in the same commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ Files = Mapping[tuple[str, int], Sequence[Address]]
 
 
 class SlotsShort(Exception):
-    """The chosen files have fewer free slots than this process remembered."""
+    """The chosen large files have fewer free slots than this process remembered."""
 
 
 class Parts:

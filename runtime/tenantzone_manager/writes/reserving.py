@@ -1,4 +1,4 @@
-"""Reserving room for the blocks of a write, part by part, in the storages that have room."""
+"""Reserves room for the blocks of a write, one part of the write at a time, in storages that have room."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from tenantzone_manager.writes.parts import Parts, SlotsShort, addresses_of
 from tenantzone_manager.writes.write_plans import Plan, Write, key_before
 
 _TRIES: Final = 8
-"""Maximum number of attempts to reserve room that other writes take at the same time."""
+"""Maximum number of attempts to reserve room, because concurrent writes may take the room first."""
 
 
 class Reserver:
@@ -41,7 +41,7 @@ class Reserver:
         self._parts = parts
 
     async def has_room(self, write: Write, wanted: Sequence[int]) -> bool:
-        """Returns whether the storages currently have room for all wanted blocks. This reserves nothing."""
+        """Returns whether the storages currently have room for all wanted blocks, without reserving room."""
         return len((await self._plan(write, wanted, (), ())).places) == len(wanted)
 
     async def begin(
@@ -133,7 +133,8 @@ class Reserver:
                     taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
-                # Existing blocks of windows are read together with the new blocks, and must not be evicted before them.
+                # Record a use of existing blocks of windows. Queries read these blocks together with the new blocks, so
+                # they must not be evicted earlier.
                 use(draft, key, write.now, 0)
             return dict(slot_files)
 
@@ -176,7 +177,7 @@ class Reserver:
         return sorted(again)
 
     async def take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Mark locations for immediate deletion. The caller has not received them, so it can't write there."""
+        """Mark locations for immediate deletion, which is safe because the writer has not received these locations."""
         keys = [write.keys[index] for index in indices]
 
         def change(draft: Draft, _: Found) -> None:

@@ -16,7 +16,7 @@ def file_key(slot_size: int, number: int) -> bytes:
 
 
 class SlotFiles:
-    """Remembers how many free slots files have. This may be outdated; the commit uses the records of the files.
+    """Remembers the number of free slots per file. The number may be outdated, so commits check the files' records.
 
     Args:
         index: index with the records.
@@ -31,7 +31,7 @@ class SlotFiles:
         self._scanned: dict[str, float] = {}
 
     async def choose(self, space: str, slot_size: int, slots_per_file: int, count: int) -> list[int]:
-        """Returns the numbers of files that together have ``count`` free slots, including new files if necessary."""
+        """Returns file numbers. These files, some of them new if necessary, together have ``count`` free slots."""
         if space not in self._scanned:
             await self._scan(space)
         chosen = self._with_room(space, slot_size, count)

@@ -23,7 +23,7 @@ class Write:
     """Names of the parts of each block."""
     id: str
     until: float
-    """Unix time at which the locations of the write expire, unless it is extended or finished."""
+    """Unix time at which the locations of the write expire, unless the write is extended or finished."""
     now: float
     """Unix time at which the write started."""
 
@@ -37,13 +37,13 @@ class Plan:
     files: Files
     """Large files in which slots may be allocated."""
     ends: Sequence[int]
-    """Indices of existing blocks that no other block of the write follows. Their use is recorded."""
+    """Indices of existing blocks without a following block in this write. The commit records a use of each."""
 
 
 def specs_and_names(
     instance: Instance, count: int, first: int, spec_sets: Sequence[str]
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
-    """Returns the parts and the names of the parts of each block from ``first`` on, by index."""
+    """Returns two mappings for the blocks from ``first`` on: their parts by index, and their parts' names by index."""
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(
             f"spec_sets has {len(spec_sets)} entries for {count - first} blocks to write; send one entry per block to "

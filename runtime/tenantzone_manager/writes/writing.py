@@ -32,7 +32,7 @@ from tenantzone_manager.writes.reserving import Reserver
 from tenantzone_manager.writes.write_plans import Write, specs_and_names, write_parts
 
 _SAME_SECONDS: Final = 1.0
-"""Duration of a call up to which the writer's deadline is not extended."""
+"""Duration of a call in seconds up to which the writer's deadline is not extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class Writer:
         Args:
             instance: instance of the blocks.
             keys: keys of the prompt's blocks from its beginning.
-            first: index of the first block whose bytes the caller has. It only knows the keys of the blocks before it.
+            first: index of the first block whose bytes the caller has. Of earlier blocks, the caller has only the keys.
             parents: for each block, the index of the previous block of its prompt, or -1 for the first block of a
-                prompt. If empty, each block follows the block before it in ``keys``. With parents, one write can
-                include the blocks of several KV-cache groups of a prompt: the last blocks of a window follow blocks of
-                full attention.
+                prompt. If empty, each block follows the preceding block in ``keys``. With parents, one write can
+                include blocks of several KV-cache groups, because blocks of a window can follow blocks of full
+                attention.
             spec_sets: for each block from ``first`` on, the name of its set of parts. If empty, all blocks have all
                 parts.
             whole: whether to write nothing unless all missing blocks can be written.
@@ -174,7 +174,7 @@ class Writer:
                 break
         lacking = next((each for each in (WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
-            # When the other blocks were begun, the lacking block was present, or seemed to have room.
+            # Undo the begun blocks, because a lacking block was present or seemed to have room when they were begun.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
@@ -236,7 +236,7 @@ class Writer:
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write, part by part: written blocks begin to serve, failed blocks are deleted.
+        """End a write, part by part. Written blocks begin to serve, and failed blocks are marked for deletion.
 
         Args:
             instance: instance of the blocks.
@@ -262,7 +262,7 @@ class Writer:
         return made
 
     async def _keep_alive(self, instance: Instance, write_id: str, keys: Sequence[bytes]) -> None:
-        """Extend a near deadline, because the manager that reclaims may not know that this call is in progress."""
+        """Extend a deadline that is near, because another manager may reclaim and does not know about this call."""
         (entry,) = await self._index.get(spaces.blocks_of(instance), [keys[-1]])
         location = location_of(entry.value if entry else None, write_id)
         now = self._clock()
