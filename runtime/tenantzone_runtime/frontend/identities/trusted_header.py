@@ -1,4 +1,4 @@
-"""Identifies tenants by a header, which is trusted only with a proof that the request comes from the gateway."""
+"""Identifies tenants by a header. It is trusted only with a proof that the request comes from the gateway."""
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -11,11 +11,11 @@ from tenantzone_runtime.frontend.transport.peer import peer_address
 
 
 class HeaderIdentity:
-    """Identifies tenants by the gateway's header.
+    """Identifies tenants by a header that the gateway sets.
 
     Args:
         declared: the pool's ``identity.trustedHeader``.
-        folder: the folder in which the proof's file is mounted.
+        folder: the folder of the mounted secret or certificates that prove that requests come from the gateway.
     """
 
     def __init__(self, declared: TrustedHeader, folder: Path) -> None:
