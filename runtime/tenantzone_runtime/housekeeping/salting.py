@@ -27,8 +27,8 @@ class Salting:
             logger.info("the salt key %s is in force", self._source.id)
         else:
             logger.warning(
-                "there is no salt key in %s, so this engine generated one: a restart loses all chunks in tiers, and no "
-                "other engine or router computes the same block hashes; mount the pool's salt key to avoid this",
+                "there is no salt key in %s, so the engine uses its own key: cached chunks are lost on a restart, and "
+                "no other engine or router computes the same block hashes; mount the pool's salt key to avoid this",
                 settings.salt_dir,
             )
 
