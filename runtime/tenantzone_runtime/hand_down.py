@@ -43,9 +43,9 @@ class _Refused(HandDownError):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Hand down one zone after another, until all zones are handed down or the time limit is reached.
+    """Copy the blocks of one zone after another to shared storages, until the time limit is reached.
 
-    Exits with a message if a zone was not handed down completely.
+    Exits with a message if a zone's blocks were not copied completely.
 
     Args:
         arguments: the arguments after ``hand-down``.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
-    """Hand down a zone, and print the result. Returns whether storages now have all of the zone's blocks."""
+    """Copy a zone's blocks to shared storages, and print the result. Returns whether all blocks were copied."""
     try:
         report = _hand_down(engine, tenant, rate, deadline)
     except _Refused as error:
@@ -79,13 +79,13 @@ def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
 def _left(report: MigrationReport) -> str:
     if not report.left:
         return ""
-    return f", {report.left} chunks left, because requests use them, or the zone or its storages have no room"
+    return f", {report.left} chunks not moved, because requests use them, or the zone or its storages have no room"
 
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
     order = MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate)
     if time.monotonic() >= deadline:
-        raise HandDownError(f"the time limit was reached before the zone of {tenant} was handed down")
+        raise HandDownError(f"the time limit was reached before the zone of {tenant} was handed down; increase --for")
     while True:
         report = _begun(engine, order)
         while report.is_running and report.work == order.order:
@@ -114,7 +114,7 @@ def _begun(engine: "_Engine", order: MigrationOrder) -> MigrationReport:
 
 
 def _late(tenant: str, report: MigrationReport) -> str:
-    return f"the time limit was reached after {report.moved} chunks of {tenant} were moved; the others were not"
+    return f"the time limit was reached when only {report.moved} chunks of {tenant} were moved; increase --for"
 
 
 class _Engine:

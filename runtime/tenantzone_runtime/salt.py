@@ -55,6 +55,6 @@ class SaltKeySource:
 
     def _complain(self, error: str) -> None:
         if error and error != self.error:
-            kept = "the previous key" if self.id else "a key of this process's own"
+            kept = "the previous key" if self.id else "this engine's own key"
             _log.error("the salt key %s: %s; %s stays in force", self._path, error, kept)
         self.error = error

@@ -97,5 +97,5 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
         raise SealError("the seal does not match this request")
     # The age is negative after the clock was set back. Accept up to a minute.
     if not -60.0 <= age <= _LIFETIME_SECONDS:
-        raise SealError(f"the seal is {age:.0f} s old")
+        raise SealError(f"the seal is {age:.0f} s old, so it has expired or a clock is wrong")
     return Sealed(tenant, user)

@@ -186,7 +186,7 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
-    """Returns the path in each flag for a file of the KV-cache manager, by flag; None if the flag is not given."""
+    """Returns the file that each flag ``--manager-*-file`` names, by flag; None if the flag is not given."""
     named = {name: getattr(own, f"manager_{name.replace('-', '_')}_file") for name in _MANAGER_FILES}
     return {f"--manager-{name}-file": path and path.absolute() for name, path in named.items()}
 

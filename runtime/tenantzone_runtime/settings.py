@@ -66,9 +66,9 @@ class Bounds:
     max_body_bytes: int = 16 * 2**20
     """Maximum number of bytes of a request's body with its images, sounds and videos, on routes that accept media."""
     max_tenant_body_bytes: int = 32 * 2**20
-    """Maximum number of bytes of the bodies of all in-flight requests of one tenant."""
+    """Maximum total size in bytes of the bodies of one tenant's in-flight requests."""
     max_held_body_bytes: int = 256 * 2**20
-    """Maximum number of bytes of the bodies of all in-flight requests."""
+    """Maximum total size in bytes of the bodies of all tenants' in-flight requests."""
     max_tenant_requests: int = 1024
     """Maximum number of in-flight requests of one tenant. Each answer to each prompt of a list counts as a request."""
     max_grammar_bytes: int = 64 * 2**10

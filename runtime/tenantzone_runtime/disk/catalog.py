@@ -93,7 +93,7 @@ class Catalog:
 
     @property
     def leftovers(self) -> int:
-        """Number of files removed at engine start: incomplete files, files of the wrong size, and other files."""
+        """Number of files that were removed at engine start because they were not complete chunks."""
         return self._adoption.leftovers
 
     # Chunks
@@ -142,7 +142,7 @@ class Catalog:
     # Spaces
 
     def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
-        """Create spaces for a config's new zones, and replace the spaces of purged zones. Pauses after each zone."""
+        """Create spaces for a config's new zones, and replace those of purged zones, one zone per iteration."""
         for zone in config.zones:
             space = self._spaces.get(zone.tenant)
             if space is None:
@@ -183,7 +183,7 @@ class Catalog:
     # Time
 
     def tidy(self) -> Iterator[None]:
-        """Assign the found files to zones once, and remove files that belong to no zone. Pauses after each tenant."""
+        """Assign the found files to zones once, and remove files that belong to no zone, one tenant per iteration."""
         if self._adoption.is_ready and self._tier.tenancy.pool is not None:
             for space, key, entry in self._adoption.adopt(self._spaces):
                 space.entries[key] = entry

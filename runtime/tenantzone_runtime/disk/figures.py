@@ -31,7 +31,7 @@ class DiskFigures:
     """Whether the circuit breaker of writes is open, so that only periodic probes are written."""
     reads_fail: bool
     leftovers: int
-    """Number of files removed at engine start: incomplete files, files of the wrong size, and other files."""
+    """Number of files that were removed at engine start because they were not complete chunks."""
     found: int
     """Number of adopted chunks: a previous engine process wrote them, and zones got them at the start."""
     removals_failed: int

@@ -59,7 +59,7 @@ class Sweeping:
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
     def go_on(self, at_most: int) -> None:
-        """Start removals, but not of spaces with transfers. At most ``at_most`` removals are in progress at a time."""
+        """Start pending removals, so that at most ``at_most`` are in progress. Spaces with transfers are skipped."""
         for space in list(self._idle([space for space in self._spaces if space.is_over], at_most)):
             self._sweep(space)
         for folder in list(self._idle(self._strangers, at_most)):

@@ -1,4 +1,4 @@
-"""Threads that do blocking work for the caller, taking turns between tenants, and the results of this work."""
+"""Threads that do blocking work for the caller, and a queue of their results. Tenants take turns."""
 
 import logging
 import threading

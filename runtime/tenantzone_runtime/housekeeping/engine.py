@@ -99,7 +99,7 @@ class ServedEngine(Protocol):
 
         A step holds the lock while it reads or changes zones, and so does code that adds or ends a request. The lock is
         free between two steps. Housekeeping takes the lock many times a second, each time for some tenths of a
-        millisecond, and never while it already holds the lock.
+        millisecond. The lock need not be reentrant.
         """
 
     @property

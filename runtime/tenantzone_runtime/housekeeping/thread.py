@@ -186,7 +186,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """Returns the status of the newest config. If only the API server can't enforce it, that is the rejection."""
+        """Returns the status of the newest config, with the API server's problem if the engine has not rejected it."""
         status = self._reloading.status
         if status.rejected is not None:
             return status

@@ -146,7 +146,7 @@ def make_bill(folders: Iterable[Path], period: Period) -> Bill:
         _read(folder, bill, runs)
     for engine in sorted({engine for (engine, _, _), run in runs.items() if run.before is None and not run.from_zero}):
         bill.warnings.append(
-            f"{engine}: usage before the engine's first record is not billed, because older files are gone"
+            f"{engine}: usage before the engine's first record is not billed, because older files were deleted"
         )
     sums = dict[Who, Amounts]()
     for (_, _, who), run in sorted(runs.items(), key=lambda item: item[0][2]):
@@ -183,8 +183,8 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
         raise NoJournalError(f"the journal in {folder} has no records")
     if not kept.whole and (bill.period.begin is None or bill.period.begin <= kept.begin):
         bill.warnings.append(
-            f"{folder}: the journal begins at {kept.begin}; usage before that is not billed, because older files are "
-            "gone"
+            f"{folder}: the journal begins at {kept.begin}; usage before that is not billed, because older files were "
+            "deleted"
         )
     bill.sources.append(source)
 

@@ -92,7 +92,7 @@ _NAMES: Final = {event: names_of(event) for event in get_args(JournalEvent)}
 
 
 def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: float) -> tuple[bytes, Link]:
-    """Make the record of an event.
+    """Encode an event as the next record of the chain.
 
     Args:
         event: the event.

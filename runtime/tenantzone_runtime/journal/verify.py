@@ -41,7 +41,7 @@ class Verified:
             f"head {self.head.hash}",
         ]
         if self.first.seq:
-            said.append(f"the journal does not begin at record 0; records 0 to {self.first.seq - 1} are gone")
+            said.append(f"the journal does not begin at record 0; records 0 to {self.first.seq - 1} are missing")
         if self.lost:
             said.append(f"the journal reports that {self.lost} records were lost before they could be written")
         if self.cut_off:

@@ -281,7 +281,7 @@ class SharedTier:
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
             return
         if self._asking.breaker.is_open:
-            # Probe the manager here, because requests do not.
+            # Probe the manager here, because requests send no queries while the manager fails.
             self._looked = -self._settings.held_seconds
         else:
             self._removing.go_on()
@@ -318,7 +318,7 @@ class SharedTier:
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store or not self._has_pool_key():
             return None
-        # If the zone was purged or removed, or could not store, it may store again once its earlier chunks are removed.
+        # After a purge or removal, the zone may only store again once all its earlier chunks are removed.
         return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:

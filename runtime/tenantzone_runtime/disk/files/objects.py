@@ -30,7 +30,7 @@ class Found:
     objects: dict[str, list[FoundObject]] = field(default_factory=lambda: defaultdict(list))
     """Chunk files, by the name of their seal's folder."""
     leftovers: int = 0
-    """Number of files removed because they were incomplete, of the wrong size, or not chunks."""
+    """Number of files that were removed because they were not complete chunks."""
 
 
 class Objects:

@@ -252,7 +252,7 @@ def file_room(room: int) -> int:
 
 
 def least_pixels(bounds: Bounds) -> int:
-    """Returns the number of pixels as which a smaller image counts."""
+    """Returns the minimum number of pixels with which each image is counted."""
     return bounds.max_request_pixels // max(1, bounds.max_media_items)
 
 

@@ -140,7 +140,7 @@ def _compared(repetition: Mapping[str, Any]) -> float:
 
 def _logprobs(value: object) -> float:
     number = _number(value)
-    # -1 stands for the whole vocabulary.
+    # -1 requests the log probabilities of the whole vocabulary.
     return float("inf") if number < 0 else number
 
 

@@ -29,7 +29,7 @@ _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"
 _BITS = 64
-"""Maximum size in bits of an integer, including its sign, that vLLM's processes can exchange."""
+"""Maximum size in bits, including the sign, of integers that vLLM's processes can exchange."""
 
 
 def check_count(body: bytes) -> None:
@@ -155,7 +155,7 @@ def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
     """
     if size > limit and size - _media_bytes(body.get("messages")) - _media_bytes(body.get("input")) > limit:
         raise Refusal(
-            413, "large_body", f"The request's body has more than {limit} bytes besides images; send a smaller one"
+            413, "large_body", f"The request's body has more than {limit} bytes besides its media; send a smaller one"
         )
 
 

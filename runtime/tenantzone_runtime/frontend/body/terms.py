@@ -88,7 +88,7 @@ def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> No
         value = body.get(field)
         if value is None or (field == "logprobs" and isinstance(value, bool) and path != _WITH_COUNTED_LOGPROBS):
             continue
-        # -1 stands for the whole vocabulary.
+        # -1 requests the log probabilities of the whole vocabulary.
         if not 0 <= _whole(field, value, "request_limits") <= bound:
             raise _beyond(field, "logprobs", bound)
     tokens = body.get(_LOGPROB_TOKENS)

@@ -299,7 +299,7 @@ class KeyRing:
             file = _KeyFile(settled, last_good, str(error))
         if before is None or file.error != before.error:
             _log.error(
-                "key file of tenant %r: %s; its previous keys stay in force",
+                "key file of tenant %r: %s; the tenant's previous keys stay valid",
                 tenant,
                 file.error,
                 extra={"tenant": tenant},

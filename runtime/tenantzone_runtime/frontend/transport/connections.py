@@ -96,8 +96,8 @@ class BoundedProtocol(PeerProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.scheme == "http":
-            # Without a buffer limit of 0, uvicorn and the read timer would not wait until the client has read the last
-            # bytes of an answer. With TLS this is not needed, because asyncio has a time-out for closing.
+            # Set the buffer's limit to 0, so that uvicorn and the read timer wait until the client has read the last
+            # bytes of an answer. TLS connections need no limit, because asyncio has a time-out for closing them.
             transport.set_write_buffer_limits(0)
         if len(self.connections) > self.max_connections:
             self._make_room()

@@ -33,7 +33,7 @@ Locate = Callable[[str, Sequence[bytes], float], Located]
 
 
 def locate_prefix(client: ManagerClient) -> Locate:
-    """Returns the function that queries the manager for models whose chunks only need all chunks before them."""
+    """Returns a `Locate` function for models in which each chunk needs all chunks before it in the prompt."""
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
         return keys, client.get_cache_location(instance, keys, seconds)

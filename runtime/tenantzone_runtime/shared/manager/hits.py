@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
-    """Returns the function that queries the manager for the longest hit: each group has the chunks that it needs."""
+    """Returns a `Locate` function that finds the longest hit, for which each group has the chunks that it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:

@@ -37,7 +37,7 @@ class FileStorages:
                 _write(descriptor, content, place.offset)
             return
         try:
-            # On network file systems, write errors may only be reported when the file is closed.
+            # Closing is part of the write, because a network file system may report write errors only then.
             with _opened(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write(descriptor, content, 0)
         except FileExistsError:

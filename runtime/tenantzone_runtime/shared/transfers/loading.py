@@ -98,7 +98,7 @@ class Loading:
         return any(self._may_begin(each.storage, now) for each in locations)
 
     def _may_begin(self, storage: str, now: float) -> bool:
-        """Returns whether a storage works, or may be probed now, for which a thread must be idle."""
+        """Returns whether a storage may be read now: it works, or it may be probed and a thread is idle."""
         breaker = self.breakers.of(storage)
         return breaker.is_due(now) and (not breaker.is_open or self._threads.may_read_at_once(storage))
 

@@ -209,9 +209,9 @@ class Storing:
             self._jobs.chunk_ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
     def _may_write(self, storage: str) -> bool:
-        """Returns whether a storage works, or the caller's write is its probe, for which a thread must be idle.
+        """Returns whether the caller may write to a storage now: it works, or may be probed and a thread is idle.
 
-        Thread-safe.
+        If the storage is probed, the caller's write is the probe. Thread-safe.
         """
         if self.breakers.of(storage).is_open and not self._threads.may_write_at_once(storage):
             return False
