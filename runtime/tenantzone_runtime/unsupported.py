@@ -65,7 +65,7 @@ class Unsupported:
     feature: str
     reason: str
     instead: str
-    """Advice what to do instead of using the feature."""
+    """Advice for the user: what to do instead of using the feature."""
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None

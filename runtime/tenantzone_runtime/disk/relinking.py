@@ -17,7 +17,7 @@ _GROUP_BYTES: Final = 4
 
 
 def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Returns, for the hash of each block of a prompt, the shortened hash of the previous block.
+    """Returns the shortened hash of the previous block in a prompt, by the hash of each block.
 
     Args:
         keys: the keys of one KV cache group's chunks, one for each block, from the beginning of the prompt.
@@ -36,7 +36,7 @@ def block_of(key: bytes) -> bytes:
 
 
 def suffix_of(group: int) -> bytes:
-    """Returns the bytes with which the keys of a KV cache group's chunks end."""
+    """Returns the last bytes of the keys of all chunks in a KV cache group."""
     return group.to_bytes(_GROUP_BYTES, "big")
 
 

@@ -51,8 +51,8 @@ class Tracing(SpanProcessor):
         span = provider.get_tracer(_NAME).start_span(
             f"{scope['method']} {scope['path']}", _propagator.extract(_trace_headers(scope), Context()), SpanKind.SERVER
         )
-        # Set the attributes after the start, to override those from `on_start`: a client could have sent the span id of
-        # another request.
+        # Set the attributes after the start, to override those from `on_start`, because a client could have sent the
+        # span id of another request.
         span.set_attributes({**attributes, "http.request.method": scope["method"], "http.route": scope["path"]})
 
         async def send_noted(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Publishes the config that the engine enforces to the frontend, as a file in a folder that only the two use.
+"""Publishes the config that the engine enforces to the frontend, as a file in a folder that only these two use.
 
 The frontend must not use a config that the engine refused, because it might then reject tenants that have zones in the
 engine. So the engine alone decides which config is in force.

@@ -44,7 +44,7 @@ def _samples(family: Family, figures: EngineFigures) -> Iterator[str]:
     for values, value in family.samples(figures):
         labels = _labels(family.labels, values)
         if not isinstance(value, Histogram):
-            # Write whole numbers without ".0", to save space: most values are whole numbers.
+            # Write whole numbers without ".0" to save space, because most values are whole numbers.
             yield f"{family.name}{{{labels}}} {int(value) if isinstance(value, int) else repr(value)}\n"
             continue
         if family.type == "histogram":

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-# Parse and verify certificates with the common library for this, because vLLM depends on it anyway.
+# Use the most common library for certificates, because vLLM depends on it anyway.
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 

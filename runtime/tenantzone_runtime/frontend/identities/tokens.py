@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Use the common library for tokens instead of own code, which could easily be insecure. vLLM depends on it anyway.
+# Use the most common library for tokens, because code of our own could easily be insecure. vLLM depends on it anyway.
 import jwt
 
 from tenantzone_contract.zone_config.identity import JWKS_FILE, Jwt

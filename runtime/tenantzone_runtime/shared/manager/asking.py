@@ -137,5 +137,5 @@ class Asking:
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Returns whether the manager does not have the instance, because no engine has stored chunks in it yet."""
+    """Returns whether an error reports that the instance does not exist yet, because no engine has stored chunks."""
     return isinstance(error, ManagerError) and error.code == "NOT_FOUND"

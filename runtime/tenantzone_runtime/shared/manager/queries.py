@@ -48,7 +48,7 @@ class Query:
     stored: bool = False
     """Whether the request has begun to store chunks. A store marks the prompt as used in the manager."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)
-    """Starts of writes: first the write in progress, then the waiting writes. Each needs the chunks of those before."""
+    """Functions that start the write in progress and the waiting writes. A write needs the chunks of earlier writes."""
     has_caught_up: bool = False
     """Whether the missing beginning of the prompt was already reported as a gap."""
     is_given_up: bool = False
