@@ -201,7 +201,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # HTTP/1.0 has one request per connection, so that no idle connection stays open.
+    # Use HTTP/1.0, which has one request per connection, so that no idle connection stays open.
     protocol_version = "HTTP/1.0"
     timeout = 10.0
     server: "_Server"

@@ -132,7 +132,7 @@ class Catalog:
             space, key = self._space_of.pop(slot)
             entry = space.entries.pop(key)
             if space.receipt is not None:
-                # The sweep of the ended space removes the file.
+                # Do not remove the file here, because the sweep of the ended space removes it.
                 space.given_up.append(slot)
                 continue
             removal = Removal(self._objects, space.seal.folder, entry.name, self.slots.removal(slot))

@@ -305,7 +305,7 @@ class DiskTier:
 
     def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
         """Do the same as `upkeep`, but yield after each ``at_once`` chunks."""
-        # An engine without requests runs no steps, which would process the threads' results.
+        # Process the threads' results here, too, because an engine without requests runs no steps.
         self._take_note()
         if self._catalog.is_lost:
             yield from self.renew_in_parts(at_once)

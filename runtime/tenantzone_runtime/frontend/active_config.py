@@ -141,7 +141,7 @@ class ActiveConfig:
             check_state_folder(self._state_dir)
         except UnsafeFolder as error:
             unsafe = str(error)
-        except OSError:  # self._source reports it
+        except OSError:  # `self._source.poll` reports this error
             pass
         if unsafe and unsafe != self._unsafe:
             _log.error("the frontend keeps its last good config: %s", unsafe)

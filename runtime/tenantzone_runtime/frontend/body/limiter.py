@@ -38,7 +38,7 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                # The cancelled entry may have blocked lighter entries for which there is room.
+                # Admit waiting entries, because the cancelled entry may have blocked lighter entries.
                 self._let_in()
             else:
                 self.leave(weight)

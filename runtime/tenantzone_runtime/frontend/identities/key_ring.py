@@ -4,7 +4,7 @@ The file's name is the tenant's name. Each line is one key, as clear text or as 
 digest. A file may have several keys, so that keys can be rotated. Only digests are kept in memory.
 
 kubelet replaces all files of a mounted Secret (a projection) atomically. In any other folder (a plain folder), a file
-may be incomplete, and would turn the beginning of a key into a key. So it is only used after a second without changes.
+may be incomplete, so that the beginning of a key would be accepted. So it is only used after a second without changes.
 
 The cost of a refresh is limited for any number of tenants. A new projection is read over several refreshes, and takes
 effect when all its files have been read.
@@ -313,7 +313,7 @@ class KeyRing:
                 owners.setdefault(digest, []).append(tenant)
         for digest, tenants in owners.items():
             if len(tenants) > 1:
-                # Otherwise, a tenant could act in the name of another tenant with the same key.
+                # Refuse the key, because each of its tenants could act in the name of the others.
                 _log.error(
                     "the key sha256:%s... is refused, because it is in the key files of several tenants (%s); give "
                     "each tenant its own key",

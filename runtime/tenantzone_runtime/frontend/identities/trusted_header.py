@@ -54,6 +54,6 @@ class HeaderIdentity:
             address = ip_address(peer_address(scope) or "")
         except ValueError:
             return False
-        # A dual-stack socket reports an IPv4 address as an IPv4-mapped IPv6 address.
+        # Convert an IPv4-mapped IPv6 address, because a dual-stack socket reports IPv4 addresses in this form.
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)

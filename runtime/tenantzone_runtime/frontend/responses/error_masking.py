@@ -25,7 +25,7 @@ _READ_BODIES = (
     ("vllm.entrypoints.", "to_chat_completion_request"),
     ("vllm.entrypoints.", "construct_input_messages"),
     ("vllm.", "_parse_chat_message_content"),
-    # Name of the previous function since vLLM 0.33.
+    # Since vLLM 0.33, the function above has this name.
     ("vllm.", "parse_chat_message_content"),
 )
 """Functions that only parse a body, as the beginning of their module's name and their own name. FastAPI's function
