@@ -1,7 +1,7 @@
-"""The config that each API server process enforces, in one file per process in a folder shared with the engine core.
+"""Files in which API server processes report the config that they enforce to the engine core.
 
-Each process writes only its own file. The engine core reads all files for its report, and removes the files of
-processes that have ended.
+Each process writes one file in a folder that is shared with the engine core. The engine core reads all files for its
+report, and removes the files of processes that have ended.
 """
 
 import json
@@ -21,9 +21,9 @@ from tenantzone_runtime.state_folder import check_state_folder
 _PREFIX: Final = "api-server-"
 _SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 4096
-"""The maximum size of a file; a state has about 300 bytes."""
+"""Maximum size of a file in bytes. A state has about 300 bytes."""
 _ENDED: Final = frozenset("ZXx")
-"""Process states in ``/proc`` of an ended process, including a zombie."""
+"""The states in ``/proc`` of a process that has ended, including a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +33,33 @@ class ApiServerState:
     process: Annotated[int, Field(gt=0)]
     """The process id."""
     started: int
-    """The start time of the process in clock ticks since boot, because process ids are reused."""
+    """Start time of the process in clock ticks since boot, because a process id alone may be reused."""
     config_generation: int | None
     config_hash: str | None
-    """The hash of the config in force; None if there is none yet."""
+    """Hash of the config that the process enforces; None if it has no config yet."""
     keys: str
-    """The digest of its API keys; see ``KeyRing.digest``."""
+    """Digest of the process's API keys; see ``KeyRing.digest``."""
     salt_key: str
-    """The id of the pool's salt key; empty if the engine uses its own key."""
+    """Id of the pool's salt key; empty if the engine uses its own key."""
     unix_time: float
-    """The time of writing, in Unix time."""
+    """Unix time at which the state was made."""
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is still running."""
+        """Whether the process that wrote this state is still running."""
         return start_of(self.process) == self.started
 
     def is_in(self, folder: Path) -> bool:
-        """Returns whether the folder has a file of this process."""
+        """Returns whether the folder has a file of the process that wrote this state."""
         return _path(folder, self.process).exists()
 
     def write(self, folder: Path) -> None:
-        """Write the state to its file atomically.
+        """Write the state to the process's file atomically.
 
         Raises:
-            OSError: the file can't be written. It is a FileNotFoundError if the folder was removed (the engine core
-                recreates it), and an UnsafeFolder if another user could write to the folder.
+            FileNotFoundError: the folder was removed. The engine core creates it again.
+            UnsafeFolder: another user could write to the folder.
+            OSError: the file can't be written.
         """
         check_state_folder(folder)
         path = _path(folder, self.process)
@@ -72,9 +73,9 @@ _STATES: Final = TypeAdapter(ApiServerState)
 
 
 def read_states(folder: Path) -> Sequence[ApiServerState]:
-    """Returns the states of the running API server processes by process id, and removes the files of ended ones.
+    """Returns the states of running API server processes, sorted by process id.
 
-    A folder that another user could write to is not read.
+    Also removes the files of processes that have ended. If another user could write to the folder, it is not read.
     """
     states = []
     try:
@@ -95,7 +96,7 @@ def read_states(folder: Path) -> Sequence[ApiServerState]:
 
 
 def remove_state(folder: Path) -> None:
-    """Remove the file of this process, before the process ends."""
+    """Remove the file of this process. Called before the process ends."""
     _path(folder, os.getpid()).unlink(missing_ok=True)
 
 
@@ -110,12 +111,12 @@ def state_of_this_process(
 
 
 def start_of(process: int) -> int | None:
-    """Returns the start time of a process in clock ticks since boot, or None if it is not running."""
+    """Returns the start time of a process in clock ticks since boot; None if the process is not running."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The second field is the name in parentheses, which may contain spaces and parentheses itself.
+    # The second field is the process's name in parentheses. The name may contain spaces and parentheses.
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in _ENDED else int(fields[19])
 
@@ -125,7 +126,7 @@ def _path(folder: Path, process: int) -> Path:
 
 
 def _read(path: Path) -> ApiServerState | None:
-    """Read a state from its file; returns None if the file is missing or invalid."""
+    """Read a state from a file. Returns None if the file is missing or invalid."""
     try:
         content = _content(path)
         if len(content) > _MAX_BYTES:
@@ -137,7 +138,7 @@ def _read(path: Path) -> ApiServerState | None:
 
 
 def _content(path: Path) -> bytes:
-    """Returns the content of a regular file, at most one byte more than a state may have.
+    """Returns the beginning of a regular file, up to one byte more than the maximum size of a state.
 
     Raises:
         OSError: the file can't be read, or is a link, a pipe or another file that could block the reader.

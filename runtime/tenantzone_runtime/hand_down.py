@@ -1,8 +1,8 @@
-"""``tenantzone-runtime hand-down``: copies cached blocks that shared storages lack to them, before the pod ends.
+"""``tenantzone-runtime hand-down``: copies an engine's cached blocks to shared storages before the pod ends.
 
-Use it in a ``preStop`` hook, which runs whatever the reason for which the pod ends, so that other engines find the
-caches of its zones. Because the pod ends anyway, migrations of other clients are stopped, and a zone that can't be
-moved does not delay the other zones.
+Use this command in the pod's ``preStop`` hook, so that other engines find the cached blocks. Blocks that the storages
+already have are not copied again. Because the pod ends anyway, the command stops migrations of other clients, and
+continues with the next zone if a zone can't be copied.
 """
 
 import argparse
@@ -35,18 +35,20 @@ _CONFLICT: Final = 409
 
 
 class HandDownError(Exception):
-    """The engine failed to hand down; the message states why."""
+    """The engine failed to copy its blocks to shared storages. The message states why."""
 
 
 class _Refused(HandDownError):
-    """The engine refused this order, but may accept an order for another zone."""
+    """The engine refused an order for one zone, but may accept an order for another zone."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Hand down one zone after the other, until all are done or the deadline has passed.
+    """Copy the blocks of one zone after another to shared storages, until the time limit is reached.
+
+    Exits with a message if a zone's blocks were not copied completely.
 
     Args:
-        arguments: the command's arguments.
+        arguments: the arguments after ``hand-down``.
     """
     parsed = _parser().parse_args(arguments)
     deadline = time.monotonic() + parsed.seconds
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
-    """Hand down a zone, and print the result. Returns whether storages then have all of the zone's blocks."""
+    """Copy a zone's blocks to shared storages, and print the result. Returns whether all blocks were copied."""
     try:
         report = _hand_down(engine, tenant, rate, deadline)
     except _Refused as error:
@@ -77,13 +79,13 @@ def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
 def _left(report: MigrationReport) -> str:
     if not report.left:
         return ""
-    return f", {report.left} chunks left, because requests use them, or the zone or its storages have no room"
+    return f", {report.left} chunks not moved, because requests use them, or the zone or its storages have no room"
 
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
     order = MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate)
     if time.monotonic() >= deadline:
-        raise HandDownError(f"the time limit was reached before the zone of {tenant} was handed down")
+        raise HandDownError(f"the time limit was reached before the zone of {tenant} was handed down; increase --for")
     while True:
         report = _begun(engine, order)
         while report.is_running and report.work == order.order:
@@ -94,7 +96,7 @@ def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> Mi
             report = engine.migration(tenant)
         if report.work == order.order and report.state != "Stopped":
             return report
-        # Another client has ordered something else for this zone.
+        # Another client has stopped this migration or ordered another, so order the hand-down again.
         if time.monotonic() >= deadline:
             raise HandDownError(_late(tenant, report))
         time.sleep(_LOOK_SECONDS)
@@ -106,26 +108,26 @@ def _begun(engine: "_Engine", order: MigrationOrder) -> MigrationReport:
     except _Refused:
         if engine.was_stopped:
             raise
-        # Another zone is being moved, for a client that does not know that the pod ends.
+        # Another client, which does not know that the pod ends, has ordered a migration of another zone.
         engine.stop_all()
         return engine.order(order)
 
 
 def _late(tenant: str, report: MigrationReport) -> str:
-    return f"the time limit was reached after {report.moved} chunks of {tenant} were moved; the others were not"
+    return f"the time limit was reached when only {report.moved} chunks of {tenant} were moved; increase --for"
 
 
 class _Engine:
-    """The admin port of this pod's engine."""
+    """A client of the admin port of this pod's engine."""
 
     def __init__(self, host: str, port: int, token: str, deadline: float) -> None:
         self._host, self._port, self._deadline = host, port, deadline
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.was_stopped = False
-        """Whether other clients' migrations were already stopped once; migrations ordered since then continue."""
+        """Whether migrations of other clients were already stopped. They are stopped only once."""
 
     def tenants(self) -> list[str]:
-        """Returns the tenants of the zones in the config."""
+        """Returns the tenants of all zones that the config declares."""
         zones = parse_report(self._ask("GET", REPORT_PATH)).zones
         return [zone.tenant for zone in zones if not zone.auto_registered]
 
@@ -136,7 +138,7 @@ class _Engine:
         self.order(MigrationOrder(order="stop", tenant=tenant))
 
     def stop_all(self) -> None:
-        """Stop all migrations, whichever zones they are for."""
+        """Stop the migrations of all zones, whichever clients have ordered them."""
         self.was_stopped = True
         for tenant in self.tenants():
             self.stop(tenant)
@@ -145,7 +147,7 @@ class _Engine:
         return parse_migration(self._ask("GET", f"{MIGRATION_PATH}?{urlencode({TENANT_PARAMETER: tenant})}"))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> bytes:
-        # The pod's grace period does not wait for a slow engine.
+        # Keep to the deadline even if the engine is slow, because the pod's grace period ends in any case.
         seconds = min(CALL_SECONDS, max(_LAST_SECONDS, self._deadline - time.monotonic()))
         connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
         try:
@@ -162,7 +164,7 @@ class _Engine:
 
 
 def _token(folder: Path) -> str:
-    """Returns the newest token that the engine accepts; empty if there is none, as with ``--admin-open``."""
+    """Returns the newest token that the engine accepts; empty if there is no file, as with ``--admin-open``."""
     try:
         return parse_accepted((folder / ACCEPTED_FILE).read_bytes())[0].decode()
     except FileNotFoundError:

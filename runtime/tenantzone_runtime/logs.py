@@ -1,7 +1,7 @@
-"""JSON log lines of the runtime and of vLLM.
+"""Formats the log lines of the runtime and of vLLM as JSON.
 
-vLLM reads its logging configuration from a file named in an environment variable, in each of its processes, and its
-HTTP server reads the same file. So one file turns all lines into JSON.
+An environment variable names a file from which vLLM reads its logging configuration, in each of its processes. vLLM's
+HTTP server reads the same file. So one file makes all log lines JSON.
 """
 
 import json
@@ -18,34 +18,34 @@ CONFIG_VARIABLE = "VLLM_LOGGING_CONFIG_PATH"
 LEVEL_VARIABLE = "VLLM_LOGGING_LEVEL"
 
 JSON_CONFIG = Path(__file__).with_name("logging.json")
-"""The configuration file, in the schema of ``logging.config``."""
+"""The logging configuration file, in the schema of ``logging.config``."""
 
 LEVEL = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
-"""vLLM's log level, which the file reads from here: otherwise the file would override the user's setting."""
+"""vLLM's log level. The configuration file refers to this variable, so that it does not override the user's setting."""
 
 _process: Mapping[str, object] = {}
 
 
 def describe_process(**fields: object) -> None:
-    """Set fields of every further log line of this process, unless the line itself sets them.
+    """Add fields to each later JSON log line of this process. A field that a line sets itself takes precedence.
 
     Args:
-        fields: the fields by name; earlier fields stay.
+        fields: the fields by name. Fields of earlier calls stay.
     """
     global _process
-    # Replaced as a whole, because other threads may be writing lines.
+    # Replace the whole mapping, because other threads may be reading it.
     _process = {**_process, **fields}
 
 
 class ProcessJsonFormatter(JsonFormatter):
-    """Adds the fields of the process to each line."""
+    """Formats log records as JSON, and adds the fields of `describe_process` to each line."""
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
         return {**_process, **super().fields(record)}
 
 
 def configure_if_json() -> None:
-    """Write log lines and Python's warnings as JSON from now on, if this process is configured for it."""
+    """Write log lines and Python's warnings as JSON from now on, if the environment of this process says so."""
     if os.environ.get(CONFIG_VARIABLE) == str(JSON_CONFIG):
         logging.config.dictConfig(json.loads(JSON_CONFIG.read_text()))
         logging.captureWarnings(True)

@@ -1,7 +1,7 @@
-"""The level of detail of a scrape for each zone: low by default, because pools have many engines with many zones.
+"""The levels of detail of zones' metrics. The default is low, because a pool may have many engines with many zones.
 
-A family of a higher level may have the same name as one of a lower level, with more labels. At each level, zeros by
-label are omitted, so metrics for alerts have an unlabelled total that always exists.
+At a higher level, a metric may have more labels than the metric of the same name at a lower level. Series with labels
+are omitted while they are 0. So each metric that an alert uses has a total without labels, or series that always exist.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 Level = Literal["basic", "detailed", "full"]
-"""basic: what alerts and everyday questions need. detailed: all counters, durations as sum and count. full: the
-beneficiaries of evictions, and histograms of durations."""
+"""``basic`` has the metrics for alerts and everyday questions. ``detailed`` adds all other counters, and the sums and
+counts of durations. ``full`` adds the beneficiaries of evictions, and histograms of durations."""
 
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULT_LEVEL: Final[Level] = "basic"
@@ -20,5 +20,5 @@ DETAILED: Final[tuple[Level, ...]] = ("detailed",)
 FULL: Final[tuple[Level, ...]] = ("full",)
 
 MAX_ZONE_SERIES: Final[Mapping[Level, int]] = MappingProxyType({"basic": 20, "detailed": 160, "full": 209})
-"""Maximum number of series of one zone with latency targets and all three tiers, after every counted event has
-happened at least once."""
+"""Maximum number of series of one zone, by level. A zone with latency targets and all three tiers has this number after
+each counted event has happened at least once."""

@@ -1,4 +1,4 @@
-"""A file of a mounted folder that is read again whenever it changes."""
+"""Reads and parses a file in a mounted folder, and reads the file again when it has changed."""
 
 import logging
 from collections.abc import Callable
@@ -12,17 +12,17 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_BYTES = 2**20
-"""The maximum size of a Secret."""
+"""Maximum size of a Secret in bytes."""
 
 
 class MountedFile(Generic[T]):
-    """The parsed value of a file. An invalid file keeps the previous value; a missing file has none.
+    """The parsed value of a file. If the file becomes invalid, the value stays. If it is removed, the value is None.
 
     Args:
-        folder: the folder into which a Secret or ConfigMap is projected. It need not exist yet.
+        folder: the folder in which a Secret or ConfigMap is mounted. It need not exist yet.
         name: the name of the file.
-        parse: parses the content; raises ValueError with a message that reveals nothing of the content.
-        about: the purpose of the file, for the log.
+        parse: parses the content. It raises ValueError with a message that does not show the content.
+        about: the purpose of the file, for log lines.
     """
 
     def __init__(self, folder: Path, name: str, parse: Callable[[bytes], T], *, about: str) -> None:
@@ -33,12 +33,12 @@ class MountedFile(Generic[T]):
         self._file = WatchedFile(folder, name, _MAX_BYTES)
         self._content: bytes | None = None
         self.value: T | None = None
-        """The value; None if the file is missing, or has never been valid."""
+        """The parsed value; None if the file is missing, or has never been valid."""
         self.problem = f"{name} has not been read"
-        """The error of the current file; empty if it is valid."""
+        """The error of the current file; empty if the file is valid."""
 
     def refresh(self) -> bool:
-        """Check the file, and read it if it has changed. Returns whether the value has changed."""
+        """Read the file if it has changed. Returns whether the value has changed."""
         before = self.value
         try:
             content = self._file.read_if_changed()

@@ -1,4 +1,4 @@
-"""The parts of vLLM's ``--kv-transfer-config`` that configure tiers."""
+"""Reads, writes and checks the value of vLLM's flag ``--kv-transfer-config``, which configures an engine's tiers."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _TLS_FILES: Final = {
 }
 _BUDGET: Final = "manager_budget_seconds"
 SHARED_STORAGES: Final = frozenset(("manager_url", "manager_token_file", _BUDGET, *_TLS_FILES))
-"""Keys that configure storages shared by engines."""
+"""Keys of the connector's extra config that configure shared storages."""
 _DISK: Final = ("disk_folder", "disk_bytes")
 _OURS: Final = ("spec_name", "spec_module_path", "cpu_bytes_to_use", *_DISK, *CHUNK_SIZES, _EVENTS)
 _KNOWN: Final = SHARED_STORAGES.union(_OURS)
@@ -40,6 +40,7 @@ class DiskFlags:
 
     folder: Path
     bytes: int
+    """Maximum disk space in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,13 @@ class ManagerFlags:
     """The KV-cache manager whose storages an engine shares with other engines."""
 
     url: str
-    """The URL of the manager's HTTP port."""
+    """URL of the manager's HTTP port."""
     token_file: Path | None = None
-    """The file with the token to send; None for no token."""
+    """File with the bearer token to send to the manager; None for no token."""
     tls: TlsFiles = DEFAULT_TLS
-    """The CAs and the client certificate, for an https URL."""
+    """The CAs and the client certificate for an https URL."""
     budget_seconds: float = QUERY_SECONDS
-    """Maximum time in seconds that a request waits for the manager; then it computes its prompt instead."""
+    """Maximum time in seconds for which a request waits for the manager. After it, the request computes its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,16 @@ class TierFlags:
     cpu_bytes: int
     disk: DiskFlags | None = None
     tokens_per_chunk: int | None = None
-    """The number of tokens that are moved together; None for those of one block."""
+    """Number of tokens per chunk, the smallest unit that tiers transfer; None for one block per chunk."""
     manager: ManagerFlags | None = None
 
 
 class TierFlagError(ValueError):
-    """The tier configuration is invalid; the message states what to change."""
+    """The configuration of a tier is invalid. The message states what to change."""
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a size: a number of bytes, or a number with a unit such as 64GiB.
+    """Parse a size, which is a number of bytes or a number with a unit, such as 64GiB. Returns the number of bytes.
 
     Raises:
         ValueError: the text is not a size.
@@ -115,7 +116,7 @@ def kv_transfer_config(flags: TierFlags) -> str:
 
 
 def is_ours(transfer: Any) -> bool:
-    """Returns whether a ``--kv-transfer-config``, as JSON or as vLLM's object, names the zones' connector."""
+    """Returns whether a value of ``--kv-transfer-config``, as JSON or as vLLM's object, names the zones' connector."""
     if isinstance(transfer, str):
         try:
             transfer = json.loads(transfer)
@@ -126,10 +127,10 @@ def is_ours(transfer: Any) -> bool:
 
 
 def check_kv_transfer_config(value: str) -> None:
-    """Check the configuration of the zones' own connector in ``--kv-transfer-config``, and the room for it.
+    """Check a value of ``--kv-transfer-config`` if it names the zones' connector.
 
     Raises:
-        TierFlagError: the configuration is invalid, or there is no room.
+        TierFlagError: the configuration is invalid, or there is too little shared memory for the CPU tier.
     """
     if is_ours(value):
         flags = read_tier_flags(json.loads(value).get("kv_connector_extra_config", {}))
@@ -140,7 +141,7 @@ def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:
     """Read the tiers of an engine from the connector's extra config.
 
     Raises:
-        TierFlagError: a setting is unknown or invalid; the message names it.
+        TierFlagError: a setting is unknown or invalid. The message names the setting.
     """
     unknown = sorted(extra.keys() - _KNOWN)
     if unknown:
@@ -192,11 +193,11 @@ def _path(extra: Mapping[str, Any], name: str) -> Path:
 
 
 def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_MEMORY) -> None:
-    """Check that the CPU memory tier fits into the system's shared memory, after removing leftovers of dead engines.
+    """Check that the CPU memory tier fits into the system's shared memory. First removes files of killed engines.
 
     Args:
         size: the size of the tier, in bytes.
-        engine_id: vLLM's engine id; if the tier's file exists already, it has its memory.
+        engine_id: vLLM's engine id. If the tier's file already exists, nothing is checked, because it has its memory.
         folder: the folder of shared memory.
 
     Raises:
@@ -215,7 +216,7 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove files of CPU memory tiers that no process of this machine has mapped: their engines were killed."""
+    """Remove files of CPU memory tiers that no visible process has mapped, because their engines were killed."""
     left = [path for path in folder.glob("vllm_offload_*.mmap") if _is_own(path)]
     if not left:
         return
@@ -229,19 +230,19 @@ def _is_own(path: Path) -> bool:
     try:
         return path.stat().st_uid == os.getuid()
     except FileNotFoundError:
-        # An engine that ends has just removed it.
+        # The file's engine has ended, and has just removed the file.
         return False
 
 
 def _mapped_files() -> str:
-    """Returns the files that visible processes have mapped or open, as text in which paths can be searched for."""
+    """Returns a text that contains the paths of all files that visible processes have mapped or open."""
     texts = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             texts.append((process / "maps").read_text())
             texts += [str(each.readlink()) for each in (process / "fd").iterdir()]
         except OSError:
-            # The process has ended, or is another user's.
+            # The process has ended, or belongs to another user.
             continue
     return "\n".join(texts)
 

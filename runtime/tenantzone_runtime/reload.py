@@ -1,6 +1,6 @@
-"""The last good config: watches a folder that kubelet projects, reads changes, and keeps the last valid config.
+"""Watches a mounted folder for a new config, and keeps the last valid config.
 
-The folder is polled, because kubelet swaps a symbolic link, for which not every volume sends events. A check takes
+The folder is polled, because kubelet changes a symbolic link, for which some volumes send no events. A check takes
 microseconds.
 """
 
@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 
 def projection_of(folder: Path) -> Path | None:
-    """Returns the folder that kubelet's link currently refers to, whose files belong to one version of its source.
+    """Returns the folder to which kubelet's link refers now. Its files belong to one version of the mounted object.
 
-    Returns None for a plain or missing folder.
+    Returns None for a missing folder, or for a folder without this link.
     """
     try:
         return folder / (folder / _PROJECTION_LINK).readlink()
@@ -41,13 +41,13 @@ def projection_of(folder: Path) -> Path | None:
 
 
 def across_swaps(folder: Path, read: Callable[[], T]) -> T:
-    """Read something in a projected folder, and repeat it if kubelet swapped the content meanwhile.
+    """Call a function that reads a mounted folder, and call it again if kubelet replaced the content meanwhile.
 
-    A path is resolved link by link, so even a single open can end in a projection that has just been removed, and a
-    listing can see a projection that is partly deleted.
+    Without this, even a single open can reach a version that kubelet has just removed, because a path is resolved link
+    by link. A listing can see a version that is partly deleted.
 
     Raises:
-        FileNotFoundError: the file is missing even without a swap.
+        FileNotFoundError: a file is missing, although kubelet did not replace the content.
     """
     while True:
         before = projection_of(folder)
@@ -63,7 +63,7 @@ def across_swaps(folder: Path, read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """A file's metadata, by which a change is detected without reading the file."""
+    """A file's metadata. If two stamps differ, the file has changed."""
 
     device: int
     inode: int
@@ -72,7 +72,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Returns the stamp of the file at the end of the path's links.
+        """Returns the stamp of the file to which the path leads. Symbolic links are followed.
 
         Raises:
             OSError: the file does not exist or is inaccessible.
@@ -81,23 +81,23 @@ class FileStamp:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def is_settled(self, before_ns: int) -> bool:
-        """Returns whether any later write will change the stamp.
+        """Returns whether any later write to the file will change the stamp.
 
-        File systems record time in ticks, and one tick may contain two writes.
+        A recent stamp may stay the same, because file systems record times in ticks, and a tick may have two writes.
 
         Args:
-            before_ns: Unix time before the stamp was taken, in nanoseconds.
+            before_ns: Unix time just before the stamp was taken, in nanoseconds.
         """
         return before_ns - self.modified_ns > _CLOCK_TICK_NS
 
 
 class WatchedFile:
-    """A file of a projected folder that is read again when it has changed.
+    """A file of a mounted folder that is read again when it has changed.
 
     Args:
-        folder: the folder into which a ConfigMap or Secret is projected. It need not exist yet.
+        folder: the folder in which a ConfigMap or Secret is mounted. It need not exist yet.
         name: the name of the file.
-        max_bytes: a longer file is read up to one byte beyond this.
+        max_bytes: maximum size in bytes. Only the first ``max_bytes + 1`` bytes of a larger file are read.
     """
 
     def __init__(self, folder: Path, name: str, max_bytes: int) -> None:
@@ -105,14 +105,16 @@ class WatchedFile:
         self._name = name
         self._max_bytes = max_bytes
         self._stamp: FileStamp | None = None
-        """The stamp at the last read; None makes the next check read the file."""
+        """The file's stamp when it was last read; None if the next check must read the file in any case."""
 
     def read_if_changed(self) -> bytes | None:
-        """Returns the file's content, or None if it has not changed since the last check.
+        """Returns the file's content; None if the file has not changed since the last check.
+
+        After an error, the next check that finds the file returns its content.
 
         Raises:
             FileNotFoundError: the file is missing.
-            OSError: the file can't be read. After either error, the next check that finds the file reads it.
+            OSError: the file can't be read.
         """
         try:
             return across_swaps(self._folder, self._read_if_changed)
@@ -122,7 +124,7 @@ class WatchedFile:
 
     def _read_if_changed(self) -> bytes | None:
         path = (projection_of(self._folder) or self._folder) / self._name
-        # The stamp comes first: if the file changes in between, the next check sees another stamp and reads again.
+        # Take the stamp before reading. If the file changes in between, the next check finds another stamp.
         began_ns = time.time_ns()
         stamp = FileStamp.of(path)
         if stamp == self._stamp:
@@ -135,23 +137,23 @@ class WatchedFile:
 
 _Stamps = tuple[FileStamp, FileStamp | None, FileStamp | None]
 _Content = tuple[bytes, bytes | None, bytes | None]
-"""The contents of ``config.json``, ``config.jsonl.gz`` and ``config.signature``; None for a missing file."""
+"""The contents of ``config.json``, ``config.jsonl.gz`` and ``config.signature``. None stands for a missing file."""
 
 
 class ConfigSource:
-    """The newest valid config of a folder, and the error of a newer file that is invalid.
+    """The newest valid config of a folder, and the reason why a newer file was not accepted.
 
     Args:
-        folder: the folder into which the pool's ConfigMap is projected. It need not exist yet.
-        tokens: reads the pool's valid admin tokens; then a config is accepted only if it is signed with one of them and
-            not older than the newest config that was. None to ignore signatures.
+        folder: the folder in which the pool's ConfigMap is mounted. It need not exist yet.
+        tokens: returns the pool's valid admin tokens. Then a config must be signed with a valid token, and must not be
+            older than the newest signed config that was read before. None to ignore signatures.
         now: returns Unix time in seconds.
     """
 
     config: RuntimeConfig | None = None
     """The last good config; None until a config was accepted."""
     rejection: Rejection | None = None
-    """Why the current file was not accepted as ``config``; None if it was, or if there never was a file."""
+    """Why the current file was not accepted as ``config``; None if it was accepted, or no file was ever found."""
 
     def __init__(
         self,
@@ -171,10 +173,10 @@ class ConfigSource:
         self._stamps: _Stamps | None = None
         self._content: _Content | None = None
         self.fallback: RuntimeConfig | None = None
-        """The previous value of ``config``: the last good one if ``config`` is refused."""
+        """The previous value of ``config``, which becomes ``config`` again if the current config is refused."""
 
     def poll(self) -> bool:
-        """Check the config's file, read it if it has changed, and verify it again if the tokens have changed.
+        """Read the config's files if they have changed, and verify the signature again if the tokens have changed.
 
         Returns:
             Whether ``config`` or ``rejection`` has changed.
@@ -197,20 +199,20 @@ class ConfigSource:
         return self.config is not before[0] or self.rejection is not before[1]
 
     def refuse(self, error: str) -> None:
-        """Record that ``config`` can't be applied here, so that the previous one is the last good one."""
+        """Record that this engine can't apply ``config``, and return to the previous config."""
         assert self.config is not None, "there is no config to refuse"
         self._reject(error, self.config.generation)
         self.config = self.fallback
 
     def read_again(self) -> None:
-        """Make the next :meth:`poll` treat the file as never read."""
+        """Make the next :meth:`poll` read the files even if they have not changed."""
         self._stamps = self._content = None
 
     def _read_if_changed(self) -> _Content | None:
-        # Kubelet swaps the content first, and then creates links to files that are new in it.
+        # Read from the projection, because kubelet first replaces it, and only then creates links to its new files.
         folder = projection_of(self._folder) or self._folder
         path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
-        # The stamps come first: if a file changes in between, the next check sees another stamp and reads again.
+        # Take the stamps before reading. If a file changes in between, the next check finds another stamp.
         began_ns = time.time_ns()
         stamps = FileStamp.of(path), _stamp_if_there(packed_path), _stamp_if_there(signature_path)
         if stamps == self._stamps:
@@ -227,7 +229,7 @@ class ConfigSource:
         text, packed, signature = content
         pool_created = ""
         if self._read_tokens is not None:
-            # Verify before parsing, because the author of the file is not known yet.
+            # Verify the signature before parsing, because until then any author could have written the file.
             files = {CONFIG_KEY: text} | ({} if packed is None else {PACKED_KEY: packed})
             try:
                 pool_created = verify_config(files, signature, self._tokens)
@@ -236,7 +238,7 @@ class ConfigSource:
                 return
         try:
             config = unpack_config(ConfigFiles(text.decode(), packed))
-        # In addition to ConfigError: bytes that are not text, numbers too long to convert, brackets nested too deep.
+        # Besides ConfigError, catch the errors for bytes that are not text, too long numbers, and too deep nesting.
         except (ValueError, RecursionError) as error:
             self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
             return
@@ -253,9 +255,9 @@ class ConfigSource:
         self.config = config
 
     def _is_newest(self, pool_created: str, config: RuntimeConfig) -> bool:
-        """Returns whether no newer signed config was read since the start; rejects the config otherwise.
+        """Returns whether a signed config is the newest that was read since the start. Rejects an older config.
 
-        A pool that is deleted and created again restarts its generations.
+        Generations are compared only within a pool of the same creation time, because a new pool starts at 1 again.
         """
         newest_pool, newest = self._newest
         if pool_created < newest_pool:
@@ -282,7 +284,7 @@ class ConfigSource:
     def _reject(
         self, error: str, generation: int | None, *, is_untrusted: bool = False, newest_generation: int | None = None
     ) -> None:
-        # Keep the time of the first rejection if the same file has the same error.
+        # Keep the time of the first rejection if the error is the same.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(
                 generation=generation,
@@ -294,7 +296,7 @@ class ConfigSource:
 
 
 def _read_start(path: Path) -> bytes:
-    """Returns the content of a signature file, at most one byte beyond the maximum length, which shows an excess."""
+    """Returns the first bytes of a signature file, one more than a signature may have, so that an excess shows."""
     with path.open("rb") as file:
         return file.read(MAX_SIGNATURE_BYTES + 1)
 
@@ -307,12 +309,12 @@ def _stamp_if_there(path: Path) -> FileStamp | None:
 
 
 def _identity(config: RuntimeConfig) -> tuple[int, str]:
-    # The generation counts too: the engine's acknowledgement names it.
+    # Include the generation, because the engine's report names the generation in force.
     return config.generation, config.hash
 
 
 def _generation_in(content: bytes) -> int | None:
-    """Returns the generation of a file that is not a valid config, if it can be determined."""
+    """Returns the generation in a file that is not a valid config; None if it can't be determined."""
     try:
         raw = json.loads(content)
     except (ValueError, RecursionError):

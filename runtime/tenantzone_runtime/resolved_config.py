@@ -1,4 +1,4 @@
-"""Predicates on vLLM's resolved configuration and on that of its KV caches, which show unsupported features."""
+"""Functions that find unsupported features in vLLM's resolved configuration and in its configuration of KV caches."""
 
 from typing import Any, Final
 
@@ -18,18 +18,18 @@ _COUNTED: Final = (
     "ChunkedLocalAttentionSpec",
     "MambaSpec",
 )
-"""Names of vLLM's classes for the kinds of KV caches that may be combined in one model."""
+"""Names of vLLM's classes for the kinds of KV caches that a model with zones may combine."""
 
 
 def is_counted(group: Any) -> bool:
-    """Returns whether zones can account for the blocks of a group of KV caches."""
+    """Returns whether zones can count the blocks of a group of KV caches."""
     caches = group.kv_cache_spec
     has_part_of_its_own = getattr(group, "role", "default") != "default" or getattr(group, "host_resident", False)
     return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
 
 
 _IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec"))
-"""Names of vLLM's classes for the kinds of KV caches that may be combined in a model with tiers."""
+"""Names of vLLM's classes for the kinds of KV caches that a model with tiers may combine."""
 
 
 def has_groups_in_tiers(config: Any, caches: Any) -> bool:
@@ -38,9 +38,9 @@ def has_groups_in_tiers(config: Any, caches: Any) -> bool:
 
 
 def go_in_tiers(caches: Any) -> bool:
-    """Returns whether tiers support the groups of KV caches: one group of attention, or a supported combination.
+    """Returns whether tiers support a model's groups of KV caches: one group of attention, or a supported combination.
 
-    In a combination, cached data must end at block boundaries, and these must be the same in all groups.
+    In a combination, cached data must end at block boundaries, and the boundaries must be the same in all groups.
     """
     specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
     kinds = {type(spec).__name__ for spec in specs}
@@ -52,28 +52,28 @@ def go_in_tiers(caches: Any) -> bool:
 
 
 def keeps_states_at_ends(spec: Any) -> bool:
-    """Returns whether this is a cache of recurrent states that keeps one state at the end of each block."""
+    """Returns whether a KV cache has recurrent states, and keeps one state at the end of each block."""
     return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
-"""Names of vLLM's classes for KV caches in which a request keeps all of its blocks, from the first one on."""
+"""Names of vLLM's classes for KV caches in which a request keeps all its blocks until it ends."""
 
 
 def fills_chunks(caches: Any) -> bool:
-    """Returns whether a request still has every block of a chunk of several blocks when it stores the chunk."""
+    """Returns whether a request that stores a chunk of several blocks still has all blocks of the chunk."""
     kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
     return len(kinds) == 1 and kinds[0] in _SEES_ALL
 
 
 def moves_more_than_blocks(config: Any) -> bool:
-    """Returns whether the connector is configured to move chunks of several blocks."""
+    """Returns whether the connector is configured with a chunk size that may be several blocks."""
     extra = config.kv_transfer_config.kv_connector_extra_config
     return any(extra.get(name) is not None for name in CHUNK_SIZES)
 
 
 def keeps_other_ends(config: Any) -> bool:
-    """Returns whether cache hits may end anywhere but at the last block of a prompt or where prompts diverge."""
+    """Returns whether cache hits may end at places other than the last block of a prompt or where prompts diverge."""
     caches = config.cache_config
     interval = getattr(caches, "prefix_cache_retention_interval", None)
     ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
@@ -81,10 +81,9 @@ def keeps_other_ends(config: Any) -> bool:
 
 
 def shares_an_api_server(parallel: Any) -> bool:
-    """Returns whether one API server has several data-parallel ranks behind it.
+    """Returns whether several data-parallel ranks share one API server.
 
-    For a dense model, vLLM turns the ranks into independent engines; of the configuration only each rank's index
-    remains.
+    For a dense model, vLLM turns the ranks into independent engines, whose configuration only keeps the rank's index.
     """
     if parallel.data_parallel_size > 1:
         return not parallel.data_parallel_external_lb

@@ -1,4 +1,4 @@
-"""The salt key of a pool, from the folder of its mounted Secret: it reads changes, and keeps the last valid key."""
+"""Reads the pool's salt key from a mounted Secret, reads it again when it changes, and keeps the last valid key."""
 
 import hashlib
 import hmac
@@ -11,25 +11,25 @@ from tenantzone_runtime.reload import WatchedFile
 _log = logging.getLogger(__name__)
 
 _MAX_BYTES = 2**20
-"""The maximum size of a Secret."""
+"""Maximum size of a Secret in bytes."""
 
 
 class SaltKeySource:
-    """The newest valid salt key of a folder, and the error of a newer file that is invalid.
+    """The newest valid salt key of a folder, and the reason why the current file is not used.
 
-    Until the folder has a valid key, the engine uses its own key, and blocks that are cached with it can't be found
+    Until the folder has a valid key, the engine uses its own key. Blocks that are cached with this key can't be found
     after the engine has ended.
 
     Args:
-        folder: the folder into which the pool's Secret is mounted. It need not exist yet.
-        seal_key: this engine's seal key, from which its own salt key is derived, the same in all of its processes.
+        folder: the folder in which the pool's Secret is mounted. It need not exist yet.
+        seal_key: the engine's seal key, the same in all its processes. The engine's own salt key is derived from it.
     """
 
     key: bytes
     id: str = ""
-    """The id of the pool's key; empty if the key is the engine's own."""
+    """Id of the pool's key; empty while the engine uses its own key."""
     error: str = ""
-    """Why the current file is not in force; empty if it is, or if there never was a file."""
+    """Why the key in the current file is not used; empty if it is used, or if no file was ever found."""
 
     def __init__(self, folder: Path, seal_key: bytes) -> None:
         self._path = folder / SALT_KEY_FILE
@@ -37,7 +37,7 @@ class SaltKeySource:
         self.key = hmac.digest(seal_key, b"salt key of this process's own", hashlib.sha256)
 
     def poll(self) -> bool:
-        """Check the key's file, and read it if it has changed. Returns whether the key has changed."""
+        """Read the file with the key if it has changed. Returns whether the key has changed."""
         before = self.id
         try:
             content = self._file.read_if_changed()
@@ -55,6 +55,6 @@ class SaltKeySource:
 
     def _complain(self, error: str) -> None:
         if error and error != self.error:
-            kept = "the previous key" if self.id else "a key of this process's own"
+            kept = "the previous key" if self.id else "this engine's own key"
             _log.error("the salt key %s: %s; %s stays in force", self._path, error, kept)
         self.error = error

@@ -1,12 +1,12 @@
-"""The sealed binding of a request to a tenant.
+"""The seal: a keyed digest (HMAC) that binds a request to its tenant.
 
-The frontend identifies the client, and the scheduler decides which zone's blocks a request uses. Between the two are
-vLLM's own request models, and routes that may bypass the frontend. So the frontend seals the binding with a key that
-only the frontend and the scheduler have, and the scheduler trusts no request without a valid seal.
+The frontend identifies the tenant, and the scheduler decides which zone's blocks a request uses. Between them are
+vLLM's request models, and routes that may bypass the frontend. So the frontend seals the binding with a key that only
+the frontend and the scheduler have, and the scheduler trusts no request without a valid seal.
 
-The seal also covers the cache salt that the frontend sets. The salt puts the request into the tenant's prefix
-namespace. It is made with another key: each engine has its own seal key, but all engines of a pool share the salt key
-(``tenantzone_contract.keys.salt``).
+The seal also covers the cache salt that the frontend sets on the request, which gives each tenant a separate namespace
+of prefixes. The salt is made with another key: each engine has its own seal key, but all engines of a pool share the
+salt key (``tenantzone_contract.keys.salt``).
 """
 
 import base64
@@ -18,7 +18,7 @@ import time
 from typing import NamedTuple
 
 SEAL_ARGUMENT = "tenantzone_seal"
-"""The request's extra argument (``vllm_xargs``) that carries the seal."""
+"""Name of the extra argument (in ``vllm_xargs``) that contains a request's seal."""
 
 _VERSION = "1"
 _LIFETIME_SECONDS = 3600.0
@@ -31,7 +31,7 @@ class Sealed(NamedTuple):
 
     tenant: str
     user: str
-    """The user of the tenant, as a digest from :func:`user_digest`; empty if unknown."""
+    """Digest of the tenant's user, from :func:`user_digest`; empty if unknown."""
 
 
 class SealError(ValueError):
@@ -39,30 +39,30 @@ class SealError(ValueError):
 
 
 def new_seal_key() -> bytes:
-    """Returns a new random key, for the frontend and the scheduler to share."""
+    """Returns a new random seal key, which the frontend and the scheduler share."""
     return secrets.token_bytes(32)
 
 
 def _digest(key: bytes, *parts: str) -> bytes:
-    # Each part's length is included, so that no two lists of parts give the same message.
-    # JSON can contain half of a surrogate pair; a client that sends one must not make this raise.
+    # Include the length of each part, so that two different lists of parts never give the same message.
+    # Use surrogatepass, because a client may send half of a surrogate pair in JSON, which must not raise an error here.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)
 
 
 def user_digest(key: bytes, tenant: str, name: str) -> str:
-    """Returns a tenant's user as hexadecimal digits that reveal nothing of the name and differ between tenants."""
+    """Returns a keyed digest of a user's name, which does not reveal the name. It differs between tenants."""
     return _digest(key, "user", tenant, name).hex()[:_USER_DIGITS]
 
 
 def seal(key: bytes, tenant: str, cache_salt: str, user: str = "", *, now: float | None = None) -> str:
-    """Make the seal that binds a request to a tenant.
+    """Returns the seal that binds a request to a tenant.
 
     Args:
-        key: the key shared by the frontend and the scheduler.
-        tenant: the tenant of the client.
-        cache_salt: the salt that the frontend has set on this request.
+        key: the seal key.
+        tenant: the tenant of the request.
+        cache_salt: the cache salt that the frontend has set on this request.
         user: the digest of the tenant's user; empty if unknown.
         now: Unix time in seconds; the current time by default.
     """
@@ -74,7 +74,7 @@ def seal(key: bytes, tenant: str, cache_salt: str, user: str = "", *, now: float
 
 
 def without_seals(text: str) -> str:
-    """Returns the text with each seal in it redacted, even one that is truncated in its last part."""
+    """Returns the text with all seals redacted, including a seal whose end is truncated."""
     return _SEAL.sub("(seal)", text)
 
 
@@ -82,7 +82,7 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
     """Verify a seal, and return its contents.
 
     Raises:
-        SealError: the seal is not valid for a request with this salt.
+        SealError: the seal is malformed, forged or too old, or does not match a request with this cache salt.
     """
     try:
         version, name, issued, nonce, user, mac = text.split(".")
@@ -95,7 +95,7 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
         raise SealError(f"the seal has version {version!r}, expected {_VERSION!r}")
     if not hmac.compare_digest(given, _digest(key, "seal", _VERSION, tenant, issued, nonce, user, cache_salt)):
         raise SealError("the seal does not match this request")
-    # After a clock was set back, the age is negative; up to a minute is accepted.
+    # The age is negative after the clock was set back. Accept up to a minute.
     if not -60.0 <= age <= _LIFETIME_SECONDS:
-        raise SealError(f"the seal is {age:.0f} s old")
+        raise SealError(f"the seal is {age:.0f} s old, so it has expired or a clock is wrong")
     return Sealed(tenant, user)

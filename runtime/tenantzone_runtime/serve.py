@@ -1,8 +1,8 @@
-"""``tenantzone-runtime serve``: the ``serve`` command of vLLM with the flags that turn zones on.
+"""``tenantzone-runtime serve``: runs ``vllm serve`` with the flags that enable zones.
 
-It refuses flags that are incompatible with zones, sets the environment, and then replaces itself with ``vllm serve``
-in the same process, so signals and exit codes are vLLM's. The scheduler later checks vLLM's resolved configuration,
-which also contains the settings of a config file.
+The command refuses flags that are incompatible with zones, and sets the environment. Then ``vllm serve`` replaces it in
+the same process, so that signals and exit codes are vLLM's. Later, the scheduler checks vLLM's resolved configuration,
+which also includes settings from a config file.
 """
 
 import argparse
@@ -41,14 +41,14 @@ _MANAGER_FILES: Final = {
     "client-cert": "file with the client certificate to send to the manager (default: no certificate)",
     "client-key": "file with the private key of the client certificate",
 }
-"""Help texts of the flags that name files for the KV-cache manager, such as ``--manager-token-file``."""
+"""Help texts of the flags for files of the KV-cache manager. For example, ``token`` is ``--manager-token-file``."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Replace this process with ``vllm serve``, or print the flags to add to it.
+    """Replace this process with ``vllm serve``, or print the flags to add to ``vllm serve``.
 
     Args:
-        arguments: the command line, which mixes our arguments with vLLM's.
+        arguments: the arguments after ``serve``: flags of this command and of vLLM, in any order.
     """
     parser = _parser()
     own, vllm_arguments = parser.parse_known_args(arguments)
@@ -74,21 +74,21 @@ def main(arguments: Sequence[str]) -> None:
             )
     except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
-    # -P, because vLLM's modules must never be imported from the current folder.
+    # Use -P, so that Python never imports modules from the current folder.
     command = [sys.executable, "-P", "-m", _LAUNCHER, *with_flags(vllm_arguments)]
     _say(f"vllm serve {shlex.join(with_flags(vllm_arguments))}", own.log_format)
     os.execve(sys.executable, command, {**os.environ, **variables})
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments for vLLM, ours last, because the last middleware is the outermost and so runs first."""
+    """Returns the arguments for vLLM, with missing flags for zones at the end: vLLM's last middleware runs first."""
     given = flag_values(arguments)
     missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
     return [*arguments, *(part for flag in missing for part in flag)]
 
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
-    """Returns the environment variables that pass our own flags on to vLLM's processes."""
+    """Returns environment variables that pass this command's flags on to vLLM; raises UsageError for invalid values."""
     for flag, folder in (
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
@@ -127,8 +127,8 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     """Returns the arguments for vLLM that configure tiers.
 
     Raises:
-        UsageError: the flags for tiers are inconsistent.
-        TierFlagError: a tier is invalid.
+        UsageError: flags for tiers contradict each other, or need another flag.
+        TierFlagError: the configuration of a tier is invalid.
     """
     given = flag_values(arguments).get(TIERS_FLAG, ())
     if own.cpu_tier is None:
@@ -153,10 +153,10 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
 
 
 def _manager(own: argparse.Namespace) -> ManagerFlags | None:
-    """Returns the KV-cache manager that the flags name.
+    """Returns the settings of the KV-cache manager; None if no flag names a manager.
 
     Raises:
-        UsageError: the flags for the manager are inconsistent.
+        UsageError: a flag for the manager is invalid, or needs another flag.
     """
     files = _manager_files(own)
     for flag, path in files.items():
@@ -186,7 +186,7 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
-    """Returns the files for the KV-cache manager by the flags that name them."""
+    """Returns the file that each flag ``--manager-*-file`` names, by flag; None if the flag is not given."""
     named = {name: getattr(own, f"manager_{name.replace('-', '_')}_file") for name in _MANAGER_FILES}
     return {f"--manager-{name}-file": path and path.absolute() for name, path in named.items()}
 
@@ -202,7 +202,7 @@ def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str
     """Returns the environment variables that make vLLM log JSON.
 
     Raises:
-        UsageError: another setting configures the log.
+        UsageError: another flag or variable also configures the log format.
     """
     flags = flag_values(arguments)
     for name in ("--log-config-file", "--logging-config", logs.CONFIG_VARIABLE, "VLLM_CONFIGURE_LOGGING"):
@@ -213,7 +213,7 @@ def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str
 
 
 def _without_progress_bars(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments for vLLM that disable progress bars between the log lines."""
+    """Returns the arguments for vLLM that disable progress bars, which would appear between JSON log lines."""
     given = flag_values(arguments)
     return [] if "--use-tqdm-on-load" in given else ["--no-use-tqdm-on-load"]
 
@@ -227,7 +227,7 @@ def _say(message: str, log_format: str) -> None:
 
 
 def _show(variables: Mapping[str, str], tiers: Sequence[str]) -> None:
-    """Print the variables and flags for another ``vllm serve``; only the flags go to standard output, for a shell."""
+    """Print flags for ``vllm serve`` to standard output, and variables for its environment to standard error."""
     plain = settings.read_settings({})
     needed = {
         name: value

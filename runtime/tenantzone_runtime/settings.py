@@ -1,7 +1,7 @@
-"""The runtime's settings: environment variables, read by the frontend and by the engine core.
+"""The runtime's settings, which the frontend and the engine core read from environment variables.
 
-vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Each setting
-has a default that matches the manifests, so no variable needs to be set to enable zones.
+vLLM starts the API server and the engine core as separate processes, and both inherit the environment. The defaults
+match the project's manifests, so zones work without any variable.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ RECORD_MAX_BYTES = "TENANTZONE_RECORD_MAX_BYTES"
 RECORD_KEEP = "TENANTZONE_RECORD_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 WARM_UP = "TENANTZONE_WARM_UP"
-"""With 0, workers compile sampling kernels at their first use instead of at the start."""
+"""If this variable is 0, workers compile sampling kernels when they are first used, instead of at the start."""
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 METRICS_LEVEL = "TENANTZONE_METRICS_LEVEL"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
@@ -59,22 +59,22 @@ DEFAULT_MAX_AUTO_REGISTERED_SERIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of what the frontend accepts from tenants."""
+    """The frontend's limits for requests and tenants."""
 
     max_text_bytes: int = 2**20
-    """Maximum number of bytes of a request's body without its images."""
+    """Maximum number of bytes of a request's body without its images, sounds and videos."""
     max_body_bytes: int = 16 * 2**20
-    """Maximum number of bytes of a request's body with its images, on routes that accept images."""
+    """Maximum number of bytes of a request's body with its images, sounds and videos, on routes that accept media."""
     max_tenant_body_bytes: int = 32 * 2**20
-    """Maximum number of bytes of the bodies of all in-flight requests of one tenant."""
+    """Maximum total size in bytes of the bodies of one tenant's in-flight requests."""
     max_held_body_bytes: int = 256 * 2**20
-    """Maximum number of bytes of the bodies of all in-flight requests."""
+    """Maximum total size in bytes of the bodies of all tenants' in-flight requests."""
     max_tenant_requests: int = 1024
     """Maximum number of in-flight requests of one tenant. Each answer to each prompt of a list counts as a request."""
     max_grammar_bytes: int = 64 * 2**10
     """Maximum number of bytes of each field that specifies the format of the answer."""
     max_prompts: int = 128
-    """Maximum number of prompts in a request's body. A prompt counts once for each answer to it."""
+    """Maximum number of prompts in a request's body, where a prompt counts once for each answer that it requests."""
     max_media_items: int = 128
     """Maximum number of images, sounds and videos of a request."""
     max_image_pixels: int = 2**25
@@ -84,7 +84,7 @@ class Bounds:
     max_audio_samples: int = 2**26
     """Maximum number of samples of all sounds of a request, summed over their channels."""
     max_media_file_bytes: int = 2**26
-    """Maximum number of bytes of the media files of a request before they are decoded."""
+    """Maximum number of bytes of all media files of a request, before the files are decoded."""
     max_tenant_media_bytes: int = 2**32
     """Maximum memory in bytes for media of one tenant that are decoded or processed at the same time."""
     max_held_media_bytes: int = 2**33
@@ -96,37 +96,37 @@ class Settings:
     """The runtime's settings from the environment."""
 
     config_dir: Path
-    """The folder of the projected ConfigMap (``config.json``)."""
+    """The folder in which the pool's ConfigMap is mounted (with ``config.json``)."""
     keys_dir: Path
-    """The folder of the tenants' API keys: one file per tenant, named after the tenant."""
+    """The folder with the tenants' API keys. It has one file per tenant, which has the tenant's name."""
     salt_dir: Path
-    """The folder of the pool's salt key, into which its Secret is mounted."""
+    """The folder in which the Secret with the pool's salt key is mounted."""
     admin_host: str
     admin_port: int
     admin_token_dir: Path
-    """The folder of the admin port's tokens, into which their Secret is mounted."""
+    """The folder in which the Secret with the admin port's tokens is mounted."""
     open_routes: frozenset[str]
-    """Paths that need no key although they show several tenants (for instance ``/metrics``)."""
+    """Paths that are open to clients without a key, although they show several tenants' data, such as ``/metrics``."""
     seal_key: bytes
-    """The key that the frontend and the scheduler share; empty until one of them has created it."""
+    """The key that the frontend and the scheduler share; empty until vLLM's plugin has created the key."""
     pod_name: str
     pod_uid: str = ""
     state_dir: Path | None = None
-    """The folder in which the engine core publishes its config to the frontend; None until the folder exists."""
+    """The folder in which the engine core publishes its config to the frontend; None until the plugin creates it."""
     identity_dir: Path = Path("/etc/tenantzone/identity")
-    """The folder of the proof for a trusted header, or of the keys that verify tokens."""
+    """The folder with the secret or CAs that prove a trusted header, or with the keys that verify tokens."""
     admin_open: bool = False
-    """Whether the admin port answers all clients, with or without a token."""
+    """Whether requests to the admin port need no token."""
     signed_config: bool = False
     """Whether a config must be signed with one of the admin port's tokens."""
     scrub_blocks: bool = False
-    """Whether GPU workers are prepared to zero blocks that move to another zone; CPU workers always are."""
+    """Whether GPU workers prepare to zero blocks that move to another zone. CPU workers always do."""
     journal_dir: Path | None = None
     """The folder of the audit journal; None for no journal."""
     journal_max_bytes: int = DEFAULT_JOURNAL_MAX_BYTES
-    """The size in bytes at which the journal is rotated."""
+    """The size in bytes at which a file of the journal is rotated."""
     journal_keep: int = 0
-    """The number of journal files to keep, including the newest one; 0 keeps all files."""
+    """The number of journal files to keep, including the newest file; 0 for all files."""
     record_dir: Path | None = None
     """The folder of recordings of requests; None for no recordings."""
     record_max_bytes: int = DEFAULT_RECORD_MAX_BYTES
@@ -134,9 +134,9 @@ class Settings:
     record_keep: int = DEFAULT_RECORD_KEEP
     """The number of rotated recordings of each process to keep, in addition to the current file."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
-    """Maximum number of zones of tenants without a TenantZone that have their own metrics; the rest share one zone."""
+    """Maximum number of zones without a TenantZone that have separate metrics. Others are summed in one zone."""
     metrics_level: Level = DEFAULT_LEVEL
-    """The level of detail of a scrape for each zone."""
+    """The level of detail of each zone's metrics."""
     bounds: Bounds = Bounds()
 
 
@@ -144,7 +144,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read the runtime's settings from environment variables.
 
     Raises:
-        ValueError: a variable is invalid; the message names it.
+        ValueError: a variable is invalid. The message names the variable, and what it must be.
     """
     try:
         seal_key = bytes.fromhex(environ.get(SEAL_KEY, ""))
@@ -200,7 +200,7 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
     tenant_media = _number(
         environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
     )
-    # If only a larger bound of one tenant is set, a tenant may still use all of it.
+    # If only the limit of one tenant is raised, raise the limit of all tenants as well, so that a tenant can use it.
     held_media = max(tenant_media, default.max_held_media_bytes)
     return Bounds(
         max_text_bytes=_number(environ, MAX_TEXT_BYTES, default.max_text_bytes, "a number of bytes"),

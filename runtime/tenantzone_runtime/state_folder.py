@@ -1,7 +1,7 @@
-"""The folder that the engine core shares with its API server processes, which no other user may change.
+"""Checks the folder that the engine core shares with its API server processes. Only their user may write to the folder.
 
-The folder may be in a place where other users of the container can write. If the folder is removed, such a user could
-create a folder of the same name and write a config into it.
+Other users of the container may be able to write to the parent folder. If the shared folder is removed, such a user
+could create a folder of the same name, and write a config into it.
 """
 
 import os
@@ -12,18 +12,18 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeFolder(OSError):
-    """Another user could write to the folder; the message states why."""
+    """Another user could write to the folder. The message states why, and what to do."""
 
 
 def own_folder(folder: Path) -> Path:
-    """Returns ``folder``, or a folder within it that other users can't write to.
+    """Returns ``folder``, or, if other users can write to it, a subfolder to which they can't.
 
-    A volume's folder is often writable by other users: an emptyDir of Kubernetes has the mode 777. In such a folder,
-    this user's own folder is created. A folder that this function returned is returned unchanged.
+    Other users can often write to a volume's folder: an emptyDir of Kubernetes has the mode 777. In such a folder, this
+    function creates a subfolder for this user. Given a subfolder that it created, it returns this subfolder.
 
     Raises:
-        UnsafeFolder: another user has created a folder with that name, or the volume does not support modes.
-        OSError: the folder can't be created.
+        UnsafeFolder: another user has created a subfolder with that name, or the volume does not support modes.
+        OSError: the subfolder can't be created.
     """
     name = f"tenantzone-{os.geteuid()}"
     if folder.name == name:
@@ -44,7 +44,7 @@ def check_state_folder(folder: Path) -> None:
     """Check that the folder is owned by this user or root, and that no other user can write to it.
 
     Raises:
-        UnsafeFolder: the check fails.
+        UnsafeFolder: another user owns the folder or can write to it, or it is not a folder.
         FileNotFoundError: the folder does not exist.
         OSError: the folder is inaccessible.
     """

@@ -1,4 +1,4 @@
-"""vLLM's features that are incompatible with zones: one table for command line, scheduler and documentation."""
+"""The table of vLLM's features that are incompatible with zones. Command line, scheduler and documentation use it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ _SAFE_HASHES: Final = ("sha256", "sha256_cbor")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A flag or an environment variable that is refused."""
+    """A flag or an environment variable that is refused, possibly with exceptions."""
 
     name: str
     others: tuple[str, ...] = ()
     """Other names of the setting, or equivalent settings."""
     refused: tuple[str, ...] = ()
-    """The only values that are refused; empty if all values are refused."""
+    """The only values that are refused; empty to refuse all values except those accepted below."""
     bound_to: str | None = None
-    """The only value that is accepted; None if no value is."""
+    """A value that is accepted, such as the default; None if there is none."""
     but_for: tuple[str, ...] = ()
     """Further values that are accepted."""
     without: str | None = None
-    """An item that makes a comma-separated list acceptable; None if there is no such item."""
+    """An item that a comma-separated list must contain to be accepted; None if the value is not such a list."""
     but_if: Callable[[str], bool] | None = None
-    """Predicate for further values that are accepted; None if there are none."""
+    """Returns whether a value is accepted; None for no such function."""
     but_beside: tuple[str, ...] = ()
-    """Flags that make any value of this flag acceptable if one of them is also given."""
+    """If one of the flags listed here is also given, any value of this flag is accepted."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,23 +58,22 @@ class Setting:
 class Unsupported:
     """A feature of vLLM that an engine with zones refuses.
 
-    If neither a setting nor vLLM's resolved configuration shows that the feature is in use, the requests that use it
-    are refused.
+    The engine does not start if a setting or vLLM's resolved configuration shows that the feature is in use. If neither
+    can show this, the engine refuses the requests that use the feature.
     """
 
     feature: str
     reason: str
     instead: str
-    """Advice on how to do without the feature."""
+    """Advice for the user: what to do instead of using the feature."""
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None
-    """Predicate for vLLM's resolved configuration and that of its KV caches: whether the feature is in use. Settings
-    from a config file or from the model are known only after the model is loaded. None if the configuration does not
-    show whether the feature is in use."""
+    """Returns whether the feature is in use, from vLLM's resolved configuration and its configuration of KV caches,
+    which include settings from a config file and from the model. None if they do not show this."""
 
     def refusal(self, name: str = "") -> str:
-        """Returns the error message for the feature, or for the setting of that name."""
+        """Returns the error message that refuses the feature, or, if a name is given, the setting with this name."""
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
@@ -177,7 +176,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
                 "--data-parallel-start-rank",
                 ("-dpr", "--data-parallel-hybrid-lb", "-dph", "--data-parallel-multi-port-external-lb", "-dpm"),
             ),
-            # It cancels the flag that makes a size acceptable.
+            # Refuse this flag, because it cancels --data-parallel-external-lb, with which a size above 1 is accepted.
             Setting("--no-data-parallel-external-lb"),
         ),
         is_configured=lambda config, _: shares_an_api_server(config.parallel_config),
@@ -317,7 +316,7 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Refuse flags and variables that are incompatible with zones.
 
     Raises:
-        UsageError: a flag or a variable is refused; the message names it and states why.
+        UsageError: a flag or a variable is refused. The message names it, and states why and what to do instead.
     """
     given = flag_values(arguments)
     for unsupported in UNSUPPORTED:
@@ -332,7 +331,12 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def configured(config: Any, caches: Any) -> list[Unsupported]:
-    """Returns the unsupported features that are in use, by vLLM's resolved configuration and that of its KV caches."""
+    """Returns the unsupported features that are in use, according to vLLM's configuration.
+
+    Args:
+        config: vLLM's resolved configuration.
+        caches: vLLM's configuration of its KV caches.
+    """
     return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
 
 

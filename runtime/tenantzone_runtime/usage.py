@@ -1,4 +1,4 @@
-"""Utilities for vLLM's arguments: the flags that enable zones, and a parser for given flags."""
+"""The flags of vLLM that enable zones, and a parser for vLLM's command line."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,17 +10,18 @@ FLAGS = {
 """The flags that ``vllm serve`` needs to enforce zones."""
 
 PLUGIN = "tenantzone"
-"""The name of our vLLM plugin's entry point."""
+"""Name of the entry point of TenantZone's vLLM plugin."""
 
 
 class UsageError(ValueError):
-    """Arguments or an environment that are incompatible with zones; the message states what to change."""
+    """The command line or the environment is incompatible with zones. The message states what to change."""
 
 
 def flag_values(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the values of each given flag, by the flag in vLLM's spelling; "" for a flag without a value.
+    """Returns the values of each flag on a command line, by the flag's name; "" for a flag without a value.
 
-    vLLM accepts ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag that is a JSON object.
+    Names are normalized, because vLLM accepts ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag ``--a``
+    whose value is a JSON object.
     """
     values: dict[str, list[str]] = {}
     for argument, following in pairwise([*arguments, "-"]):

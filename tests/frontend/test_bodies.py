@@ -122,7 +122,7 @@ class TestSize:
     def test_what_is_no_image_may_not(self, folder, body):
         error = error_of(call(frontend(folder), path="/v1/chat/completions", body=body, key="acme-key"))
         assert error["code"] == 413
-        assert "besides images" in error["message"]
+        assert "besides its media" in error["message"]
 
 
 class TestShape:

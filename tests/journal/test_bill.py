@@ -158,7 +158,7 @@ def test_without_its_oldest_files_a_journal_never_bills_what_they_held(deeds, go
             assert used.prompt_tokens <= held.get(zone, Amounts()).prompt_tokens
             assert used.block_milliseconds <= held.get(zone, Amounts()).block_milliseconds
         if gone and begin <= oldest:
-            assert "older files are gone" in bill.warnings[-1]
+            assert "older files were deleted" in bill.warnings[-1]
         if not gone:
             assert (billed([Path(folder)], period(begin)), bill.warnings) == (held, [])
 

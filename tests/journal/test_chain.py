@@ -118,7 +118,7 @@ def test_without_its_oldest_files_a_journal_holds_and_says_so(tmp_path):
     lines = some_chain(7)
     seen = verify(put(tmp_path, lines[4:]))
     assert (seen.first.seq, seen.records) == (4, 3)
-    assert "the journal does not begin at record 0; records 0 to 3 are gone" in seen.lines()
+    assert "the journal does not begin at record 0; records 0 to 3 are missing" in seen.lines()
 
 
 def test_only_a_noted_hash_shows_that_the_end_is_gone(tmp_path):

@@ -184,14 +184,15 @@ def test_a_zone_with_something_left_is_not_handed_down(port: int, mover: Mover, 
     with pytest.raises(SystemExit, match="hand-down: 2 of 2 zones were not handed down"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
     assert (
-        "acme: Done, 3 chunks (0) moved in 0.0 s, 10 chunks left, because requests use them" in capsys.readouterr().out
+        "acme: Done, 3 chunks (0) moved in 0.0 s, 10 chunks not moved, because requests use them"
+        in capsys.readouterr().out
     )
 
 
 def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
     mover.others = [("hand-down", "Running")] * 1000
     with pytest.raises(
-        SystemExit, match="the time limit was reached after 3 chunks of acme were moved; the others were not"
+        SystemExit, match="the time limit was reached when only 3 chunks of acme were moved; increase --for"
     ):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])
     assert [each.order for each in mover.orders] == ["hand-down", "stop"]

@@ -89,7 +89,7 @@ def test_a_bad_file_from_the_start_leaves_the_engines_own_key(source, folder, ca
     assert not source.poll()
     assert (source.key, source.id) == (own, "")
     assert source.error == "expected a key in hexadecimal digits or in base64"
-    assert "a key of this process's own stays in force" in caplog.text
+    assert "this engine's own key stays in force" in caplog.text
 
 
 @pytest.mark.parametrize("gone", [lambda folder: project(folder, {}), lambda folder: folder.rename(f"{folder}-gone")])

@@ -1,1 +1,1 @@
-"""The admin port, and who may use it."""
+"""The admin port of the engine: its HTTP server, and the check of its clients' tokens."""

@@ -1,10 +1,10 @@
-"""The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP.
+"""The admin port: an HTTP server for the engine's report, health, metrics and block map, and for migrations.
 
-Everything but the health, which contains nothing of tenants, requires a token. Everything is read-only except one page,
-which starts migrations of a zone's cache.
+All paths except the health check require a token, because their answers show tenants. All paths are read-only except
+one, which starts and stops migrations of a zone's cache.
 
-The server runs in threads of the engine core's process. It reads only reports that are published as a whole, so it
-never delays a scheduling step with a lock.
+The server runs in threads of the engine core's process. It reads immutable reports, so it holds no lock for which a
+scheduling step would wait.
 """
 
 import errno
@@ -44,15 +44,16 @@ _log = logging.getLogger(__name__)
 ReadReport = Callable[[], EngineReport]
 ReadFigures = Callable[[], EngineFigures]
 TakeBlockMap = Callable[[int], BlockMap]
-"""Takes a picture with at most this many cells."""
+"""Makes the block map. The argument is the maximum number of cells."""
 TakeTierMap = Callable[[str, int], BlockMap | None]
-"""Takes a picture of the chunks of the tier with this name; returns None if there is no such tier."""
+"""Makes the map of a tier's chunks; returns None if there is no such tier. The arguments are the tier's name and the
+maximum number of cells."""
 
 MAX_CONNECTIONS = 64
-"""Maximum number of connections, each with its own thread. If there are more, the oldest is closed, because authorized
-clients finish quickly."""
+"""Maximum number of connections. Each has a separate thread. A further connection closes the oldest connection, because
+authorized clients finish quickly."""
 CONNECTION_SECONDS = 30.0
-"""Maximum duration of a connection in seconds. Each read may also wait at most 10 s."""
+"""Maximum duration of a connection in seconds. In addition, each read waits at most 10 s."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -62,19 +63,19 @@ class AdminServer:
 
     Args:
         host: address to bind to.
-        port: the port; 0 chooses a free one.
-        access: decides who may read.
-        read_report: returns the newest report; called in other threads, so it must be thread-safe.
-        read_figures: returns the figures of a metrics scrape; called in other threads. None to omit the path.
-        take_block_map: takes the block map; called in other threads, one at a time. None to omit the path.
-        take_tier_map: takes a tier's map, in the same way; None if there are no tiers.
-        migration: handles migrations; called in other threads. None if nothing can be moved.
-        metrics_level: the level of detail of a scrape for each zone.
-        max_age: age in seconds from which a report indicates that the engine hangs.
+        port: the port; 0 to let the operating system choose a free port.
+        access: decides which requests are permitted.
+        read_report: returns the newest report. It must be thread-safe, like the next four arguments.
+        read_figures: returns the figures for a metrics scrape; None to omit the path.
+        take_block_map: makes the block map, one at a time; None to omit the path.
+        take_tier_map: makes the map of a tier, one at a time; None if there are no tiers.
+        migration: answers requests about migrations; None if no cache can be migrated.
+        metrics_level: the level of detail of metrics for each zone.
+        max_age: age in seconds above which a report shows that the engine hangs.
         now: returns Unix time in seconds.
 
     Raises:
-        OSError: the address can't be bound; the message names it, and what to change.
+        OSError: the address can't be bound. The message names the address, and the flag to change.
     """
 
     def __init__(
@@ -113,14 +114,14 @@ class AdminServer:
 
     @property
     def port(self) -> int:
-        """The port that the server actually listens on."""
+        """The number of the port on which the server listens, also if the operating system has chosen it."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Free the port; returns once no more requests are accepted."""
+        """Stop accepting requests, and close the port."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -128,7 +129,7 @@ class AdminServer:
 
 
 class _Pages:
-    """The admin server's answers by path: status, content type, body."""
+    """Makes the admin server's answer to each request: its status, content type and body."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class _Pages:
         return self.refusal(headers) or self._answer(path, query, headers.get("Accept", ""))
 
     def refusal(self, headers: Message) -> Page | None:
-        """Returns the answer that refuses a request with these headers, or None if it is permitted."""
+        """Returns the answer that refuses a request with these headers; None if the request is permitted."""
         refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
         return (HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()) if refusal else None
 
@@ -200,7 +201,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # One request per connection, so that a silent client is dropped at the time-out.
+    # Use HTTP/1.0, which has one request per connection, so that no idle connection stays open.
     protocol_version = "HTTP/1.0"
     timeout = 10.0
     server: "_Server"
@@ -224,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, content_type, body = page
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
-            # The operator recognizes our engines by the realm.
+            # By the realm, the operator recognizes that this is an engine's admin port.
             self.send_header("WWW-Authenticate", f'Bearer realm="{ADMIN_REALM}"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -249,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # A longer backlog than the default of five, because a client whose connection does not fit retries after a second.
+    # Accept more pending connections than the default of 5, because a client without room retries only after a second.
     request_queue_size = 128
     pages: _Pages
     max_connections: int = MAX_CONNECTIONS
@@ -257,11 +258,11 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._since: dict[socket.socket, float] = {}
-        """The open connections with their start times, the oldest first. Each connection's thread removes it."""
+        """The start time of each open connection, oldest first. The connection's thread removes its entry."""
         super().__init__(*args, **kwargs)
 
     def server_bind(self) -> None:
-        # HTTPServer's own method would look up this machine's name in DNS, which can take seconds.
+        # Skip HTTPServer's method, because it looks up this machine's name in DNS, which can take seconds.
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -271,7 +272,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End connections that take too long; the server's thread calls this ten times a second."""
+        """End connections that take too long. The server's thread calls this method ten times a second."""
         latest = time.monotonic() - self.connection_seconds
         for connection, since in self._since.copy().items():
             if since < latest:
@@ -290,8 +291,8 @@ class _Server(ThreadingHTTPServer):
 
 
 def _end(connection: socket.socket) -> None:
-    """Wake the thread that waits for a connection, which then finds it closed."""
-    with suppress(OSError):  # it has just been closed
+    """Shut a connection down, so that the thread that waits for data on the connection ends."""
+    with suppress(OSError):  # the connection may just have been closed
         connection.shutdown(socket.SHUT_RDWR)
 
 

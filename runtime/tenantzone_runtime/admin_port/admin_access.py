@@ -1,4 +1,4 @@
-"""Reads the pool's admin tokens from their mounted Secret, and checks requests to the admin port against them."""
+"""Reads the pool's admin tokens from a mounted Secret, and checks the tokens of requests to the admin port."""
 
 import hmac
 import logging
@@ -15,12 +15,12 @@ _SCHEME = "bearer "
 
 
 class AdminTokens:
-    """The tokens of a folder.
+    """The admin tokens in a mounted folder.
 
-    If the file becomes invalid or disappears, the previous tokens stay valid until there are new ones.
+    If the file becomes invalid or is removed, the previous tokens stay valid until the file has valid tokens again.
 
     Args:
-        folder: the folder into which the pool's Secret is mounted. It need not exist yet.
+        folder: the folder in which the pool's Secret is mounted. It need not exist yet.
     """
 
     accepted: tuple[bytes, ...] = ()
@@ -33,31 +33,31 @@ class AdminTokens:
 
     @property
     def problem(self) -> str:
-        """Why the current file is not in force; empty if it is."""
+        """Why the tokens of the current file are not used; empty if they are used."""
         return self._file.problem
 
     def poll(self) -> None:
-        """Check the file, and read it if it has changed."""
+        """Read the file of tokens if it has changed."""
         self._file.refresh()
         if self._file.value is not None:
             self.accepted = self._file.value
 
     def read(self) -> tuple[bytes, ...]:
-        """Check the file, and return the valid tokens."""
+        """Read the file of tokens if it has changed, and return the valid tokens."""
         self.poll()
         return self.accepted
 
 
 class AdminAccess:
-    """Admits requests to the admin port. Until there are any tokens, it refuses all requests.
+    """Decides which requests to the admin port are permitted. While there are no tokens, no request is.
 
     Args:
-        folder: the folder into which the pool's Secret is mounted; None to admit all requests.
+        folder: the folder in which the pool's Secret is mounted; None to permit all requests.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.tokens = None if folder is None else AdminTokens(folder)
-        """The tokens that admit a request; None if no token is needed."""
+        """The valid tokens; None if requests need no token."""
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:
@@ -65,7 +65,7 @@ class AdminAccess:
 
     @property
     def refused(self) -> int:
-        """The number of refused requests since the start."""
+        """Number of requests that were refused since the start."""
         return self._refused
 
     @property
@@ -76,12 +76,12 @@ class AdminAccess:
         return AdminPortStatus(error=self.tokens.problem)
 
     def poll(self) -> None:
-        """Check the file of tokens, and read it if it has changed."""
+        """Read the file of tokens if it has changed."""
         if self.tokens is not None:
             self.tokens.poll()
 
     def refusal(self, authorization: str, token: str) -> str:
-        """Returns why a request is refused, and what it needs; empty if it is permitted. Thread-safe.
+        """Returns why a request is refused, and what the client must send; empty if it is permitted. Thread-safe.
 
         Args:
             authorization: the request's ``Authorization`` header; empty if missing.
@@ -107,7 +107,7 @@ class AdminAccess:
                 f"'{ADMIN_TOKEN_HEADER}: TOKEN' with the token in the pool's Secret tenantzone-admin-POOL"
             )
         shown = token.encode("utf-8", "surrogateescape")
-        # All tokens are compared, so that the time does not reveal which one matches.
+        # Compare with all tokens, so that the duration does not reveal which token matches.
         if not sum(hmac.compare_digest(shown, accepted) for accepted in tokens.accepted):
-            return "this token is not in force; send the token in the pool's Secret tenantzone-admin-POOL"
+            return "this token is not valid; send the token in the pool's Secret tenantzone-admin-POOL"
         return ""

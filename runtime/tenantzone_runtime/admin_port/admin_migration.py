@@ -1,4 +1,4 @@
-"""The admin port's migration page: the only one that takes orders."""
+"""The admin port's migration page, which starts and stops migrations of a zone's cache, and reports their progress."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -21,18 +21,18 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class MigrationPage:
-    """Takes migration orders, and reports their progress.
+    """Answers requests about migrations.
 
     Args:
-        do: begins or stops a migration; raises a :class:`MigrationError` if it can't.
-        report: returns the progress for a tenant's zone, with the zone's recent prompts if the second argument is True.
+        do: begins or stops a migration; raises a :class:`MigrationError` if that is not possible.
+        report: returns the progress of a tenant's migration. The second argument is whether to include recent prompts.
     """
 
     def __init__(self, do: Callable[[MigrationOrder], object], report: Callable[[str, bool], MigrationReport]) -> None:
         self._do, self._report = do, report
 
     def progress(self, query: str) -> Page:
-        """Returns the answer to a query of the progress."""
+        """Returns the answer to a request for the progress of a migration, with this query string."""
         asked = parse_qs(query)
         tenant = asked.get(TENANT_PARAMETER, [""])[-1]
         if not tenant:
@@ -40,7 +40,7 @@ class MigrationPage:
         return self._tell(tenant, asked.get(PROMPTS_PARAMETER, [""])[-1] == "true")
 
     def ordered(self, body: bytes) -> Page:
-        """Returns the answer to an order."""
+        """Carry out the migration order in a request's body, and return the answer."""
         try:
             order = parse_order(body)
         except ValueError as error:
@@ -53,7 +53,7 @@ class MigrationPage:
 
     @staticmethod
     def refuse_length(length: str | None) -> Page | None:
-        """Returns the answer that refuses an order with this ``Content-Length``, or None if it is acceptable."""
+        """Returns the answer that refuses an order with this ``Content-Length``; None if the length is valid."""
         if length is None or not (length.isascii() and length.isdigit()):
             return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"the header Content-Length must state the order's length\n"
         if len(length) > len(str(LONGEST_ORDER)) or int(length) > LONGEST_ORDER:

@@ -1,5 +1,5 @@
-"""The local disk tier: sealed chunks in files, with each zone's share of the bytes; no vLLM.
+"""The local disk tier. It stores encrypted chunks in files, and limits the bytes of each zone. It does not import vLLM.
 
-``tier`` makes decisions on the caller's thread, using only data in memory. ``objects`` moves bytes on threads of
-``workers``. So a slow or hanging disk blocks only threads of this package.
+``tier`` makes decisions on the caller's thread, using only data in memory. Threads from ``workers`` read and write the
+files through ``files.objects``. So a slow or hanging disk blocks only these threads.
 """

@@ -1,4 +1,4 @@
-"""Adoption: assigns files that an earlier engine left on the disk to zones."""
+"""Adoption: assigns the chunk files that a previous engine process left on the disk to zones."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,16 +12,16 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tenantzone_runtime.zones.tiers.tier import Tier
 
 Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
-"""Runs work for a tenant on a thread, and then calls a callback with its error, or None, on the caller's thread."""
+"""Runs a function for a tenant on a thread. Then calls a callback on the caller's thread with the error, or None."""
 
 
 class Adoption:
-    """Lists the disk at the start, and decides which files to keep.
+    """Lists the files on the disk when the engine starts, and decides which of them to keep.
 
     Args:
-        objects: the files.
+        objects: access to the tier's files.
         tier: the zones' shares of the disk.
-        slots: the slots, all of them free.
+        slots: the tier's slots. All must be free.
         shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
 
@@ -32,9 +32,9 @@ class Adoption:
         self.strangers: set[str] = set()
         """Folders that belong to no zone of this engine."""
         self.excess: set[tuple[str, ObjectName]] = set()
-        """Files that do not fit into their zones' shares, or that are older files of a chunk with a newer file."""
+        """Files to remove: they do not fit into their zones' shares, or a newer file has the same chunk."""
         self.hits: dict[Space, list[FoundHit]] = {}
-        """The hits of the kept chunks, for a model whose chunks are only useful together."""
+        """The hits that the kept chunks form; empty if each chunk is useful on its own."""
         self._shape = shape
         self._objects = objects
         self._tier = tier
@@ -44,16 +44,16 @@ class Adoption:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the disk was listed, and its files were not adopted yet."""
+        """Whether the disk was listed, but its files were not adopted yet."""
         return self._listing is not None and not self.is_done
 
     def list_files(self, run: Runner, failed: Callable[[Exception], None], before: Iterable[Removal] = ()) -> None:
-        """Begin to list the disk, unless it is being listed or was listed before.
+        """Start listing the disk, unless a listing is in progress or has succeeded.
 
         Args:
-            run: runs work on a thread.
-            failed: called with the error if listing fails. The caller must retry then.
-            before: removals to make before listing, so that their files are not found.
+            run: runs a function on a thread.
+            failed: called with the error if the listing fails. The caller must then call this method again.
+            before: removals to make first, so that the listing does not include the removed files.
         """
         if self._is_listing or self._listing is not None:
             return
@@ -76,10 +76,10 @@ class Adoption:
         run("", work, listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
-        """Assign the found files to the zones, the most recently used chunks first, up to the zones' shares.
+        """Assign the found files to the zones, up to the zones' shares, and yield each kept chunk.
 
-        The disk may have less room than before, so chunks within each zone's reservation take precedence over other
-        zones' chunks above their reservations.
+        A zone's most recently used chunks are kept. The disk may be smaller than before. So each zone's reservation is
+        filled before any zone keeps more chunks than its reservation.
         """
         assert self._listing is not None, "the disk must be listed before its files are adopted"
         left = dict(self._listing.objects)
@@ -100,7 +100,7 @@ class Adoption:
             ttl = zone.spec.retention.ttl_seconds
             wall = time.time()
             newest = {found.name.key: found for found in sorted(objects, key=_used_at)}
-            # If the clock was set back, files may have a time in the future.
+            # After the clock was set back, files may have a time in the future.
             ages = {key: max(0.0, wall - found.used_at) for key, found in newest.items()}
             fit = [found for key, found in newest.items() if ttl is None or ages[key] < ttl]
             fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
@@ -122,11 +122,14 @@ class Adoption:
     def _by_hits(
         self, space: Space, fit: list[FoundObject], ages: Mapping[bytes, float], shape: HitShape
     ) -> tuple[list[FoundObject], dict[bytes, float]]:
-        """Returns the chunks of hits, with the last used hit last, and their ages according to the hits."""
+        """Returns the chunks that belong to hits, ordered by hit, and the age of each chunk's hit in seconds.
+
+        The most recently used hit comes last.
+        """
         by_key = {found.name.key: found for found in fit}
         hits = find_hits((found.name for found in fit), shape)
         extents: dict[Block, tuple[float, float]] = {}
-        """The maximum and minimum ages of a prompt's chunks up to a block."""
+        """For each block, the maximum and minimum ages of the prompt's chunks up to and including the block."""
         ranks: dict[FoundHit, tuple[float, float, int]] = {}
         for hit in hits:
             for block in hit.blocks(extents):
@@ -134,7 +137,7 @@ class Adoption:
                 before = () if block.before is None else extents[block.before]
                 extents[block] = max((*of_block, *before)), min((*of_block, *before))
             of_hit = [*extents[hit.end], *(ages[key] for key in hit.of_windows())]
-            # Hits with common chunks may have the same age. Then the most recent chunk decides, and then the length.
+            # Hits that share chunks may have the same age. Ties are broken by the newest chunk, then by the length.
             ranks[hit] = max(of_hit), min(of_hit), -hit.end.length
         order = sorted(hits, key=ranks.__getitem__, reverse=True)
         self.hits[space] = order
@@ -142,7 +145,7 @@ class Adoption:
         of_hits: list[list[bytes]] = []
         placed: set[Block] = set()
         for hit in reversed(order):
-            # A chunk of several hits gets the age and the position of the most recently used one.
+            # A chunk of several hits gets the age and the position of the most recently used hit.
             blocks = hit.blocks(placed)
             placed.update(blocks)
             keys = [*(key for block in blocks for key in hit.of_beginning(block)), *hit.of_windows()]

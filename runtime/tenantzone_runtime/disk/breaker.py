@@ -1,4 +1,4 @@
-"""A circuit breaker: a failing service is not used for a while, and then probed with one transfer."""
+"""A circuit breaker: it stops the use of a failing service for some time, and then allows one transfer as a probe."""
 
 import logging
 import time
@@ -11,20 +11,20 @@ FAILURES: Final = 5
 """Number of consecutive failures after which the breaker opens."""
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 8.0
-"""Maximum pause, so that a recovered service is used again soon."""
+"""Maximum pause. It is short, so that a recovered service is soon used again."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """The breaker of one service, such as reads of a disk. Times are monotonic, in seconds."""
+    """The circuit breaker of one service, such as reads of a disk. All times are monotonic, in seconds."""
 
     longest_pause: float = LONGEST_PAUSE_SECONDS
     service: str = "The disk tier's transfers"
-    """The protected operations, for messages."""
+    """Name of the protected operations in log messages."""
     openings: int = 0
-    """Number of times that the breaker opened, or stayed open after a probe."""
+    """Number of times that the breaker opened, plus the number of failed probes."""
     error: str = ""
-    """The error of the last failure."""
+    """Error message of the last failure."""
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
@@ -32,17 +32,17 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the breaker is open because transfers fail. It then permits a probe periodically."""
+        """Whether the breaker is open because transfers failed. An open breaker permits only periodic probes."""
         return bool(self._pause)
 
     def is_due(self, now: float) -> bool:
-        """Returns whether a transfer may begin. A caller that begins a transfer must also call :meth:`allows`."""
+        """Returns whether a transfer may begin, without changing anything. To begin a transfer, call :meth:`allows`."""
         return not self._pause or now >= self._closed_from
 
     def allows(self, now: float) -> bool:
-        """Returns whether a transfer may begin.
+        """Returns whether the caller may begin a transfer now.
 
-        While the breaker is open, it returns True once after each pause, and the caller's transfer is the probe.
+        While the breaker is open, this method returns True once after each pause. The caller's transfer is the probe.
         """
         if not self.is_due(now):
             return False
@@ -60,17 +60,23 @@ class Breaker:
         self._is_tried = False
 
     def note(self, error: Exception, doing: str) -> None:
-        """Record a failure, and log the first of consecutive failures."""
+        """Record a failed disk operation. Only the first of consecutive failures is logged.
+
+        Args:
+            error: the error of the operation.
+            doing: the operation for the log message, such as "write a chunk".
+        """
         if not self._failures:
             logger.warning("The disk tier could not %s: %s", doing, error)
         self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
-        """Record a failed transfer; ``at_once`` opens the breaker immediately, for a transfer that blocked a caller."""
+        """Record a failed transfer. ``at_once`` opens the breaker immediately, for a transfer that blocked a caller."""
         self._failures += 1
         self.error = error
         if self._pause and not self._is_tried:
-            # This transfer began before the breaker opened, so its failure adds no information.
+            # No probe is in progress, so this transfer began before the breaker opened. Its failure must not extend
+            # the pause.
             return
         self._is_tried = False
         if at_once or self._pause or self._failures >= FAILURES:

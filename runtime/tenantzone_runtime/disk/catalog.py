@@ -1,7 +1,7 @@
-"""The catalog of a disk: the files of each zone's chunks, and the files to remove.
+"""The catalog of a disk, in memory: the files of each zone's chunks, and the files to remove.
 
-The catalog is in memory and is used on the caller's thread. The tier's own threads list and remove files. Failed
-operations are retried.
+Only the caller's thread uses the catalog. The tier's threads list and remove files. The catalog retries their failed
+operations.
 """
 
 import logging
@@ -30,19 +30,19 @@ from tenantzone_runtime.zones.tiers.tier import Tier
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks that the folder is still the same."""
+"""Minimum seconds between two checks that the tier's folder was not removed or replaced."""
 FILES_AT_ONCE: Final = 100
-"""Maximum number of files that are swept, or whose removal is retried, at a time."""
+"""Maximum number of removals in progress in a sweep, and of removals that one :meth:`Catalog.go_on` retries."""
 
 
 class Catalog:
-    """The contents of one disk.
+    """The chunks of all zones on one disk, and the files that must be removed from the disk.
 
     Args:
-        objects: the files.
-        tier: the zones' shares of the disk, with one chunk for each file that fits.
-        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
-        run: runs work on a thread for writes.
+        objects: access to the tier's files.
+        tier: the zones' shares of the disk. Its number of chunks is the number of files that fit on the disk.
+        seals: returns a zone's seal, given the tenant and the id of the zone's last purge (empty for none).
+        run: runs a function on one of the writer threads.
         shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
 
@@ -55,7 +55,7 @@ class Catalog:
         shape: HitShape | None = None,
     ) -> None:
         self.breaker = Breaker(service="The disk tier's removals")
-        """The breaker of removals and of listings."""
+        """The circuit breaker of removals and listings."""
         self.removals_failed = 0
         self.slots = Slots(tier.chunk_count)
         self._objects = objects
@@ -64,13 +64,13 @@ class Catalog:
         self._run = run
         self._spaces: dict[str, Space] = {}
         self._space_of: dict[int, tuple[Space, bytes]] = {}
-        """For each slot in use, its space and its key in the space."""
+        """The space and the chunk's key, by slot, for each slot in use."""
         self._failed: dict[Removal, int] = {}
-        """Failed removals to retry, each with its slot."""
+        """The slot of each failed removal that must be retried."""
         self._shape = shape
         self._adoption = Adoption(objects, tier, self.slots, shape)
         self.is_lost = False
-        """Whether the folder was removed or replaced, so that all known chunks are lost."""
+        """Whether the folder was removed or replaced, so that all chunks in the catalog are lost."""
         self._is_looking = False
         self._looked_at = -inf
         self._sweeping = Sweeping(objects, self.slots, run, self._swept)
@@ -88,28 +88,28 @@ class Catalog:
 
     @property
     def found(self) -> int:
-        """Number of chunks of an earlier engine that were adopted."""
+        """Number of adopted chunks: a previous engine process wrote them, and zones got them at the start."""
         return self._adoption.found
 
     @property
     def leftovers(self) -> int:
-        """Number of files removed at the start because they were incomplete, of the wrong size, or not chunks."""
+        """Number of files that were removed at engine start because they were not complete chunks."""
         return self._adoption.leftovers
 
     # Chunks
 
     def entry(self, zone: Zone, key: bytes) -> Entry | None:
-        """Returns a zone's chunk, or None. The chunk may not be completely stored yet."""
+        """Returns a zone's chunk, whether stored or being stored; None if the zone has no chunk with this key."""
         space = self._spaces.get(zone.spec.tenant)
         return None if space is None else space.entries.get(key)
 
     def slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
-        """Returns the slots of the zone's chunks with these keys. Missing chunks are left out."""
+        """Returns the slots of the zone's chunks with these keys. Keys without a chunk are skipped."""
         entries = [self.entry(zone, key) for key in keys]
         return [entry.slot for entry in entries if entry is not None]
 
     def space(self, zone: Zone) -> Space:
-        """Returns the space of the zone's chunks, and creates it if it is missing."""
+        """Returns the space of the zone's chunks. Creates the space if the zone has none."""
         tenant = zone.spec.tenant
         space = self._spaces.get(tenant)
         if space is None:
@@ -117,22 +117,22 @@ class Catalog:
         return space
 
     def is_purging(self, zone: Zone) -> bool:
-        """Returns whether an unfinished purge would remove files that the zone writes now."""
+        """Returns whether an unfinished purge would also remove files that the zone writes now."""
         return self._sweeping.is_going(self.space(zone).seal.folder)
 
     def add(self, space: Space, slot: int, name: ObjectName) -> Removal | None:
-        """Record that a chunk is about to be written. Returns the removal to make before, or None."""
+        """Record that a chunk is about to be written. Returns the removal to make before the write, or None."""
         space.entries[name.key] = Entry(slot, name)
         self._space_of[slot] = space, name.key
         return self.slots.removal(slot)
 
     def forget(self, slots: Iterable[int]) -> None:
-        """Forget evicted chunks, and begin to remove their files."""
+        """Delete the entries of evicted chunks, and start removing their files."""
         for slot in slots:
             space, key = self._space_of.pop(slot)
             entry = space.entries.pop(key)
             if space.receipt is not None:
-                # The file is removed with all other files of the space.
+                # Do not remove the file here, because the sweep of the ended space removes it.
                 space.given_up.append(slot)
                 continue
             removal = Removal(self._objects, space.seal.folder, entry.name, self.slots.removal(slot))
@@ -142,7 +142,7 @@ class Catalog:
     # Spaces
 
     def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
-        """Create spaces for new zones of a config, and new spaces for purged zones; in parts."""
+        """Create spaces for a config's new zones, and replace those of purged zones, one zone per iteration."""
         for zone in config.zones:
             space = self._spaces.get(zone.tenant)
             if space is None:
@@ -153,24 +153,24 @@ class Catalog:
             yield
 
     def retire_if_gone(self, tenant: str) -> None:
-        """Remove all of a tenant's chunks if its zone was removed."""
+        """Remove all chunks of a tenant if the tenant's zone was removed."""
         zone = self._tier.ledger.zones.get(tenant)
         if (zone is None or zone.leaving) and (space := self._spaces.pop(tenant, None)) is not None:
             self._retire(space, "")
 
     def reseal(self, tenant: str) -> Space:
-        """Switch a tenant to a space with the current key's seal. Returns the previous space."""
+        """Give a tenant a new space, sealed with the pool's current salt key. Returns the previous space."""
         space = self._spaces[tenant]
         self._spaces[tenant] = self._new_space(tenant, space.purge)
         return space
 
     @property
     def tenants(self) -> list[str]:
-        """The tenants that have a space."""
+        """All tenants that have a space."""
         return list(self._spaces)
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts of spaces whose files were completely removed since the last call."""
+        """Returns a receipt for each space whose files were all removed since the last call."""
         return self._sweeping.take_receipts()
 
     def _retire(self, space: Space, purge: str) -> None:
@@ -183,7 +183,7 @@ class Catalog:
     # Time
 
     def tidy(self) -> Iterator[None]:
-        """Assign the found files to zones, and remove files that belong to no zone; in parts."""
+        """Assign the found files to zones once, and remove files that belong to no zone, one tenant per iteration."""
         if self._adoption.is_ready and self._tier.tenancy.pool is not None:
             for space, key, entry in self._adoption.adopt(self._spaces):
                 space.entries[key] = entry
@@ -198,7 +198,7 @@ class Catalog:
             yield
 
     def _link(self, space: Space, hits: Iterable[FoundHit]) -> None:
-        """Link the chunks of a space that are only useful together, and forget useless ones."""
+        """Link the chunks of each hit, which are only useful together, and evict chunks that belong to no hit."""
         slots = {key: entry.slot for key, entry in space.entries.items()}
         places: dict[Block, Place | None] = {}
         for hit in hits:
@@ -214,30 +214,30 @@ class Catalog:
         self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), []))
 
     def begin_anew(self) -> None:
-        """List the folder again as at the start, after all known chunks were forgotten."""
+        """List the folder again, as at engine start. The caller must have evicted all chunks in the catalog."""
         before, self._adoption = self._adoption, Adoption(self._objects, self._tier, self.slots, self._shape)
         self._adoption.found, self._adoption.leftovers = before.found, before.leftovers
         self.is_lost = False
         self._list_files()
 
     def _look_at_folder(self, now: float) -> None:
-        """Check periodically, on a thread, that the folder is still the same."""
+        """Check on a thread, every LOOK_SECONDS, that the folder was not removed or replaced."""
         if self._is_looking or not self._adoption.is_done or now < self._looked_at + LOOK_SECONDS:
             return
         self._is_looking, self._looked_at = True, now
         found: list[bool] = []
 
         def looked(_: Exception | None) -> None:
-            # Ignore errors: a disk that does not respond has not lost its chunks, and failing transfers report why.
+            # Ignore errors, because a disk that does not respond may still have its chunks. Transfers report the error.
             self._is_looking = False
             if found == [False]:
-                logger.warning("The disk tier's folder was removed or replaced, so all its chunks are lost")
+                logger.warning("The disk tier's folder was removed or replaced, so all chunks in it are lost")
                 self.is_lost = True
 
         self._run("", lambda: found.append(self._objects.is_in_place()), looked)
 
     def go_on(self, now: float) -> None:
-        """Retry failed listings and removals, and sweep ended spaces without transfers."""
+        """Retry failed listings and removals, and start removing the files of ended spaces that have no transfers."""
         self._look_at_folder(now)
         if not self.breaker.allows(now):
             return
@@ -248,7 +248,7 @@ class Catalog:
         self._sweeping.go_on(at_most)
 
     def sweep(self) -> None:
-        """Sweep ended spaces without transfers."""
+        """Start removing the files of ended spaces that have no transfers."""
         self._sweeping.go_on(FILES_AT_ONCE)
 
     def _list_files(self) -> None:

@@ -1,4 +1,4 @@
-"""The disk tier's figures, by zone and in total."""
+"""The statistics that the disk tier reports, for each zone and in total."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from tenantzone_runtime.zones.tiers.tier_counts import TierCounts
 
 @dataclass(frozen=True, slots=True)
 class ZoneFigures:
-    """The figures of one zone on the disk."""
+    """The disk tier's statistics of one zone."""
 
     held_bytes: int
     reserved_bytes: int
@@ -21,27 +21,27 @@ class ZoneFigures:
 
 @dataclass(frozen=True, slots=True)
 class DiskFigures:
-    """The figures of the disk, and of each zone that has or may have chunks there."""
+    """The disk tier's statistics, in total and for each zone."""
 
     capacity_bytes: int
     held_bytes: int
     is_open: bool
-    """Whether the disk was listed, and files that belong to no zone were removed."""
+    """Whether chunks may be stored: the disk was listed, and files that belong to no zone were removed."""
     writes_fail: bool
-    """Whether writes fail, so that only probes are written periodically."""
+    """Whether the circuit breaker of writes is open, so that only periodic probes are written."""
     reads_fail: bool
     leftovers: int
-    """Number of files removed at the start because they were incomplete, of the wrong size, or not chunks."""
+    """Number of files that were removed at engine start because they were not complete chunks."""
     found: int
-    """Number of chunks of an earlier engine that were adopted."""
+    """Number of adopted chunks: a previous engine process wrote them, and zones got them at the start."""
     removals_failed: int
     zones: dict[str, ZoneFigures] = field(default_factory=dict)
-    """The figures of zones, by tenant."""
+    """Each zone's statistics, by tenant."""
 
 
 @dataclass(slots=True)
 class Receipt:
-    """The result of a purge, or of a zone's removal, for the zone's files."""
+    """The result of removing a zone's files after a purge, or after the zone was removed."""
 
     tenant: str
     purge: str

@@ -1,4 +1,4 @@
-"""The jobs of a tier: chunks that the caller stores or loads together, and their outcomes."""
+"""The jobs of a tier. A job is a group of chunks that the caller stores or loads together."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from tenantzone_runtime.disk.transfers import Job, JobEnd, end_of
 
 
 class Jobs:
-    """The jobs in progress of one tier, and the outcomes of ended jobs.
+    """The jobs of one tier that are in progress, and the outcomes of jobs that have ended.
 
     Args:
-        seconds: time after which a job is late if no chunk was moved in its direction, even if it has time left.
+        seconds: a job is late if the tier moved no chunk in the job's direction for this time, even before the job's
+            own deadline.
     """
 
     def __init__(self, seconds: float = inf) -> None:
@@ -20,20 +21,20 @@ class Jobs:
         self._going_on: dict[int, tuple[Job[Any], Callable[[bool], object]]] = {}
         self._ended: list[JobEnd] = []
         self._moved_at = dict.fromkeys((False, True), -inf)
-        """Time at which a chunk was last moved, by direction (whether it was a load)."""
+        """Time at which a chunk was last moved, by direction: True for loads, False for stores."""
 
     def begin(self, job: Job[Any], giving_up: Callable[[bool], object] = bool) -> None:
-        """Start a job. A job without chunks in transfer ends at once.
+        """Start tracking a job. A job without chunks in transfer ends at once.
 
         Args:
             job: the job.
-            giving_up: called before the job is given up, with whether it is late.
+            giving_up: called before the job is given up. The argument is True if the job is late.
         """
         self._going_on[job.number] = job, giving_up
         self._end_if_over(job)
 
     def chunk_ended(self, job: Job[Any], key: bytes, error: Exception | None) -> bool:
-        """Record the outcome of a chunk. Returns whether it was the last chunk for which the job waited."""
+        """Record the outcome of a chunk. Returns True if the job waited only for this chunk, and so has ended."""
         self._moved_at[job.is_load] = time.monotonic()
         if not job.ended(key, error):
             return False
@@ -41,9 +42,9 @@ class Jobs:
         return not job.left
 
     def give_up_late(self, now: float) -> None:
-        """Give up late jobs, so that no request waits for them. Their transfers may continue.
+        """Give up late jobs, so that no request waits for them. Late transfers may continue.
 
-        A job is late if it is overdue, or if no chunk was moved in its direction for too long.
+        A job is late after its deadline, or if the tier moved no chunk in the job's direction for ``seconds``.
         """
         since = now - self._seconds
         is_stalled = {way: since > moved_at for way, moved_at in self._moved_at.items()}
@@ -53,7 +54,7 @@ class Jobs:
                 self._give_up(job)
 
     def give_up_all(self) -> None:
-        """Give up all jobs. Afterwards, no thread accesses the caller's memory."""
+        """Give up all jobs. After this call, no thread accesses the caller's memory."""
         for job, giving_up in list(self._going_on.values()):
             giving_up(False)
             self._give_up(job)

@@ -1,4 +1,4 @@
-"""Opens the disk tier of one engine, from its flags and its pool."""
+"""Creates the disk tier of one engine from the engine's flags and its pool's salt key."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 
 BOUNDS: Final = TransferBounds(stores=64, loads=64)
-"""The default bounds of each zone."""
+"""The default maximum numbers of chunks in transfer, for each zone."""
 SETTINGS: Final = DiskSettings()
 
 
@@ -31,14 +31,14 @@ def open_disk_tier(
     file_system: FileSystem | None = None,
     now: float = 0.0,
 ) -> DiskTier:
-    """Returns the disk tier of one engine. It first lists the disk in the background, and stores nothing until then.
+    """Returns the disk tier of one engine. The tier stores nothing until a thread has listed the disk's files.
 
     Args:
-        root: a folder for this engine alone. It is created if it does not exist.
+        root: a folder that no other engine uses. It is created if it does not exist.
         capacity_bytes: maximum disk space of the tier's files in bytes.
         chunk_bytes: size of a chunk in memory in bytes.
         salt_key: returns the pool's current salt key.
-        instance: returns the instance on which the chunks of a tenant's zone depend.
+        instance: returns the instance to which the chunks of a tenant's zone belong.
         bounds: maximum number of chunks of each zone in transfer.
         settings: settings of transfers.
         shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
@@ -60,7 +60,7 @@ def open_disk_tier(
     chunks = capacity_bytes // file_bytes
     if not chunks:
         raise ValueError(
-            f"the disk tier's capacity of {capacity_bytes} bytes is less than one chunk, which takes {file_bytes} "
+            f"the disk tier's capacity of {capacity_bytes} bytes is less than one chunk, which needs {file_bytes} "
             "bytes; increase --disk-tier-size"
         )
     return DiskTier(objects, Tier("disk", chunks, file_bytes, bounds, now), seal, settings, shape)

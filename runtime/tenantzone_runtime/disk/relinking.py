@@ -1,4 +1,4 @@
-"""Reconstructs hits from the file names of a disk's chunks. Each name has the hash of the prompt's previous block."""
+"""Reconstructs hits from the names of chunk files. Each name includes the hash of the previous block of the prompt."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable
@@ -17,10 +17,10 @@ _GROUP_BYTES: Final = 4
 
 
 def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Returns the predecessor of each block of a prompt, by the block's hash.
+    """Returns the shortened hash of the previous block in a prompt, by the hash of each block.
 
     Args:
-        keys: the keys of one group's chunks from the beginning of the prompt, one for each block.
+        keys: the keys of one KV cache group's chunks, one for each block, from the beginning of the prompt.
     """
     before, found = NOTHING_BEFORE, {}
     for key in keys:
@@ -31,18 +31,18 @@ def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def block_of(key: bytes) -> bytes:
-    """Returns the hash of the block of a chunk."""
+    """Returns the block's hash from a chunk's key."""
     return key[:-_GROUP_BYTES]
 
 
 def suffix_of(group: int) -> bytes:
-    """Returns the suffix of the keys of a group's chunks."""
+    """Returns the last bytes of the keys of all chunks in a KV cache group."""
     return group.to_bytes(_GROUP_BYTES, "big")
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A block of a prompt, linked to the previous block. Prompts share the blocks of a common prefix."""
+    """A block of a prompt, linked to the previous block. Prompts with a common prefix share its blocks."""
 
     name: bytes
     """Hash of the block."""
@@ -50,28 +50,31 @@ class Block:
     length: int
     """Length of the prompt up to and including this block, in blocks."""
     runs: tuple[int, ...]
-    """For each group, the number of consecutive present chunks up to and including this block."""
+    """For each KV cache group, the number of consecutive chunks on the disk that end with this block."""
     is_end: bool
-    """Whether all chunks are present that a hit ending here needs."""
+    """Whether all chunks that a hit ending at this block needs are on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHit:
-    """A hit whose chunks are all present. It does not list them, since thousands of hits may have a common prefix."""
+    """A hit whose chunks are all on the disk.
+
+    The hit stores only its last block instead of a list of chunks, because thousands of hits may share a prefix.
+    """
 
     end: Block
     shape: HitShape
 
     def blocks(self, known: Container[Block] = ()) -> list[Block]:
-        """Returns the blocks of the hit from the beginning, without known blocks and all blocks before a known one."""
+        """Returns the blocks of the hit in the order of the prompt, but only those after the last known block."""
         return _path(self.end, self.end.length, known)
 
     def of_beginning(self, block: Block) -> list[bytes]:
-        """Returns the keys of a block that the hit needs regardless of the block's position."""
+        """Returns the keys of the block's chunks in groups without a window. The hit needs them for each block."""
         return [_key(block, group) for group, window in enumerate(self.shape.windows) if window is None]
 
     def of_windows(self) -> list[bytes]:
-        """Returns the keys of the last blocks that the windows of the hit need."""
+        """Returns the keys of the chunks in groups with a window. The hit needs them only for its last blocks."""
         windows = [(group, window) for group, window in enumerate(self.shape.windows) if window is not None]
         return [_key(block, group) for group, window in windows for block in _path(self.end, window)]
 
@@ -81,10 +84,10 @@ class FoundHit:
 
 
 def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
-    """Returns complete hits that together cover all chunks that belong to any hit, the longest first.
+    """Returns complete hits, the longest first, that together need each chunk that belongs to any hit.
 
-    As few hits as possible are returned. Other hits are evicted with the returned hits that need their chunks. There
-    may be many: if the windows of a conversation's turns are adjacent, a hit ends at each block.
+    A hit is left out if the returned hits need all its chunks. There may be many such hits, because a hit ends at each
+    block if the windows of a conversation's turns are adjacent.
 
     Args:
         names: names of all chunks of one zone.
@@ -98,7 +101,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
         needed = [_key(block, group) for group in range(len(shape.windows))]
         if block.before is None or not block.before.is_end:
             needed += hit.of_windows()
-        # If a hit ends one block earlier, it needs all other chunks of this hit.
+        # If the previous block ends a hit as well, that hit needs all other chunks of this hit.
         if covered.issuperset(needed):
             continue
         hits.append(hit)
@@ -139,7 +142,7 @@ def _ends(names: Iterable[ObjectName], shape: HitShape) -> list[Block]:
     while left:
         each, parent = left.pop()
         if each in seen:
-            # Only a forged name can lead back to an earlier block.
+            # Only a forged file name can lead back to a block that was visited.
             continue
         seen.add(each)
         block = _block(each, parent, there, shape)

@@ -1,4 +1,4 @@
-"""The slots of a disk to which a zone may write now: within its share, and without files that must be removed first."""
+"""Finds the slots to which a zone may write now. They are within the zone's share of the disk."""
 
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
@@ -7,12 +7,12 @@ from tenantzone_runtime.zones.tiers.tier import Tier
 
 
 class Room:
-    """The room on one disk.
+    """Grants slots for writes to one disk, and counts refused chunks.
 
     Args:
         tier: the zones' shares of the disk.
-        catalog: the contents of the disk.
-        breaker: the breaker of writes.
+        catalog: the chunks on the disk.
+        breaker: the circuit breaker of writes.
     """
 
     def __init__(self, tier: Tier, catalog: Catalog, breaker: Breaker) -> None:
@@ -21,7 +21,7 @@ class Room:
         self._breaker = breaker
 
     def for_some(self, zone: Zone, count: int, protected: list[int], now: float) -> list[int]:
-        """Returns slots for at most ``count`` chunks, without evicting protected chunks."""
+        """Returns slots for at most ``count`` chunks. Evicts chunks if needed, but never from ``protected`` slots."""
         if not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, protected)
@@ -31,7 +31,7 @@ class Room:
         return slots
 
     def for_all(self, zone: Zone, count: int, there: list[int], now: float) -> list[int]:
-        """Returns slots for all ``count`` missing chunks of a hit, or none; ``there`` has slots of its other chunks."""
+        """Returns slots for all ``count`` missing chunks of a hit, or none. ``there`` are the hit's stored chunks."""
         if not count or not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, there, whole=True)
@@ -44,7 +44,7 @@ class Room:
         return []
 
     def _may_write(self, zone: Zone, count: int, now: float) -> bool:
-        """Returns whether a zone may write now; if not, ``count`` chunks are counted as refused."""
+        """Returns whether a zone may write now. If the disk can't take writes, counts ``count`` chunks as refused."""
         if zone.leaving or zone.spec.retention.no_store:
             return False
         if self._catalog.is_open and self._breaker.allows(now) and not self._catalog.is_purging(zone):
@@ -53,5 +53,5 @@ class Room:
         return False
 
     def _refuse_until_removed(self, zone: Zone, count: int) -> None:
-        """Count chunks as refused that can only be written after the files of a purge were removed."""
+        """Count chunks as refused because no slot is free until the files of a purge are removed."""
         self._tier.counts_of(zone).refuse_writes("closed", count)

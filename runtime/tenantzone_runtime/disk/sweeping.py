@@ -1,4 +1,4 @@
-"""Sweeping: removes files that belong to no zone from the disk, and creates receipts for it."""
+"""Sweeping: removes files that belong to no zone from the disk, and reports removed spaces with receipts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Sweeping:
-    """Removes ended spaces, and files found at the start that belong to no zone.
+    """Removes the files of ended spaces, and files found at engine start that belong to no zone.
 
     Args:
-        objects: the files.
-        slots: the slots, to which slots of a space return once its files are removed.
-        run: runs work on a thread.
-        ended: called after each removal, with its error or None. :meth:`go_on` retries failed removals.
+        objects: access to the tier's files.
+        slots: the tier's free slots. Slots of a space return to them once the space's files are removed.
+        run: runs a function on a thread.
+        ended: called after each removal with the error, or None. :meth:`go_on` retries failed removals.
     """
 
     def __init__(self, objects: Objects, slots: Slots, run: Runner, ended: Callable[[Exception | None], None]) -> None:
@@ -37,29 +37,29 @@ class Sweeping:
 
     @property
     def has_strangers(self) -> bool:
-        """Whether files found at the start that belong to no zone still take up room."""
+        """Whether files that were found at engine start and belong to no zone are still on the disk."""
         return bool(self._strangers or self._excess)
 
     @property
     def has_work(self) -> bool:
-        """Whether anything must be removed."""
+        """Whether files must still be removed."""
         return bool(self._spaces) or self.has_strangers
 
     def add_strangers(self, folders: set[str], excess: set[tuple[str, ObjectName]]) -> None:
-        """Add whole folders and single files that were found at the start."""
+        """Schedule the removal of folders and single files that were found at engine start."""
         self._strangers |= folders
         self._excess |= excess
 
     def add(self, space: Space) -> None:
-        """Add an ended space. No more chunks may be stored in it."""
+        """Schedule the removal of an ended space. The caller must store no more chunks in the space."""
         self._spaces.append(space)
 
     def is_going(self, folder: str) -> bool:
-        """Returns whether a seal's folder is about to be removed, including files that are added meanwhile."""
+        """Returns whether a seal's folder will be removed, with files that are written to the folder before."""
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
     def go_on(self, at_most: int) -> None:
-        """Begin removals of items without transfers, with at most ``at_most`` folders and files in progress."""
+        """Start pending removals, so that at most ``at_most`` are in progress. Spaces with transfers are skipped."""
         for space in list(self._idle([space for space in self._spaces if space.is_over], at_most)):
             self._sweep(space)
         for folder in list(self._idle(self._strangers, at_most)):
@@ -69,12 +69,12 @@ class Sweeping:
             self._begin(item, partial(self._objects.remove, folder, name), partial(self._excess.discard, item))
 
     def _idle(self, items: Iterable[T], at_most: int) -> Iterator[T]:
-        """Returns items that are not being removed yet, so that at most ``at_most`` removals are in progress."""
+        """Returns items whose removal may start now, so that at most ``at_most`` removals are in progress."""
         room = max(0, at_most - len(self._under_way))
         return islice((item for item in items if item not in self._under_way), room)
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts that were completed since the last call."""
+        """Returns the receipts of spaces whose files were all removed since the last call."""
         receipts, self._receipts = self._receipts, []
         return receipts
 

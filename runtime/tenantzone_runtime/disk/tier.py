@@ -1,8 +1,8 @@
-"""The disk tier: owns zones' chunks on the disk, and decides how many chunks each zone may write and read.
+"""The disk tier: stores and loads zones' chunks, and decides how many chunks each zone may write and read.
 
-All decisions are made here, on the caller's thread, using only data in memory. The tier's own threads wait for the
-disk, and :meth:`DiskTier.finished` processes their results. So a slow, full, read-only or missing disk costs hits, but
-no caller ever waits for it.
+This module makes all decisions on the caller's thread, using only data in memory. The tier's threads wait for the disk,
+and :meth:`DiskTier.finished` processes their results. So no caller ever waits for a slow, full, read-only or missing
+disk. Such a disk only leads to fewer hits.
 """
 
 import logging
@@ -36,22 +36,21 @@ Chunks = Sequence[tuple[bytes, memoryview]]
 """The key and the caller's memory of each chunk."""
 
 CHUNKS_AT_ONCE: Final = 50
-"""Number of chunks that are evicted at a time, outside of steps, while the lock is held. The removal of each is passed
-to a thread."""
+"""Maximum number of chunks evicted outside of the engine's steps before the engine's lock is released."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSettings:
-    """The settings of the tier's transfers."""
+    """The number of threads for transfers, and the time limits of transfers."""
 
     readers: int = 8
     """Number of threads that read."""
     writers: int = 4
-    """Number of threads that write."""
+    """Number of threads that write and remove files."""
     seconds: float = 2.0
-    """Seconds that a job may take for each ``chunks`` chunks of its zone in transfer. After that, the job is given up,
-    and a request that waits for a load computes instead. A job is also given up if no chunk was moved in its direction
-    for this time."""
+    """Time limit of a job, in seconds, for each ``chunks`` chunks of the zone in transfer. After this limit, the tier
+    gives the job up, and a request that waits for a load computes the blocks. The tier also gives a job up if no chunk
+    was moved in the job's direction for this time."""
     chunks: int = 64
 
 
@@ -59,9 +58,9 @@ class DiskTier:
     """One engine's tier on one disk.
 
     Args:
-        objects: the files.
-        tier: the zones' shares of the disk, with one chunk for each file that fits, of the size of a file.
-        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
+        objects: access to the tier's files.
+        tier: the zones' shares of the disk. The size of its chunks is the disk space of a file.
+        seals: returns a zone's seal, given the tenant and the id of the zone's last purge (empty for none).
         settings: settings of transfers.
         shape: hit shape of a model whose chunks are only useful together; None if each chunk is useful on its own.
     """
@@ -95,25 +94,25 @@ class DiskTier:
 
     @property
     def problem(self) -> str:
-        """The operations that fail on the disk now, and their errors, as a message; empty if none fails."""
+        """A message with the disk operations that fail now, and their errors; empty if none fails."""
         ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
         return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no chunks are in transfer, and no files must be removed."""
+        """Whether the tier has nothing to do: no chunk is in transfer, and no file must be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
     # Requests
 
     def find(self, zone: Zone, key: bytes, promised: int = 0) -> bool:
-        """Returns whether a chunk of the zone is present and may be loaded now.
+        """Returns whether a chunk of the zone is on the disk and may be loaded now.
 
         Args:
             zone: the zone of the request.
             key: the key of the chunk.
-            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
+            promised: number of the zone's chunks that this method has already found, but whose loads have not begun.
         """
         counts = self.tier.counts_of(zone)
         entry = self._catalog.entry(zone, key)
@@ -127,18 +126,18 @@ class DiskTier:
 
     @property
     def is_readable(self) -> bool:
-        """Whether chunks may be loaded now. While reads fail, they may not until the next probe is due."""
+        """Whether chunks may be loaded now. While the breaker of reads is open, only a probe may be loaded."""
         return self.read_breaker.is_due(time.monotonic())
 
     def holds(self, zone: Zone, key: bytes) -> bool:
-        """Returns whether a chunk of the zone is present and complete."""
+        """Returns whether a chunk of the zone is completely stored."""
         entry = self._catalog.entry(zone, key)
         return entry is not None and self.tier.has_stored(zone, entry.slot)
 
     def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
-        """Returns whether ``count`` chunks of the zone that are only useful together may be loaded now.
+        """Returns whether ``count`` chunks of the zone, which are only useful together, may be loaded now.
 
-        A caller that begins to load them must also call :meth:`try_reading`.
+        Before the caller loads them, it must call :meth:`try_reading`. For ``promised``, see :meth:`find`.
         """
         may = count + promised <= self.tier.loadable(zone) and self.is_readable
         if not may:
@@ -146,22 +145,22 @@ class DiskTier:
         return may
 
     def try_reading(self) -> None:
-        """Record that chunks will be loaded. If reads fail, they are the probe, and no others begin for a while."""
+        """Record that the caller will load chunks. If the breaker of reads is open, this load is the probe."""
         self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
-        """Returns the keys of a hit for which the zone has no chunk, stored or in transfer."""
+        """Returns the keys of a hit for which the zone has no chunk, neither stored nor being stored."""
         return [key for key in hit if self._catalog.entry(zone, key) is None]
 
     def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:
-        """Begin to store either all missing chunks of a hit or none; :meth:`finished` reports the job.
+        """Begin to store either all missing chunks of a hit or none. :meth:`finished` reports the end of the job.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
             chunks: the missing chunks; their memory must not change until the job has ended.
             hit: the keys of all chunks that the hit needs, in the order of `HitShape.keys`.
-            prompt: the keys of one group's chunks, from the beginning of the prompt.
+            prompt: the keys of one KV cache group's chunks, from the beginning of the prompt.
         """
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes, hit=hit)
@@ -179,13 +178,13 @@ class DiskTier:
         self._jobs.begin(job, partial(self._giving_up, job))
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
-        """Begin to store those of the chunks that are missing and that the zone may store; `finished` reports the job.
+        """Begin to store the missing chunks that the zone may store. :meth:`finished` reports the end of the job.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
             chunks: the chunks in the order of the prompt; their memory must not change until the job has ended.
-            protected: keys of chunks at the beginning of the same prompt, which must not be evicted for the new ones.
+            protected: keys of chunks at the beginning of the same prompt. They are not evicted for the new chunks.
         """
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
@@ -212,13 +211,13 @@ class DiskTier:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
-        """Begin to load chunks that were reported to the zone. Chunks that are no longer available count as failed.
+        """Begin to load chunks that :meth:`find` found. Chunks that are no longer available count as failed.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
-            chunks: the chunks. When the job has ended, the memory of each is either unchanged or has the whole chunk.
-            is_tried: whether :meth:`try_reading` was called for these chunks.
+            chunks: the chunks. At the job's end, a chunk's memory has the whole chunk or only zeros, or is unchanged.
+            is_tried: whether the caller has called :meth:`try_reading` for these chunks.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
         if not is_tried and not self.read_breaker.allows(job.began):
@@ -238,25 +237,25 @@ class DiskTier:
         self._jobs.begin(job, partial(self._giving_up, job))
 
     def end_at_once(self, number: int) -> None:
-        """Begin and end an empty job, for a caller that may not store anything."""
+        """Record an empty job as ended, for a caller that may not store anything but expects the job's end."""
         self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
-        """Record the use of chunks, in this order."""
+        """Record that chunks were used, in this order. Missing chunks are skipped."""
         self.tier.use(zone, self._catalog.slots_of(zone, keys))
 
     def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
-        """Remove the chunks of a zone with these keys, because their contents are wrong."""
+        """Remove the zone's chunks with these keys, because their contents are wrong."""
         for slot in self._catalog.slots_of(zone, keys):
             self._catalog.forget(self.tier.lose(zone, slot))
 
     def renew(self) -> None:
-        """Remove all chunks, because they were sealed with a former key."""
+        """Remove all chunks, because they are lost or were sealed with a previous key."""
         for _ in self.renew_in_parts(ALL):
             pass
 
     def renew_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do the same as `renew` in parts of ``at_once`` chunks, between which other chunks may change."""
+        """Do the same as `renew`, but yield after each ``at_once`` chunks. The caller may change chunks in between."""
         for tenant in self._catalog.tenants:
             zone, space = self.tier.ledger.zones.get(tenant), self._catalog.reseal(tenant)
             for entries in slices(list(space.entries.items()), at_once):
@@ -266,7 +265,7 @@ class DiskTier:
                 yield
 
     def finished(self) -> list[JobEnd]:
-        """Process the threads' results. Returns the jobs that have ended or were given up."""
+        """Process the threads' results. Returns the jobs that ended, or were given up, since the last call."""
         self._take_note()
         return self._jobs.take_ended()
 
@@ -275,22 +274,22 @@ class DiskTier:
         self._jobs.give_up_late(time.monotonic())
 
     def give_up_jobs(self) -> None:
-        """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
+        """End all jobs immediately. After this call, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
     # Configs and time
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Enforce a new config of the engine's zones, with their shares of the tier.
+        """Apply a new config, with the zones and their shares of the tier.
 
-        When this returns, purged chunks and chunks of removed zones can't be found any more. They are removed from the
-        disk later, which :meth:`take_receipts` reports.
+        When this method returns, purged chunks and chunks of removed zones can't be found any more. Their files are
+        removed later, which :meth:`take_receipts` reports.
         """
         for _ in self.apply_in_parts(config, ALL):
             pass
 
     def apply_in_parts(self, config: RuntimeConfig, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do the same as `apply` in parts of ``at_once`` chunks, between which other chunks may change."""
+        """Do the same as `apply`, but yield after each ``at_once`` chunks. The caller may change chunks in between."""
         yield from self._catalog.renew_purged(config)
         for zone, given_up in self.tier.apply_in_parts(config, time.monotonic(), at_once):
             self._catalog.retire_if_gone(zone.spec.tenant)
@@ -300,13 +299,13 @@ class DiskTier:
         self._catalog.sweep()
 
     def upkeep(self) -> None:
-        """Advance timers of zones and chunks, and retry failed disk operations; to be called several times a second."""
+        """Evict chunks whose time is over, and retry failed disk operations. Call this several times a second."""
         for _ in self.upkeep_in_parts(ALL):
             pass
 
     def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do the same as `upkeep` in parts of ``at_once`` chunks."""
-        # Collect results here, too, because an engine without requests runs no steps, which would collect them.
+        """Do the same as `upkeep`, but yield after each ``at_once`` chunks."""
+        # Process the threads' results here, too, because an engine without requests runs no steps.
         self._take_note()
         if self._catalog.is_lost:
             yield from self.renew_in_parts(at_once)
@@ -318,17 +317,17 @@ class DiskTier:
         self._catalog.go_on(time.monotonic())
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts of purges and removed zones whose files were removed since the last call."""
+        """Returns a receipt for each purge and each removed zone whose files were all removed since the last call."""
         return self._catalog.take_receipts()
 
     def stop(self) -> None:
-        """Begin no new work, and stop all waiting."""
+        """Give up all jobs, and drop the queued work of the tier's threads."""
         self.give_up_jobs()
         self._writers.stop()
         self._readers.stop()
 
     def figures(self) -> DiskFigures:
-        """Returns the tier's current contents and counters, for a report."""
+        """Returns the tier's current statistics for a report."""
         zones = {}
         for tenant, zone in self.tier.ledger.zones.items():
             sizes = (zone.held, zone.spec.quota.reserved, zone.spec.quota.limit)
@@ -364,7 +363,7 @@ class DiskTier:
             self.write_breaker.note(error, "write a chunk")
         self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
         if self._jobs.chunk_ended(job, key, error):
-            # Mark the chunks as used from the end of the prompt on, so that the end is evicted first.
+            # Mark the chunks as used from last to first, so that the end of the prompt is evicted first.
             self.use(transfer.zone, reversed(job.hit))
 
     def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
@@ -390,7 +389,7 @@ class DiskTier:
         self._jobs.chunk_ended(job, transfer.name.key, error)
 
     def _giving_up(self, job: Job[Transfer], is_late: bool) -> None:
-        """Count a late job, and avoid the disk for a while. Its transfers count until they really end."""
+        """If a job is late, count its unfinished chunks as late, and open the breaker of its direction."""
         if not is_late:
             return
         for transfer in job.left.values():
@@ -398,7 +397,7 @@ class DiskTier:
         breaker = self.read_breaker if job.is_load else self.write_breaker
         if not breaker.is_open:
             logger.warning(
-                "The disk tier gave up on a %s that took too long; %d chunks were left", _way(job), len(job.left)
+                "The disk tier gave up a %s that took too long, with %d unfinished chunks", _way(job), len(job.left)
             )
         breaker.failed(time.monotonic(), f"a transfer did not finish within {self._settings.seconds:g} s", at_once=True)
 

@@ -1,4 +1,4 @@
-"""Chunks in transfer between memory and disk, and how the caller's memory is taken from late transfers."""
+"""Transfers of chunks between memory and disk. The caller can revoke its memory from a late transfer at any time."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -25,17 +25,17 @@ _Transfer = TypeVar("_Transfer", bound=UsesMemory)
 
 
 class AbandonedError(Exception):
-    """A transfer's memory was revoked before it could be used."""
+    """The caller revoked a transfer's memory before the transfer used it."""
 
 
 class Removal:
-    """The removal of a slot's old file, made by the first thread that needs it, and always before the next write.
+    """The removal of a slot's old file. The first thread that needs it makes it, before the slot's next write.
 
     Args:
-        objects: the files.
-        folder: folder of the file's seal.
+        objects: access to the tier's files.
+        folder: name of the folder of the file's seal.
         name: name of the file.
-        earlier: an earlier removal of the same slot, which may not be done yet.
+        earlier: the previous removal for the same slot, which may not be done yet.
     """
 
     def __init__(self, objects: Objects, folder: str, name: ObjectName, earlier: "Removal | None" = None) -> None:
@@ -45,7 +45,7 @@ class Removal:
         self._is_done = False
 
     def make(self) -> None:
-        """Remove the file, unless it was removed before.
+        """Remove the file, unless this removal has already been made.
 
         Raises:
             OSError: the file may still exist.
@@ -60,7 +60,7 @@ class Removal:
 
 
 class Memory:
-    """The caller's memory of one chunk, which the caller can revoke at any moment."""
+    """The caller's memory for one chunk. The caller can revoke the memory at any moment."""
 
     def __init__(self, view: memoryview) -> None:
         self._view: memoryview | None = view
@@ -68,14 +68,16 @@ class Memory:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a caller still waits for the memory: it was neither used nor revoked."""
+        """Whether a caller still waits for this memory, because it was neither used nor revoked."""
         return self._view is not None
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Call a nonblocking function with the memory. If it succeeds, the memory is returned to the caller.
+        """Call a nonblocking function with the memory, and return the result. The memory can be used only once.
+
+        If the function raises an error, the memory may be used again.
 
         Raises:
-            AbandonedError: the memory was revoked, or used before.
+            AbandonedError: the memory was revoked or used before.
         """
         with self._lock:
             if self._view is None:
@@ -85,7 +87,7 @@ class Memory:
             return done
 
     def take_back(self) -> None:
-        """Revoke the memory: once this returns, no thread reads or writes it any more."""
+        """Revoke the memory. After this call, no thread reads or writes the memory."""
         with self._lock:
             self._view = None
 
@@ -101,7 +103,7 @@ class Transfer:
     memory: Memory
 
     def write(self, objects: Objects, removal: Removal | None) -> None:
-        """Store the chunk, on a thread of the tier."""
+        """Make the removal, if any, and then seal and write the chunk. Called on a thread of the tier."""
         if removal is not None:
             removal.make()
         name = self.name
@@ -110,7 +112,7 @@ class Transfer:
         objects.write(self.seal.folder, name, sealed)
 
     def read(self, objects: Objects) -> None:
-        """Load the chunk, on a thread of the tier. The memory never receives data that was not stored for it."""
+        """Read and open the chunk. Called on a thread of the tier. The memory never receives another chunk's data."""
         name = self.name
         sealed = objects.read(self.seal.folder, name)
         self.memory.use(lambda view: self.seal.open(sealed, name.key, name.nonce, view))
@@ -128,13 +130,13 @@ class Job(Generic[_Transfer]):
     until: float = inf
     """Time at which the job is given up."""
     hit: Sequence[bytes] = ()
-    """Keys of the hit to which the stored chunks belong, if they are only useful together."""
+    """Keys of the hit to which the stored chunks belong; empty if each chunk is useful on its own."""
     left: dict[bytes, _Transfer] = field(default_factory=dict)
     moved: list[bytes] = field(default_factory=list)
     failed: int = 0
 
     def ended(self, key: bytes, error: Exception | None) -> bool:
-        """Record the outcome of a chunk. Returns whether the job was still waiting for it."""
+        """Record the outcome of a chunk. Returns whether the job was still waiting for this chunk."""
         if self.left.pop(key, None) is None:
             return False
         if error is None:
@@ -144,7 +146,7 @@ class Job(Generic[_Transfer]):
         return True
 
     def give_up(self) -> None:
-        """Revoke the memory of all unfinished chunks."""
+        """Revoke the memory of all unfinished chunks, and count these chunks as failed."""
         self.failed += len(self.left)
         for transfer in self.left.values():
             transfer.memory.take_back()
@@ -165,5 +167,5 @@ class JobEnd:
 
 
 def end_of(job: Job[Any], now: float) -> JobEnd:
-    """Returns the outcome of a job without chunks in transfer."""
+    """Returns the outcome of a job that has no chunks in transfer any more."""
     return JobEnd(job.number, not job.failed, job.moved, now - job.began, len(job.moved) * job.chunk_bytes)

@@ -1,4 +1,4 @@
-"""Threads that wait in place of the caller, with round-robin scheduling of tenants, and their results."""
+"""Threads that do blocking work for the caller, and a queue of their results. Tenants take turns."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ Ended = Callable[[Exception | None], None]
 
 
 class Workers:
-    """A number of daemon threads, which end with the process even if a disk never responds.
+    """Daemon threads that serve one queue for each tenant, in turn.
 
     Args:
         name: name of the threads.
@@ -29,23 +29,23 @@ class Workers:
         self._waiting = 0
         """Number of idle threads."""
         for number in range(count):
-            # A thread that hangs in a call to the disk must not keep the process from ending.
+            # Use daemon threads, because a thread that hangs in a disk call must not keep the process from ending.
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
     def submit(self, tenant: str, work: Work) -> None:
-        """Submit work, which begins after the same tenant's earlier work. It must not raise."""
+        """Queue ``work`` after the same tenant's earlier work. ``work`` must not raise an error."""
         with self._changed:
             self._queues.setdefault(tenant, deque()).append(work)
             self._changed.notify()
 
     @property
     def has_idle(self) -> bool:
-        """Whether a thread is idle and no work is queued. Thread-safe."""
+        """Whether there are more idle threads than queued work. Thread-safe."""
         with self._changed:
             return self._waiting > sum(map(len, self._queues.values()))
 
     def stop(self) -> None:
-        """Drop the queued work; work in progress continues."""
+        """Drop the queued work, and end the threads once their work in progress is done."""
         with self._changed:
             self._stopped = True
             self._queues.clear()
@@ -70,11 +70,11 @@ class Workers:
 
 
 class Results:
-    """The results of threads, which the caller's own thread processes.
+    """A queue of results from threads, which the caller's thread processes.
 
     Args:
-        tier: the tier's name, for messages.
-        errors: the types of errors that work is expected to raise. Others are logged.
+        tier: the tier's name in log messages.
+        errors: the types of errors that work is expected to raise. Errors of other types are logged.
     """
 
     def __init__(self, tier: str, *errors: type[Exception]) -> None:
@@ -82,27 +82,27 @@ class Results:
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def run(self, workers: Workers, tenant: str, work: Callable[[], object], ended: Ended) -> None:
-        """Have a thread do work, which may raise errors. ``ended`` is called by the next :meth:`take_note`."""
+        """Have a thread run ``work``, which may raise errors. Then the next :meth:`take_note` calls ``ended``."""
         workers.submit(tenant, lambda: self.add(ended, self.error_of(work)))
 
     def add(self, ended: Ended, error: Exception | None) -> None:
-        """Add a result. Thread-safe, like the next method."""
+        """Add a result, for which the next :meth:`take_note` calls ``ended``. Thread-safe."""
         self._events.put(partial(ended, error))
 
     def error_of(self, work: Callable[[], object]) -> Exception | None:
-        """Do work, and return its error, or None."""
+        """Call ``work``, and return its error, or None. Thread-safe."""
         try:
             work()
         except self._errors as error:
             return error
         except Exception as error:
-            # Catch every exception, because no answer of a disk, storage or manager may end the thread.
+            # Catch every exception, because no response from a disk, storage or manager may end the thread.
             logger.exception("Unexpected error in a thread of the %s tier", self._tier)
             return error
         return None
 
     def take_note(self) -> None:
-        """Call the callbacks of finished work."""
+        """Call the ``ended`` callbacks of all finished work, on the calling thread."""
         while True:
             try:
                 event = self._events.get_nowait()

@@ -21,17 +21,17 @@ from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-"""Age in seconds at which the config is read again when a request arrives."""
+"""Age in seconds above which a request starts to read the config again in the background."""
 MAX_AGE_SECONDS = 0.2
 """Age in seconds above which a request waits until the config has been read again."""
 
 
 class ActiveConfig:
-    """Reads the folders that a pod mounts, and the one in which the engine publishes the config that it enforces.
+    """The active config. It is read from the pod's mounted folders, and from the folder to which the engine writes.
 
     Args:
-        settings: name the folders of the pod.
-        state_dir: the folder in which the engine publishes its config.
+        settings: the process's settings, with the paths of the mounted folders.
+        state_dir: the folder in which the engine publishes the config that it enforces.
         has_changed: called, on any thread, when another config becomes active.
     """
 
@@ -39,15 +39,15 @@ class ActiveConfig:
         self._identity_dir = settings.identity_dir
         self._has_changed = has_changed
         self._keys = KeyRing(settings.keys_dir, settings.seal_key)
-        # Not the folder of the operator's config, because the engine may refuse that config.
+        # Do not read the operator's config folder instead, because the engine may have refused that config.
         self._source = ConfigSource(state_dir)
         self._state_dir = state_dir
         self._unsafe = ""
-        """Why the engine's folder is not read; empty if it is read."""
+        """Reason why the engine's folder is unsafe and so is not read; empty if the folder is safe."""
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
-        """Whether the folder of an identity other than API keys has or had files."""
+        """Whether files of an identity other than API keys are mounted, or were mounted earlier."""
         self._registers_unknown = False
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = 0.0
@@ -72,23 +72,23 @@ class ActiveConfig:
 
     @property
     def keys_digest(self) -> str:
-        """The keyed digest of the valid API keys, which only this engine's processes can compute."""
+        """An HMAC of the valid API keys, which only this engine's processes can compute."""
         return self._keys.digest
 
     @property
     def is_required(self) -> bool:
-        """Whether tenants must be identified at all."""
+        """Whether each request must be identified with a tenant; if False, requests pass unchanged."""
         return self._keys.required or self._has_identity_files or self.config is not None
 
     def tenant_of(self, scope: Scope, identity: Identity) -> str:
-        """Returns the tenant of a request; the tenant has a zone or may get one.
+        """Returns the tenant of a request.
 
         Args:
-            scope: of the request.
+            scope: the request's ASGI scope.
             identity: the identity that was active when the request arrived.
 
         Raises:
-            Refusal: no tenant is identified, or the tenant is not served here.
+            Refusal: no tenant can be identified, or the tenant has no zone and the pool registers no unknown tenants.
         """
         if self.config is None and self._has_identity_files:
             raise unusable()
@@ -103,18 +103,19 @@ class ActiveConfig:
         return tenant
 
     async def look_if_due(self) -> None:
-        """Read the folders again if the config is too old."""
+        """Read the folders again if the last read began more than `LOOK_SECONDS` ago."""
         age = time.monotonic() - self._looked_at
         if age <= LOOK_SECONDS:
             return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self.look))
         if age > MAX_AGE_SECONDS:
-            # Otherwise no request waits, because all waiting requests would continue at once and delay later ones.
+            # Younger configs are used without waiting, because all waiting requests would continue at once and delay
+            # later requests.
             await asyncio.shield(self._looking)
 
     def look(self) -> None:
-        """Read changes of the folders."""
+        """Read what has changed in the folders, and activate a new config, new keys and a new identity."""
         began = time.monotonic()
         self._keys.refresh()
         self._salt.poll()
@@ -127,20 +128,20 @@ class ActiveConfig:
                 _log.error("the frontend keeps its last good config: %s", rejection.error)
         declared = self.config.pool.identity if self.config is not None else None
         if declared != self._declared:
-            # `_declared` is set last, so that a failure is retried, and no tenant is served until it succeeds.
+            # Set `_declared` last. If making the identity fails, the next call then retries it.
             self.identity = make_identity(declared, self._keys, self._identity_dir)
             self._declared = declared
         self.identity.refresh()
         self._looked_at = began
 
     def _is_safe(self) -> bool:
-        """Whether the engine's folder is safe to read, or missing; logs a change."""
+        """Returns whether the engine's folder is safe to read, or can't be checked. Logs each new reason why not."""
         unsafe = ""
         try:
             check_state_folder(self._state_dir)
         except UnsafeFolder as error:
             unsafe = str(error)
-        except OSError:  # the source reports the error
+        except OSError:  # `self._source.poll` reports this error
             pass
         if unsafe and unsafe != self._unsafe:
             _log.error("the frontend keeps its last good config: %s", unsafe)

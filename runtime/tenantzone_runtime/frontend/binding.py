@@ -1,4 +1,4 @@
-"""Writes a request's binding to its tenant into the request's body."""
+"""Binds a request to its tenant: writes the tenant's cache salt and seal into the request's body."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _JSON_SPACE = b" \t\n\r"
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Parse a request's body into the object that it contains.
+    """Parse a request's body, which must be a JSON object.
 
     Raises:
         Refusal: the body is not a JSON object, or nests too deep for Python's parser.
@@ -26,7 +26,7 @@ def parse_body(body: bytes) -> dict[str, Any]:
         parsed = json.loads(body)
     except RecursionError:
         raise refuse_depth("complex_body", "The request's body") from None
-    # A ValueError means malformed JSON, bytes that are not text, or numbers that are too long to convert.
+    # json.loads raises ValueError for malformed JSON, bytes that are not text, and numbers with too many digits.
     except ValueError as error:
         raise Refusal(400, "malformed_body", f"The request's body is not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
@@ -35,10 +35,14 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
-    """Check that a request sets no field that would bypass the binding.
+    """Check that a request's body sets none of the refused fields. A field that is null or false counts as not set.
+
+    Args:
+        body: the parsed body.
+        refused: the refused fields, each with the reason for the client.
 
     Raises:
-        Refusal: such a field is set; the message names it.
+        Refusal: a refused field is set. The message names the field.
     """
     for name, reason in refused.items():
         if body.get(name) not in (None, False):
@@ -61,22 +65,22 @@ def bind(
     context: RequestContext | None = None,
     takes_arguments: bool = True,
 ) -> bytes:
-    """Returns the request's body with the tenant's cache salt and the seal in it, as JSON.
+    """Returns the request's body as JSON, with the tenant's cache salt and the seal.
 
-    The client's own salt and seal are replaced, even if the client sent them twice.
+    They replace the client's own salt and seal, even if the client sent these fields twice.
 
     Args:
         raw: the body as received.
-        body: the same, parsed.
-        seal_key: the key that the scheduler also has.
+        body: the parsed body.
+        seal_key: the key of the seal, which the scheduler also has.
         salt_key: the pool's salt key.
         tenant: the tenant of the request.
         user: the digest of the tenant's user; empty if unknown.
-        context: the request's context, in which the seal is also set.
+        context: the request's context, which also gets the seal; None for no context.
         takes_arguments: whether the route's body has a field for the seal.
 
     Raises:
-        Refusal: the client's own salt or extra arguments are malformed, or name the engine's machinery.
+        Refusal: the client's salt or extra arguments are malformed, or an extra argument controls engine internals.
     """
     arguments = _other_arguments(body)
     salt = tenant_salt(salt_key, tenant, _client_salt(body))
@@ -90,33 +94,33 @@ def bind(
 
 
 def _can_be_extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Returns whether fields can be appended to a body: the client sent none of them, and the body is UTF-8."""
+    """Returns whether the fields ``more`` can be appended to a body: the body has none of them, and is UTF-8."""
     return not (more.keys() & body.keys()) and json.detect_encoding(raw) == "utf-8"
 
 
 def _extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bytes:
-    """Returns a JSON object with more fields.
+    """Returns a JSON object with the fields ``more`` appended to its text.
 
-    Serializing a large body again would hold the interpreter's lock for longer than parsing it did.
+    The object is not serialized again, because that would hold the interpreter's lock for longer than parsing did.
 
     Args:
         raw: the object as received.
-        body: the same, parsed.
-        more: fields that are not in it.
+        body: the parsed object.
+        more: fields that the object does not have.
     """
     opened = raw.rstrip(_JSON_SPACE).removesuffix(b"}")
     return opened + (b"," if body else b"") + json.dumps(more).encode().removeprefix(b"{")
 
 
 def without_seal(raw: bytes, body: dict[str, Any]) -> bytes:
-    """Returns the request's body as JSON, without a seal from the client, which would be invalid.
+    """Returns the request's body as JSON. A seal from the client is removed, because it would be invalid.
 
     Args:
         raw: the body as received.
-        body: the same, parsed.
+        body: the parsed body.
 
     Raises:
-        Refusal: the client's own extra arguments are malformed, or name the engine's machinery.
+        Refusal: the client's extra arguments are malformed, or one of them controls engine internals.
     """
     arguments = _other_arguments(body)
     if _EXTRA_ARGUMENTS not in body:
@@ -131,7 +135,7 @@ def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise Refusal(400, "malformed_body", f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
-    # vLLM copies some of a body's own fields into these arguments, and reads them from here.
+    # vLLM reads these fields from the extra arguments, into which it copies the body's fields of the same names.
     for name, reason in MACHINERY.items():
         if name in arguments:
             raise _unsupported(f"{_EXTRA_ARGUMENTS}.{name}", reason)

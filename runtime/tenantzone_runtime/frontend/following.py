@@ -1,4 +1,4 @@
-"""Keeps the active config up to date even without requests, and reports it to the engine core."""
+"""Refreshes the frontend's active config, even without requests, and reports its state to the engine core."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 0.2
 RENEWAL_SECONDS: Final = 5.0
-"""Time after which an unchanged state is written again, as a heartbeat for the engine core."""
+"""Time in seconds after which an unchanged state is written again, as a heartbeat for the engine core."""
 
 
 @asynccontextmanager
 async def following(active: ActiveConfig, folder: Path) -> AsyncIterator[None]:
-    """Refresh and report the active config while the block runs, from the API server's start to its end.
+    """Refresh and report the active config while the ``async with`` block runs.
 
     Args:
         active: the active config of this process's frontend.
-        folder: the folder shared with the engine core, which recreates it if it is removed.
+        folder: the folder shared with the engine core. The engine core creates it again if it is removed.
     """
     reporter = _Reporter(active, folder)
     reporter.report()
@@ -48,14 +48,14 @@ async def _follow(active: ActiveConfig, reporter: "_Reporter") -> None:
             await asyncio.to_thread(reporter.report)
             logged = ""
         except Exception as error:
-            # Requests are safe: the next request gets the same error, and is refused.
+            # Only log the error. If it persists, the next request raises it as well, and is refused.
             if repr(error) != logged:
-                _log.exception("the frontend could not check the active config, and tries again")
+                _log.exception("the frontend could not refresh the active config, and will retry")
             logged = repr(error)
 
 
 class _Reporter:
-    """Writes this process's state to a file when the state has changed, is old, or its file is missing."""
+    """Writes this process's state to a file when the state has changed, or the file is old or missing."""
 
     def __init__(self, active: ActiveConfig, folder: Path) -> None:
         self._active = active
@@ -63,7 +63,7 @@ class _Reporter:
         self._written: ApiServerState | None = None
 
     def report(self) -> None:
-        """Write the state unless its file is up to date; the next call retries a failed write."""
+        """Write the state, unless the file is up to date. If the write fails, the next call retries it."""
         config = self._active.config
         state = state_of_this_process(
             config.generation if config is not None else None,
@@ -73,7 +73,7 @@ class _Reporter:
         )
         if self._is_written(state):
             return
-        # Ignore errors, because the engine core recreates a missing folder, and reports if this process stays silent.
+        # Ignore errors. The engine core creates a missing folder again, and reports a process that writes no state.
         with suppress(OSError):
             state.write(self._folder)
             self._written = state

@@ -1,4 +1,4 @@
-"""Reads and checks request bodies, with limits on their size and cost; large bodies are checked in other threads."""
+"""Reads request bodies, and checks their size and cost. Large bodies are checked in other threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,30 +20,31 @@ from tenantzone_runtime.frontend.routes import Route
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
-"""Maximum size of a body that is checked on the event loop, because switching to a thread would take longer."""
+"""Maximum size in bytes of a body that is checked on the event loop, because switching to a thread takes longer."""
 
 _WORKERS = 2
 """Number of threads that check the bodies of all tenants."""
 
 _PATTERN_PART = 8
-"""Divisor of ``max_grammar_bytes`` for patterns and grammars, whose cost grows with the square of their size."""
+"""``max_grammar_bytes`` divided by this number is the limit for patterns and grammars. It is lower than the limit for
+schemas, because the cost of patterns and grammars grows with the square of their size."""
 
 Remake = Callable[[bytes, dict[str, Any], int], bytes]
-"""Makes the body to pass on to vLLM from the received body, its parsed JSON and its number of answers."""
+"""Returns the body to pass on to vLLM, given the received body, the parsed body and the number of answers."""
 
 
 class Intake:
     """Reads and checks the bodies of requests.
 
     Args:
-        bounds: the limits of requests.
+        bounds: the settings with the limits of requests.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        # The workers check bodies in FIFO order, with at most one body per tenant in the queue, which makes this a
-        # round-robin over tenants. More threads would only slow down the event loop, because all share the GIL. With a
-        # single thread, all requests would wait for the body that takes longest.
+        # The workers check bodies in FIFO order. Because each tenant has at most one body in the queue, tenants take
+        # turns. More threads would only slow down the event loop, because all threads share the GIL. With a single
+        # thread, all requests would wait for the body that takes longest.
         self._workers = ThreadPoolExecutor(_WORKERS, "tenantzone-frontend")
 
     async def take(
@@ -59,16 +60,16 @@ class Intake:
 
         Args:
             receive: receives the request's ASGI messages.
-            declared_length: the ``Content-Length`` header, if the request has one.
+            declared_length: the ``Content-Length`` header, or None.
             route: the request's route.
-            held: the request's entry in the limits of its tenant.
-            remake: makes the body to pass on; may be called on any thread.
-            limit: the zone's maximum body size in bytes, which applies if it is below the general limit; None if the
-                zone has no limit.
+            held: the request's part of the in-flight quota.
+            remake: makes the body to pass on. It may be called on any thread.
+            limit: the zone's maximum body size in bytes; None if the zone has no limit. The route's general limit also
+                applies.
 
         Raises:
-            Refusal: the body exceeds a limit, or is not a JSON object, or ``remake`` refuses it.
-            BodyCheckFailed: a check has raised an unexpected exception.
+            Refusal: the body exceeds a limit or is not a JSON object, or ``remake`` refuses the body.
+            BodyCheckFailed: a check raised an unexpected exception.
             ClientDisconnected: the client disconnected before the body was complete.
         """
         of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes

@@ -1,4 +1,4 @@
-"""The frontend itself: ASGI middleware that binds a request to its tenant, or refuses it."""
+"""The frontend's ASGI middleware, which binds each request to its tenant, or refuses the request."""
 
 from __future__ import annotations
 
@@ -43,19 +43,23 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class TenantMiddleware:
-    """Binds each request to its tenant, who is identified as the pool declares, by default by API keys.
+    """Binds each request to its tenant. The pool's config selects how tenants are identified, by default by API keys.
 
-    The config is the one that the engine enforces and publishes. Without key files and without a config, requests pass
-    unchanged, as with stock vLLM. With keys and without a config, a key is required, and requests go to the default
-    zone. With files for another identity and without a config, all requests are refused. With a config, a tenant needs
-    a zone in it, unless the pool registers unknown tenants, for whom the scheduler creates zones at the first request.
+    The frontend uses the config that the engine enforces and publishes. With a config, a tenant needs a zone. If the
+    pool registers unknown tenants, the scheduler creates the zone at the tenant's first request. As long as the engine
+    has no config, the mounted files decide:
+
+    - With no files, requests pass unchanged, as with stock vLLM.
+    - With API keys, a request needs a key, and belongs to the default zone.
+    - With files for another identity, all requests are refused.
 
     Args:
-        app: the application behind the frontend.
-        settings: by default read from the environment, because vLLM passes no arguments to its ``--middleware``.
+        app: vLLM's application.
+        settings: the process's settings; None to read them from the environment, because vLLM passes no arguments to
+            its ``--middleware``.
 
     Raises:
-        ValueError: a setting is invalid, or there is no seal key.
+        ValueError: a setting is invalid, or the seal key or the state folder is not set.
     """
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
@@ -88,7 +92,7 @@ class TenantMiddleware:
                 await self._app(scope, receive, _opening(scope.get("app"), send))
             return
         try:
-            # Skipped for probes, which need no key and must be answered even if the server is very busy.
+            # Skip this for open routes such as probes, which must be answered even if the server is very busy.
             if not self._is_open(scope):
                 await self._active_config.look_if_due()
         except Exception as error:
@@ -104,7 +108,7 @@ class TenantMiddleware:
             await _refuse(Refusal(403, "websocket", message), scope, send)
 
     def _is_open(self, scope: Scope) -> bool:
-        """Whether the path is open to all clients, with every method."""
+        """Returns whether all routes of the request's path are open to all clients."""
         if scope["type"] != "http":
             return False
         routes = self._routes.at(routed_path(scope["path"], scope.get("root_path", "")))
@@ -118,7 +122,7 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._active_config.identity  # kept, because another may become active meanwhile
+                identity = self._active_config.identity  # keep it, because another identity may become active
                 tenant = self._active_config.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
@@ -133,7 +137,7 @@ class TenantMiddleware:
                     await self._check_still(asked, tenant)
                     app = context.carried_through(app)
                 if is_sealed:
-                    # Check again: an earlier request of the tenant may have been refused meanwhile.
+                    # Check again, because the engine may have refused another request of the tenant since.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
                     bound_app = context.carried_through(self._recorded(self._formatted_app, scope, tenant))
@@ -167,7 +171,7 @@ class TenantMiddleware:
             return {"tenantzone.tenant": tenant}
         return {
             "tenantzone.tenant": tenant,
-            # A zone that the engine makes for a tenant without one has the tenant's name.
+            # If the tenant has no declared zone, the engine creates a zone with the tenant's name.
             "tenantzone.zone": self._active_config.zones[tenant].name
             if tenant in self._active_config.zones
             else tenant,
@@ -181,7 +185,7 @@ class TenantMiddleware:
         routes = self._routes.at(path)
         if not routes:
             raise Refusal(404, "unknown_route", f"{path} does not match a route of this server exactly; check the URL")
-        # Browsers send OPTIONS without a key before a request: vLLM's CORS middleware answers.
+        # Before a request, browsers send OPTIONS without a key. vLLM's CORS middleware answers it.
         wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
         route = next((route for route in routes if route.method == wanted), None)
         if route is None:
@@ -192,7 +196,11 @@ class TenantMiddleware:
         return route
 
     async def _check_still(self, scope: Scope, tenant: str) -> None:
-        """Check that the tenant is still the same, because a key may be revoked while a body is received."""
+        """Check that the request still belongs to the tenant, whose key may be revoked while a body is received.
+
+        Raises:
+            Refusal: the request now belongs to no tenant, or to another tenant.
+        """
         await self._active_config.look_if_due()
         if self._active_config.tenant_of(scope, self._active_config.identity) != tenant:
             raise unauthorized(
@@ -202,7 +210,7 @@ class TenantMiddleware:
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
     ) -> tuple[Scope, Receive]:
-        """Read and check the body; returns the request with the bound body in place of the client's body."""
+        """Read and check the body. Returns the scope and the ``receive`` for vLLM, with the bound body."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._active_config.zones.get(tenant)
@@ -249,12 +257,12 @@ class TenantMiddleware:
 
 
 class _Listener:
-    """Passes on the engine's decision on a request.
+    """Reports the engine's decision on a request to the in-flight quota and to `FullQueues`.
 
     Args:
         tenant: the tenant of the request.
-        held: the request's part of the tenant's in-flight quota.
-        full_queues: gets the refusals.
+        held: the request's part of the in-flight quota.
+        full_queues: records refusals because of a full queue.
     """
 
     def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:
@@ -268,12 +276,12 @@ class _Listener:
 
 
 async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
-    """Count a refusal, and answer the request with it."""
+    """Count a refusal, and send it to the client."""
     count_refusal(refusal.reason)
     if scope["type"] == "http":
         await refusal.send(scope, send)
     else:
-        # A WebSocket that is closed before it is accepted is answered with 403.
+        # Closing a WebSocket before it is accepted makes the server answer with 403.
         await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)})
 
 
@@ -299,7 +307,7 @@ def _header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Returns a ``receive`` that returns the new body first, and then the client's later messages (its disconnect)."""
+    """Returns a ``receive`` that first returns the new body, and then the client's later messages (its disconnect)."""
     replayed = False
 
     async def receive_replayed() -> Message:
@@ -313,7 +321,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _opening(application: Any, send: Send) -> Send:
-    """Returns a ``send`` that runs the start-up hooks before it passes on that vLLM's application has started."""
+    """Returns a ``send`` that runs the start-up hooks when vLLM's application reports that it has started."""
 
     async def opened(message: Message) -> None:
         if message["type"] == "lifespan.startup.complete":

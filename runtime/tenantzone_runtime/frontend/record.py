@@ -1,7 +1,7 @@
-"""The recorded data of one request: its arrival, tenant, lengths, and the prefix that it shares with others.
+"""The recorded data of one request: its arrival, tenant and lengths, and hashes that reveal shared prefixes.
 
-It contains no text and no tokens. Shared prefixes are recorded as a hash of each block with all blocks before it, keyed
-with the pool's salt key: without that key a recording does not reveal what was written.
+A recording contains no text and no tokens. Each block is recorded as a hash of the block and all blocks before it. The
+hashes are keyed with the pool's salt key, so that a recording does not reveal the prompts to readers without that key.
 """
 
 import base64
@@ -14,30 +14,31 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FORMAT: Final = 1
-"""The version of a line's format."""
+"""The version of the format of a recording's lines."""
 HASH_BYTES: Final = 6
-"""Number of bytes of a block's hash, which are 8 characters in base64."""
+"""Number of bytes of a block's hash. In base64, they are 8 characters."""
 
 
 @dataclass(slots=True)
 class Generation:
-    """One prompt on its way through the engine, and its recorded data so far."""
+    """One prompt that the engine is processing, and the data recorded about it so far."""
 
     arrival: float
-    """The Unix time when the engine got the prompt."""
+    """Unix time when the engine got the prompt."""
     tenant: str
-    """The tenant; empty if tenants are not identified."""
+    """The request's tenant; empty if tenants are not identified."""
     caller: str
-    """The keyed hash of the request's API key if tenants are not identified; empty if the request has no key."""
+    """Keyed hash of the request's API key; empty if tenants are identified or the request has no API key."""
     key: bytes
-    """The key of the hashes."""
+    """The key of the recorded hashes."""
     block_tokens: int
+    """Number of tokens per block."""
     prompt: Sequence[int] = ()
     """The tokens of the prompt."""
     apart: tuple[str, ...] = ()
-    """The properties that separate its prefixes from others with the same tokens: adapter name and client salt."""
+    """The client's cache salt and the adapter's name. Prompts that differ in them share no prefixes."""
     media: tuple[tuple[int, str], ...] = ()
-    """The positions of images and the like, and their hashes, in the order of the prompt."""
+    """The position and hash of each image, sound or video, in the order of the prompt."""
     answers: dict[int, list[int]] = field(default_factory=dict)
     """The tokens of each answer."""
     cached_tokens: int = 0
@@ -47,13 +48,13 @@ class Generation:
 
 
 def line_of(generation: Generation, seconds: float, oldest: float, lost: int) -> str:
-    """Returns the line of a request that has ended.
+    """Returns the line of a recording for a prompt whose processing has ended.
 
     Args:
-        generation: the request.
-        seconds: seconds since the arrival of the request.
-        oldest: Unix time before which no request of a later line arrived.
-        lost: number of lines lost since the previous line.
+        generation: the prompt and its recorded data.
+        seconds: seconds from the arrival of the prompt to its end.
+        oldest: Unix time. All prompts of later lines arrived at this time or after it.
+        lost: number of lines that were lost since the previous line.
     """
     tokens = [len(answer) for answer in generation.answers.values()]
     whole = [*generation.prompt, *(generation.answers.get(0, ()) if len(tokens) == 1 else ())]
@@ -78,30 +79,30 @@ def line_of(generation: Generation, seconds: float, oldest: float, lost: int) ->
 
 
 def caller_of(authorization: bytes | None, key: bytes) -> str:
-    """Returns a keyed hash of a request's API key, which does not reveal the key; empty if it has none."""
+    """Returns a keyed hash of a request's ``Authorization`` header; empty if the request does not have the header."""
     if not authorization:
         return ""
     return hmac.digest(key, b"caller " + authorization, hashlib.sha256).hex()[:16]
 
 
 def recording_key(salt_key: bytes) -> bytes:
-    """Returns the key of a recording's hashes, derived from the pool's salt key, which it does not reveal."""
+    """Derives the key of a recording's hashes from the pool's salt key, without revealing the salt key."""
     return hmac.digest(salt_key, b"hashes of recorded blocks", hashlib.sha256)
 
 
 def apart_of(prompt: Any, adapter: Any) -> tuple[str, ...]:
-    """Returns the properties that separate a prompt's prefixes from others with the same tokens.
+    """Returns the cache salt and the adapter's name. Prompts that differ in them share no prefixes.
 
     Args:
-        prompt: as the engine gets it, with the salt that the frontend has set.
-        adapter: a LoRA adapter; None: the model alone.
+        prompt: the prompt as the engine gets it, with the salt that the frontend has set.
+        adapter: the LoRA adapter; None for the base model.
     """
     salt = prompt.get("cache_salt") if isinstance(prompt, Mapping) else None
     return tuple(filter(None, (salt, getattr(adapter, "lora_name", None))))
 
 
 def media_of(prompt: Any) -> tuple[tuple[int, str], ...]:
-    """Returns the positions of images and the like in a prompt, and the hashes by which the engine identifies them."""
+    """Returns the position of each image, sound or video in a prompt, and the engine's hash of it."""
     if not isinstance(prompt, Mapping):
         return ()
     places, hashes = prompt.get("mm_placeholders") or {}, prompt.get("mm_hashes") or {}
@@ -118,7 +119,7 @@ def _ids(tokens: Sequence[int]) -> "array[int]":
     try:
         return array("I", tokens)
     except OverflowError:
-        # vLLM's protocol accepts such tokens, and the engine refuses them: they are in no model's vocabulary.
+        # vLLM's API accepts such token ids, but the engine refuses them, because no model has them.
         return array("I")
 
 
@@ -134,7 +135,7 @@ def _hashes(generation: Generation, tokens: "array[int]") -> Iterable[str]:
 
 
 def _bytes(text: str) -> bytes:
-    # JSON may contain half of a surrogate pair.
+    # Accept half of a surrogate pair, which JSON may contain.
     return text.encode(errors="surrogatepass")
 
 

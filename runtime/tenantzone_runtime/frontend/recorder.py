@@ -1,9 +1,9 @@
-"""The recorder: writes requests to files, so that they can be replayed. It is off unless it is given a folder.
+"""The recorder: writes data about requests to files, so that they can be replayed. It is off unless it has a folder.
 
-The module ``record`` defines the format of a line. A thread formats and writes the lines, and requests never wait for
-it. If the disk is too slow, or a line can't be formatted, the line is lost, and the next line contains the number of
-lost lines. vLLM may have several API server processes, and pods may share a folder, so each process writes its own
-files: ``requests-HOST-PID.jsonl`` and the rotated ``requests-HOST-PID.jsonl.1`` and so on, oldest last.
+The module ``record`` defines the format of a line. A thread formats and writes the lines, so that requests never wait
+for the disk. If the disk is too slow, or a line can't be formatted, the line is lost, and the next line contains the
+number of lost lines. Several API server processes and pods may share a folder, so each process writes its own files:
+``requests-HOST-PID.jsonl`` and the rotated ``requests-HOST-PID.jsonl.1`` and so on, oldest last.
 """
 
 import atexit
@@ -26,14 +26,14 @@ from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, S
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 10_000
-"""Maximum number of ended requests that wait to be written."""
+"""Maximum number of ended prompts that wait to be written. Further prompts are lost."""
 _LEAVE_SECONDS: Final = 5.0
-"""Maximum time in seconds that the process waits at its end for the remaining lines."""
+"""Maximum time in seconds for which an ending process waits, first for room in the queue and then for the thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The client of one HTTP request, which records each of the request's prompts."""
+    """The client of one HTTP request. Its methods record each prompt of the request."""
 
     recorder: "Recorder"
     tenant: str
@@ -41,13 +41,13 @@ class Asker:
     key: bytes
 
     def begin(self, block_tokens: int) -> Generation:
-        """Begin to record a prompt at the moment at which the engine gets it."""
+        """Begin to record a prompt. Called at the moment when the engine gets the prompt."""
         generation = Generation(self.recorder.now(), self.tenant, self.caller, self.key, block_tokens)
         self.recorder.under_way[generation.arrival] = None
         return generation
 
     def end(self, generation: Generation) -> None:
-        """End the recording of a prompt."""
+        """End the recording of a prompt, and queue its line."""
         self.recorder.end(generation)
 
 
@@ -60,12 +60,12 @@ def current_asker() -> Asker | None:
 
 
 class Recorder:
-    """Writes recordings.
+    """Writes the recording of one process.
 
     Args:
-        folder: the folder of the files, which is created if needed.
-        max_bytes: size of a file in bytes at which it is rotated.
-        keep: the number of this process's rotated files to keep.
+        folder: the folder of the recording's files. It is created if it does not exist.
+        max_bytes: size in bytes at which a file is rotated.
+        keep: number of rotated files of this process to keep.
 
     Raises:
         OSError: the folder can't be created.
@@ -74,11 +74,11 @@ class Recorder:
     def __init__(self, folder: Path, max_bytes: int, keep: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.under_way: dict[float, None] = {}
-        """The distinct start times of requests that have not ended, oldest first."""
+        """The distinct arrival times of prompts that have not ended, oldest first."""
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = RotatedLines(self._path, max_bytes, keep + 1, mode=0o666)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
-        # Only one thread writes each counter.
+        # No lock is needed, because each counter is written by only one thread.
         self._no_room = self._not_taken = self._reported = 0
         self._is_failing = False
         self._latest = 0.0
@@ -87,12 +87,12 @@ class Recorder:
         atexit.register(self.close)
 
     def now(self) -> float:
-        """Returns a strictly increasing Unix time, in steps above the rounding, so that recorded times are in order."""
+        """Returns the Unix time, increased if needed, so that no two returned times are equal after rounding."""
         self._latest = max(time.time(), self._latest + 2e-6)
         return self._latest
 
     def end(self, generation: Generation) -> None:
-        """Queue the line of a request that has ended."""
+        """Queue the line of a prompt whose processing has ended."""
         del self.under_way[generation.arrival]
         now = self.now()
         oldest = next(iter(self.under_way), now)
@@ -102,7 +102,7 @@ class Recorder:
             self._no_room += 1
 
     def close(self) -> None:
-        """Write the lines of all ended requests, and stop. A disk that hangs delays this for some seconds only."""
+        """Write the lines of all ended prompts, and stop. If the disk hangs, this returns after some seconds."""
         atexit.unregister(self.close)
         with suppress(queue.Full):
             self._ended.put(None, timeout=_LEAVE_SECONDS)
@@ -120,24 +120,24 @@ class Recorder:
             line = line_of(generation, seconds, oldest, lost - self._reported)
             self._files.append([f"{line}\n".encode()])
             self._reported, self._is_failing = lost, False
-        # Catch every exception, because one failed line must not stop the thread from writing the rest.
+        # Catch every exception, because one failed line must not stop the thread from writing later lines.
         except Exception as error:
             self._not_taken += 1
             if not self._is_failing:
-                # The text of an error may quote the request.
+                # Do not log the text of other errors, because it may quote the request.
                 why = error.strerror if isinstance(error, OSError) else type(error).__name__
                 _log.error("requests are not recorded in %s: %s", self._path, why)
             self._is_failing = True
 
 
 def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | None, salt_key: bytes) -> App:
-    """Returns the application for a request that is recorded.
+    """Wrap the application so that a request's prompts are recorded.
 
     Args:
         app: the application that answers the request.
         recorder: the recorder to use.
-        tenant: the tenant of the request; empty if tenants are not identified, so that a hash of the API key stands for
-            the client.
+        tenant: the tenant of the request; empty if tenants are not identified. The recording then identifies the client
+            by a hash of the API key.
         authorization: the value of the ``Authorization`` header, or None.
         salt_key: the pool's salt key.
     """

@@ -1,9 +1,10 @@
 """Propagates a request's seal and limits through the API server with a context variable.
 
-Most request bodies have a field in which the seal is passed on. If vLLM drops it, because it makes several engine
-requests from one body (for example for beam search), or if the body has no such field (for example for embeddings), the
-engine's hooks read the seal from the context of the task that serves the request, which the tasks that it starts
-inherit. The context also has the totals over all engine requests of one body, and the limits of the body's media.
+Most request bodies have a field for the seal. But some bodies have none (for example for embeddings), and vLLM drops
+the field when it makes several engine requests from one body (for example for beam search). Then the engine's hooks
+read the seal from the context variable of the task that serves the request. Tasks that this task starts inherit it.
+
+The context also has totals over all engine requests of one body, and the limits of the body's media.
 """
 
 from contextvars import ContextVar
@@ -22,10 +23,10 @@ class Closing(Protocol):
 
 
 class RequestContext:
-    """The context of one request.
+    """The data of one request that must be available wherever the API server works for this request.
 
     Args:
-        media: the request's use of images, audio and videos; None if that is not limited.
+        media: the request's use of memory for images, sounds and videos; None if the use is not limited.
         tenant: the request's tenant.
     """
 
@@ -35,11 +36,11 @@ class RequestContext:
         self.seal = ""
         """The request's seal; empty if it has none."""
         self.answers_in_one_piece = 0
-        """Number of answers to the request if they are not streamed; 0 if they are streamed."""
+        """Number of answers to the request if each is sent in one piece; 0 if the answers are streamed."""
         self.prompt_logprobs_field = ""
         """Name of the body's field that requests log probabilities of the prompts."""
         self.prompt_logprobs = 0
-        """Number of log probabilities for the prompts tokenized so far."""
+        """Number of log probabilities of the prompts that were tokenized so far."""
         self.parsing = ParsingBudget()
         """The remaining CPU time for parsing the request's answers."""
         self.held: list[Closing] = []
@@ -47,7 +48,7 @@ class RequestContext:
         self._has_ended = False
 
     def hold(self, closing: Closing) -> None:
-        """Close a resource when the request ends, or at once if the request, which tasks may outlive, has ended."""
+        """Close a resource when the request ends. If a task outlives the request, the resource is closed at once."""
         if self._has_ended:
             closing.close()
         else:
@@ -78,6 +79,6 @@ def current_context() -> RequestContext | None:
 
 
 def current_seal() -> str:
-    """Returns the seal of the current request; empty if it has none, or did not pass through the frontend."""
+    """Returns the seal of the current request; empty if the request has none or did not pass through the frontend."""
     context = current_context()
     return "" if context is None else context.seal

@@ -1,7 +1,7 @@
-"""How the frontend treats each route of vLLM's API server.
+"""Declares how the frontend treats each route of vLLM's API server.
 
-Declared for every route of each supported vLLM, in all its modes. Other routes are refused, so a route that a later
-vLLM adds stays closed until it is declared here.
+All routes of all supported vLLM versions are declared, in all modes of the server. The frontend refuses other routes.
+So a route that a later version of vLLM adds stays closed until it is declared here.
 """
 
 import re
@@ -14,16 +14,16 @@ WEBSOCKET = "websocket"
 
 
 class Access(Enum):
-    """Who may use a route, and how."""
+    """Which clients may use a route, and what the frontend does with the request."""
 
     OPEN = "open"
-    """Open to all clients: probes, and public information about the server."""
+    """Open to all clients, for probes and public information about the server."""
     KEYED = "keyed"
-    """Open to clients with a key, because the route uses no KV cache."""
+    """Open to clients that are identified as a tenant. The body is not sealed, because the route uses no KV cache."""
     SEALED = "sealed"
-    """Open to clients with a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
+    """Open to clients that are identified as a tenant. The frontend adds the tenant's cache salt and the seal."""
     REFUSED = "refused"
-    """Closed to all clients, because the route crosses tenants or can't carry the seal."""
+    """Closed to all clients, because the route affects other tenants or its requests can't carry the seal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,24 @@ class Route:
 
     method: str
     path: str
-    """The path as vLLM declares it, with ``{parameters}``."""
+    """The path as vLLM declares it, possibly with ``{parameters}``."""
     access: Access
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
-    """Fields that are refused in a sealed route's body, each with the reason, because they would bypass the seal."""
+    """Fields that a sealed route's body may not have, each with the reason for the client."""
     takes_arguments: bool = True
-    """Whether a sealed route's body has ``vllm_xargs``; if not, the seal travels outside the body."""
+    """Whether a sealed route's body has the field ``vllm_xargs`` for the seal; if not, see `request_context`."""
     brings_media: bool = False
-    """Whether the body may contain images, and so may be larger than a body of text."""
+    """Whether the body may contain images, sounds or videos, and so may be larger than a body of text."""
     since: str = ""
-    """The first vLLM version with the route; "" if all supported versions have it."""
+    """The first vLLM version with the route; empty if all supported versions have it."""
 
 
 MACHINERY = dict.fromkeys(
     ("kv_transfer_params", "ec_transfer_params", "kv_hints", "kv_cache_report_mode"),
     "it controls internals of the engine, such as where the engine fetches blocks; omit it",
 )
-"""Fields of a sealed route's body, and of its ``vllm_xargs``, that no tenant may set, each with the reason."""
+"""Fields that tenants may not set in a sealed route's body or in its ``vllm_xargs``, each with the reason."""
 _NO_PLUGINS = MACHINERY | {
     "data": "it is for an engine plugin, and the frontend can't check its content; send 'input' or 'messages'"
 }
@@ -215,10 +215,10 @@ class RouteTable:
     """Finds the declared routes of a path.
 
     Args:
-        open_routes: paths to open to all clients although they are keyed or refused by default.
+        open_routes: paths whose GET routes are opened to all clients, although they are keyed or refused by default.
 
     Raises:
-        ValueError: an open route is unknown, or opening it would let requests bypass the zones.
+        ValueError: a path is unknown, or has no GET route.
     """
 
     def __init__(self, open_routes: Iterable[str] = ()) -> None:
@@ -239,7 +239,7 @@ class RouteTable:
             )
 
     def at(self, path: str) -> tuple[Route, ...]:
-        """Returns the routes of a path, one for each method; empty if the path is not exactly one of vLLM's paths."""
+        """Returns the routes of a path, one for each method; empty if the path matches no declared route exactly."""
         return self._exact.get(path) or tuple(route for pattern, route in self._patterns if pattern.fullmatch(path))
 
 
@@ -248,7 +248,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def routed_path(path: str, root_path: str) -> str:
-    """Returns the path without the prefix under which the application is mounted, as the application routes it."""
+    """Returns a request's path without ``root_path``, the prefix under which the application is mounted."""
     if root_path and path.startswith(root_path) and path.removeprefix(root_path)[:1] in ("", "/"):
         return path.removeprefix(root_path)
     return path

@@ -1,13 +1,13 @@
-"""OpenTelemetry: a span for each request that the frontend admits, and the zone on the spans that vLLM makes for it.
+"""OpenTelemetry: makes a span for each admitted request, and sets the zone's attributes on vLLM's spans.
 
-vLLM makes its span ``llm_request`` when a request has ended, as a child of the span in the request's ``traceparent``.
-The frontend puts its own span there, which continues the client's trace. Every span that starts as a child of one of
-the frontend's spans gets its attributes.
+When a request has ended, vLLM makes its span ``llm_request`` as a child of the span in the request's ``traceparent``
+header. The frontend writes its own span into this header. The frontend's span continues the client's trace, and each
+child of the frontend's span gets the same attributes.
 
-So the attributes come from the frontend's own memory, by a span id that its own process has generated. Only the ids and
-the state of the trace are taken from the client. The client's baggage is ignored, and none is added that could leak.
+The frontend looks the attributes up in its memory, by the id of its span. From the client, it takes only the ids and
+the state of the trace. It ignores the client's baggage, and adds no baggage, which could leak.
 
-Nothing of this happens unless tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
+All of this happens only if tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,22 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Tracing(SpanProcessor):
-    """Makes a span for each request that the frontend admits, and marks the spans that vLLM makes within it."""
+    """Makes a span for each admitted request, and sets the same attributes on the child spans that vLLM makes."""
 
     def __init__(self) -> None:
         self._provider: TracerProvider | None = None
         self._open: dict[tuple[int, int], Attributes] = {}
-        """The attributes of each in-flight request, by the ids of trace and span."""
+        """The attributes of each in-flight request, by the trace id and span id of the frontend's span."""
 
     async def call(self, app: App, scope: Scope, receive: Receive, send: Send, attributes: Attributes) -> None:
-        """Call the application, in a span if tracing is set up.
+        """Call the application, within a span if tracing is set up.
 
         Args:
-            app: the application behind the frontend.
-            scope: of an HTTP request.
-            receive: its messages.
-            send: takes the answer's messages.
-            attributes: of the request.
+            app: vLLM's application.
+            scope: the ASGI scope of an HTTP request.
+            receive: receives the request's ASGI messages.
+            send: sends the answer's ASGI messages.
+            attributes: the attributes for the request's spans.
         """
         provider = self._find_provider()
         if provider is None:
@@ -51,7 +51,8 @@ class Tracing(SpanProcessor):
         span = provider.get_tracer(_NAME).start_span(
             f"{scope['method']} {scope['path']}", _propagator.extract(_trace_headers(scope), Context()), SpanKind.SERVER
         )
-        # Set last, to override `on_start`, which trusts a client that claims to continue another request's trace.
+        # Set the attributes after the start, to override those from `on_start`, because a client could have sent the
+        # span id of another request.
         span.set_attributes({**attributes, "http.request.method": scope["method"], "http.route": scope["path"]})
 
         async def send_noted(message: Message) -> None:
@@ -66,7 +67,7 @@ class Tracing(SpanProcessor):
         try:
             await app(_continuing(scope, span), receive, send_noted)
         except Exception:
-            # The exception is not recorded, because its text may quote the request.
+            # Do not record the exception, because its text may quote the request.
             span.set_status(StatusCode.ERROR)
             raise
         finally:
@@ -74,7 +75,7 @@ class Tracing(SpanProcessor):
             span.end()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Give a child of one of the frontend's spans that span's attributes; called by OpenTelemetry."""
+        """Copy attributes from a span of the frontend to a child span that starts. OpenTelemetry calls this method."""
         parent = trace.get_current_span(parent_context).get_span_context()
         attributes = self._open.get((parent.trace_id, parent.span_id))
         if attributes is not None:
@@ -100,7 +101,7 @@ def _trace_headers(scope: Scope) -> dict[str, str]:
 
 
 def _continuing(scope: Scope, span: trace.Span) -> Scope:
-    """Returns the request with trace headers that name this span."""
+    """Returns the request's scope with trace headers that make later spans children of ``span``."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, trace.set_span_in_context(span, Context()))
     others = [header for header in scope["headers"] if header[0].decode("latin-1").lower() not in _propagator.fields]

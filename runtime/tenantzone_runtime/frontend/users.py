@@ -1,4 +1,4 @@
-"""The tenant's user who sends a request, from a header that the tenant chooses, as a digest that hides the name."""
+"""Identifies the tenant's user who sends a request, by a header that the zone names. Only a digest is passed on."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ MAX_BYTES: Final = 256
 
 
 def naming_users(zone: ZoneConfig | None) -> frozenset[bytes]:
-    """Returns the lower-case name of the header that identifies users, which is not passed on; empty if unset."""
+    """Returns the lower-case name of the header that identifies a zone's users; empty if the zone sets none."""
     header = None if zone is None else zone.fairness.header
     return frozenset() if header is None else frozenset({header.encode()})
 
@@ -21,12 +21,12 @@ def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key
     """Returns the digest of the user that a request names; empty if the zone has no users, or the request names none.
 
     Args:
-        headers: of the request.
-        zone: of its tenant; None: a zone without users.
+        headers: the request's headers.
+        zone: the tenant's zone; None if the tenant has no declared zone.
         key: the seal key.
 
     Raises:
-        Refusal: the header is repeated, or is not a name.
+        Refusal: the header is repeated, or its value is not a valid user name.
     """
     naming = naming_users(zone)
     if zone is None or not naming:
@@ -36,7 +36,7 @@ def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key
     if not values:
         return ""
     if len(values) > 1:
-        raise Refusal(400, "user", f"The request has several headers '{header}'; send one of them", param=header)
+        raise Refusal(400, "user", f"The request has several headers '{header}'; send only one", param=header)
     name = values[0].strip(b" \t")
     if not name:
         return ""

@@ -1,5 +1,5 @@
-"""Work outside an engine's steps: configs, timeouts, the report, the metrics, the journal.
+"""Housekeeping: the work outside an engine's steps, on configs, timeouts, the report, the metrics and the journal.
 
-It uses an engine through one interface, ``engine.ServedEngine``, and the zones through their core. It imports no
-engine.
+Housekeeping uses an engine only through the interface ``engine.ServedEngine``, and does not import any engine. It
+accesses the zones directly.
 """

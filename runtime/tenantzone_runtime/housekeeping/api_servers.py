@@ -1,4 +1,4 @@
-"""Reports the config that each API server process enforces, and its differences from the engine core's config."""
+"""Reports the config that each API server process enforces, and how it differs from the engine core's config."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,30 +10,31 @@ from tenantzone_contract.reports.report import ApiServerReport, Lag
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 
 LAG_SECONDS: Final = 30.0
-"""Seconds for which a process may differ from the engine core in a value, or write nothing, before it is reported.
+"""Seconds for which a process may have the same outdated value, or write nothing, before the lag is reported.
 
-Thousands of key files are read in parts, which takes seconds. While keys change continuously, the digests of two
-processes may never be equal although both follow. But then the digests change, which restarts the interval.
+It takes seconds to read thousands of key files. If keys change continuously, the key digests of a process and of the
+engine core may never be equal, although both are up to date. Then each change of the digest restarts the interval.
 """
 MISSING_SECONDS: Final = 60.0
-"""Seconds for which started processes may be missing before the report lists them as missing."""
+"""Seconds for which a started process may be missing before the report counts it as missing."""
 START_SECONDS: Final = 600.0
-"""Like ``MISSING_SECONDS``, until the first process has reported. The engine core runs before the API server processes,
-which may take minutes to load a large model's processor from a slow disk."""
+"""The same as ``MISSING_SECONDS``, but before the first process has reported. API server processes start later than the
+engine core, and may take minutes to load a large model's processor from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
-    """The config and keys that the engine core enforces."""
+    """The config hash and the keys that the engine core enforces."""
 
     config_hash: str | None
     keys: str
-    """Digest of the API keys that the engine core has read from the same folder."""
+    """Digest of the API keys that the engine core has read from the same folder as the API server."""
     salt_key: str
+    """Id of the engine core's salt key."""
 
 
 class _Process:
-    """One API server process, and how long it has differed from the engine core."""
+    """One API server process, and the times since which its values have differed from the engine core's."""
 
     def __init__(self, state: ApiServerState, now: float) -> None:
         self._heard_at = now
@@ -67,7 +68,7 @@ class _Process:
 
 
 def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[Lag, str | None]]:
-    """Generate the kinds of differences from the engine core, each with the process's value."""
+    """Returns each kind of difference from the engine core, with the value that the process has."""
     if state.config_hash != enforced.config_hash:
         yield "config", state.config_hash
     if state.keys != enforced.keys:
@@ -77,13 +78,13 @@ def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[La
 
 
 class ApiServers:
-    """The API server processes that have reported, until they end.
+    """The running API server processes that have reported their state.
 
-    A process whose file is gone is kept while it runs, because its config has probably not changed.
+    If the file of a running process is missing, its last state is kept, because its config has probably not changed.
 
     Args:
-        folder: the folder shared with the processes, or None without API server processes.
-        started: the number of processes that the engine was started with.
+        folder: the folder that is shared with the processes; None without API server processes.
+        started: the number of API server processes with which the engine was started.
     """
 
     def __init__(self, folder: Path | None, started: int = 0) -> None:
@@ -92,12 +93,13 @@ class ApiServers:
         self._has_heard = False
         """Whether any process has ever reported."""
         self._all_at: float | None = None
-        """Monotonic time at which no process was missing, or of the first turn. None before the first turn."""
+        """Monotonic time from which missing processes are timed: when none was missing, or of the first turn or report.
+        None before the first turn."""
         self.missing = 0
         """Number of started processes that have been missing for too long."""
         self._processes: dict[tuple[int, int], _Process] = {}
         self.reports: Sequence[ApiServerReport] | None = None
-        """Reports of the processes, or None if no process has reported yet."""
+        """Reports of the processes; None if no process has a report."""
 
     def turn(self, enforced: Enforced, now: float | None = None) -> bool:
         """Read the files of the processes. Returns whether the reports have changed.
@@ -115,7 +117,7 @@ class ApiServers:
                 self._processes[key].hear(state, now)
             else:
                 self._processes[key] = _Process(state, now)
-        # `read_states` has checked that the processes just read are running.
+        # Processes in `heard` need no check, because `read_states` returns only states of running processes.
         self._processes = {
             key: process for key, process in self._processes.items() if key in heard or process.is_running
         }

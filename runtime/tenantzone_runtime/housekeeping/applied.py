@@ -1,7 +1,7 @@
 """Publishes the config that the engine enforces to the frontend, as a file in a folder that only these two use.
 
-The frontend must not follow a config that the engine refuses, because it would reject tenants with zones in the current
-config. So only the engine decides which config is in force, and the frontend reads it.
+The frontend must not use a config that the engine refused, because it might then reject tenants that have zones in the
+engine. So the engine alone decides which config is in force.
 """
 
 import logging
@@ -17,28 +17,28 @@ logger = logging.getLogger(__name__)
 
 
 class AppliedConfig:
-    """The file with the config in force. The constructor removes an earlier engine's file.
+    """The file with the config in force. The constructor removes the file of a previous engine process.
 
     Args:
-        folder: the folder shared with the frontend, or None without a frontend.
+        folder: the folder that is shared with the frontend; None without a frontend.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
         self.rejection: Rejection | None = None
-        """Reason why the API server does not enforce the config in force. None if it does, or without a config."""
+        """Reason why the API server can't enforce the config in force; None if it can, or without a config."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def show(self, config: RuntimeConfig | None) -> None:
-        """Write a config unless it is in the file already. The next call retries a failed write.
+        """Write a config to the file, unless the file already has it. The next call retries a failed write.
 
-        A missing folder is created again, because programs that clean up temporary files may remove it. A folder that
-        another user can write to is not used.
+        A missing folder is created again, because programs that clean up temporary files may remove the folder. If
+        another user can write to the folder, the config is not written, and `rejection` says so.
 
         Args:
-            config: the config in force, or None if there was none yet.
+            config: the config in force; None if there was none yet.
         """
         if self._path is None or config is None:
             return

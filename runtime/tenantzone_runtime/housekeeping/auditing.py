@@ -1,4 +1,4 @@
-"""Passes the zones' events and usage to the journal periodically."""
+"""Periodically collects the zones' events and usage, and passes them to the journal."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
-"""Seconds that a stopping engine waits for the disk, in addition to the timeout of the journal writer."""
+"""Seconds for which a stopping engine waits for room in the journal's queue. The journal writer has another timeout."""
 
 
 def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> "JournalWriter | None":
     """Open the journal. Returns None if the settings have no journal folder."""
     if settings.journal_dir is None:
         return None
-    # Imported late: an engine without a journal does not load the package.
+    # Import here, so that an engine without a journal does not load the package.
     from tenantzone_runtime.journal.record import EngineRun
     from tenantzone_runtime.journal.writer import JournalWriter
 
@@ -44,13 +44,14 @@ def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: fl
 class Auditing:
     """Collects events for the journal once a second, and each zone's usage once a minute.
 
-    Each turn collects at most one batch of bounded size, so that no step waits long for the engine's lock. The batch is
-    handed over as far as the journal has room, and the next batch is collected only after that. So if the disk is slow,
-    the core aggregates events, and none is lost.
+    Each turn collects at most one batch of limited size, so that no step waits long for the engine's lock. The next
+    batch is collected only after the journal has taken the whole previous batch. If the disk is slow, the zone core
+    aggregates its events meanwhile, so that no event is lost.
 
     Args:
         engine: the engine of the zones.
-        journal: the journal, or None to discard events, which must be collected so that they do not accumulate.
+        journal: the journal; None to discard events. Events are also collected without a journal, so that they do not
+            accumulate.
     """
 
     def __init__(self, engine: ServedEngine, journal: "JournalWriter | None") -> None:
@@ -59,24 +60,24 @@ class Auditing:
         self._journal = journal
         self._collected = self._told_usage = self._taken = time.monotonic()
         self._helping: Iterator[Event] = iter(())
-        """Collected events that are not handed over yet."""
+        """Collected events that the journal has not taken yet."""
         self._usage: Iterator[Iterable[Event]] = iter(())
-        """Usage of the last minute that is not collected yet."""
+        """Parts of the last minute's usage that are not collected yet."""
 
     def turn(self) -> None:
-        """Hand over the collected events to the journal, and collect new events if they are due."""
+        """Pass collected events to the journal. If none are left, collect new events if their time has come."""
         if self._journal is None:
             self._forget()
         elif self._hand_over(self._journal) and self._take():
             self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
-        """Record a refused config."""
+        """Record an event for a config that the engine refused."""
         with self._engine.zone_lock:
             self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
-        """Hand over the remaining events and the last usage when the engine stops, with a timeout for a slow disk."""
+        """Pass the remaining events and the last usage to the journal, and close it. Called when the engine stops."""
         if self._journal is None:
             return
         with self._engine.zone_lock:
@@ -89,14 +90,14 @@ class Auditing:
             self._take_notes()
 
     def _hand_over(self, journal: "JournalWriter") -> bool:
-        """Hand over as many events as the journal has room for. Returns whether no collected events are left."""
+        """Pass as many events to the journal as it has room for. Returns whether no collected events are left."""
         room = journal.room
         events = list(islice(self._helping, room))
         journal.write(events, self._taken)
         return len(events) < room
 
     def _take(self) -> bool:
-        """Collect due events from the zone core. Returns whether there were any."""
+        """Collect events or a part of the usage, if their time has come. Returns whether anything was collected."""
         self._taken = time.monotonic()
         if self._taken - self._collected >= COLLECT_SECONDS:
             self._helping = self._take_notes()
@@ -115,7 +116,7 @@ class Auditing:
             return self._take_all()
 
     def _take_all(self) -> Iterator[Event]:
-        """Collect all events. Called with the lock held, so the records are made later."""
+        """Collect all events. The caller must hold the lock, so the journal's records are made only later."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
         receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [
@@ -133,6 +134,6 @@ class Auditing:
         )
 
     def _usage_in_slices(self) -> Iterator[Iterable[Event]]:
-        """Returns the usage in parts. The caller must hold the lock while it takes a part."""
+        """Returns each zone's usage, in parts. The caller must hold the lock while it gets a part from the iterator."""
         in_tiers = (tier_trail.usage_in_slices(served.tier) for served in self._engine.tiers)
         return chain(self._tenancy.usage_in_slices(), *in_tiers)

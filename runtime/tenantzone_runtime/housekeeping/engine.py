@@ -1,6 +1,7 @@
-"""The engine interface of housekeeping. vLLM's adapter implements it, and so does the simulated engine of the tests.
+"""The interface of an engine that housekeeping uses. The adapter of vLLM and the tests' simulated engine implement it.
 
-An engine has two interfaces: ``zones.engine.Engine`` for the arbiter within its steps, and ``ServedEngine`` outside.
+An engine has two interfaces: the arbiter uses ``zones.engine.Engine`` within the engine's steps, and housekeeping uses
+``ServedEngine`` outside of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,35 +24,36 @@ class ServedTier(Protocol):
 
     @property
     def tier(self) -> Tier:
-        """Tier with its chunks, always the same object. Its zones are read with the engine's lock held."""
+        """The zones' shares of the tier, always the same object. To read zones, callers must hold the engine's lock."""
 
     @property
     def problem(self) -> str:
-        """Human-readable reason why the tier can't store or load now. Empty if it can. Read from any thread."""
+        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
 
     def take_receipts(self) -> Sequence[Receipt]:
-        """Returns the receipts for files of purges and removed zones since the last call. Called with the lock held.
+        """Returns a receipt for each purge and removed zone whose files were all removed since the last call.
 
-        A tier that frees chunks immediately has no receipts, because its zones have the results of purges.
+        The caller must hold the lock. A tier that frees chunks immediately returns no receipts, because the zones then
+        have the results of purges.
         """
 
 
 class ServedSharedTier(Protocol):
-    """A tier that the engine shares with other engines, in which it owns no chunks."""
+    """A tier that the engine shares with other engines. The engine owns none of the tier's chunks."""
 
     @property
     def zones(self) -> Mapping[str, SharedZone]:
-        """Zones of the config in force, by tenant. Read with the engine's lock held."""
+        """The zones of the config in force, by tenant. The caller must hold the engine's lock."""
 
     def figures(self) -> SharedFigures:
-        """Returns the totals at one moment. Called with the lock held."""
+        """Returns the tier's statistics for all zones together. The caller must hold the lock."""
 
     def take_receipts(self) -> Sequence[Receipt]:
-        """Returns receipts as :meth:`ServedTier.take_receipts` does."""
+        """Returns receipts as :meth:`ServedTier.take_receipts` does. The caller must hold the lock."""
 
 
 class ServedMigration(Protocol):
-    """Moves a zone's cache to or from storages that engines share. Called from any thread."""
+    """Moves a zone's cache to or from storages that engines share. Thread-safe."""
 
     def do(self, order: MigrationOrder) -> None:
         """Begin or stop a migration.
@@ -67,8 +69,8 @@ class ServedMigration(Protocol):
 class ServedEngine(Protocol):
     """An engine that runs steps while another thread does housekeeping.
 
-    All amounts are in KV-cache blocks. Unless stated otherwise, only the housekeeping thread uses these attributes and
-    methods, and before it runs, the thread that creates the engine.
+    All amounts are in KV-cache blocks. Unless stated otherwise, only the housekeeping thread uses the attributes and
+    methods. Before this thread starts, the thread that creates the engine may use them.
     """
 
     @property
@@ -77,101 +79,101 @@ class ServedEngine(Protocol):
 
     @property
     def api_servers(self) -> int:
-        """Number of API server processes that the engine was started with. Always the same."""
+        """Number of API server processes with which the engine was started. It never changes."""
 
     @property
     def block_ids(self) -> range:
-        """Ids of the blocks that requests can use, as many as the tenancy's capacity. Always the same."""
+        """Ids of the blocks that requests can use. Their number is the tenancy's capacity. It never changes."""
 
     @property
     def block_size_tokens(self) -> int:
-        """Number of tokens per block, or the minimum if groups of layers differ. Always the same."""
+        """Number of tokens per block; the smallest number if groups of layers differ. It never changes."""
 
     @property
     def tenancy(self) -> Tenancy:
-        """Zones of the engine, always the same object. Its clock is ``time.monotonic``."""
+        """The engine's zones, always the same object. The tenancy's clock is ``time.monotonic``."""
 
     @property
     def zone_lock(self) -> AbstractContextManager[object]:
         """Lock for exclusive access to the zones.
 
         A step holds the lock while it reads or changes zones, and so does code that adds or ends a request. The lock is
-        free between two steps. Housekeeping takes it many times a second, for some tenths of a millisecond, and does
-        not reenter it.
+        free between two steps. Housekeeping takes the lock many times a second, each time for some tenths of a
+        millisecond. The lock need not be reentrant.
         """
 
     @property
     def free_blocks(self) -> int:
-        """Number of blocks that no zone holds. Read with the lock held. Reading it creates no objects."""
+        """Number of blocks that no zone holds. The caller must hold the lock. Reading the number creates no objects."""
 
     @property
     def tiers(self) -> Sequence[ServedTier]:
-        """Tiers of the engine below its blocks, fastest first. Always the same."""
+        """The engine's tiers below its blocks, the fastest tier first. They never change."""
 
     @property
     def shared_tiers(self) -> Sequence[ServedSharedTier]:
-        """Tiers that the engine shares with other engines, below its own tiers. Always the same."""
+        """Tiers that the engine shares with other engines, below the engine's own tiers. They never change."""
 
     @property
     def migration(self) -> ServedMigration | None:
-        """Moves zones' caches. None if the engine uses no shared storages. Always the same."""
+        """Moves zones' caches; None if the engine uses no shared storages. Always the same object."""
 
     def running_zones(self) -> Iterable[Zone | None]:
-        """Returns the zone of each running request, or None for a request from before any zone was declared.
+        """Returns the zone of each running request; None for a request that arrived before any zone was declared.
 
-        Called and iterated with the lock held.
+        The caller must hold the lock during the call and the iteration.
         """
 
     @property
     def adapter_slots(self) -> int:
-        """Maximum number of LoRA adapters that requests can use at once, or 0 without adapters. Always the same."""
+        """Maximum number of LoRA adapters that requests can use at once; 0 without adapters. It never changes."""
 
     def put_adapters(self, values: list[Zone | str | None]) -> None:
-        """Append two values for each request that has an adapter slot: its zone, and its adapter's name.
+        """Append two values for each request that has an adapter slot: the request's zone, and the adapter's name.
 
-        Called with the lock held; it creates no other objects.
+        The caller must hold the lock. The method creates no other objects.
         """
 
     @property
     def encoder_embeddings(self) -> int:
-        """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder. Always the same."""
+        """Capacity of the encoder cache in embeddings; 0 if the model has no encoder. It never changes."""
 
     def put_encodings(self, values: list[Zone | int]) -> None:
         """Append two values for each encoding in use that a zone owns: the zone, and the number of embeddings.
 
-        Called with the lock held; it creates no other objects.
+        The caller must hold the lock. The method creates no other objects.
         """
 
     def use_of_unowned(self, block_id: int) -> BlockUse:
         """Returns the use of a block that belongs to no zone.
 
-        Called from any thread and without the lock, thousands of times for a block map. If the use is changing, either
-        answer is right.
+        Thread-safe without the lock. Called thousands of times for a block map. If the use is changing, the method may
+        return either the old or the new use.
         """
 
     def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
         """Enforce a config from now on, in the tiers as well. Requests in flight continue.
 
-        Takes the lock itself. If there is much to do, releases it repeatedly so that steps can run.
+        The method takes the lock. If there is much to do, it releases the lock repeatedly, so that steps can run.
 
         Returns:
             Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
-            Exception: enforcement failed midway. The config may be in force in some zones only, and evicted blocks are
-                free. The caller applies the previous config next.
+            ConfigError: the config can't be enforced on this engine. The previous config stays in force.
+            Exception: enforcement failed midway. The config may be in force in some zones only. The caller must apply
+                the previous config next.
         """
 
     def evict_cache(self) -> int:
         """Evict all cached blocks of all zones, and all chunks in tiers. Blocks in use stay.
 
-        Takes the lock itself. If there is much to do, releases it repeatedly so that steps can run.
+        The method takes the lock. If there is much to do, it releases the lock repeatedly, so that steps can run.
         Returns the number of evicted blocks, without chunks in tiers.
         """
 
     def let_time_pass(self) -> None:
         """Apply timeouts to zones and loans, in the tiers as well, and free the blocks that are evicted.
 
-        Takes the lock itself. Called several times a second, whether or not steps run.
+        The method takes the lock. Call it several times a second, even when no steps run.
         """

@@ -1,4 +1,4 @@
-"""A memory tier as seen by housekeeping. It exists as long as its engine, and frees evicted chunks immediately."""
+"""Adapts a memory tier to housekeeping's interface of tiers."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from tenantzone_runtime.zones.tiers.tier import Tier
 
 
 class MemoryTier:
-    """The implementation of ``ServedTier`` for a memory tier.
+    """A memory tier as a ``ServedTier``. It frees evicted chunks immediately, so it has no receipts.
 
     Args:
-        tier: the tier with its chunks.
+        tier: the zones' shares of the tier.
     """
 
     problem = ""

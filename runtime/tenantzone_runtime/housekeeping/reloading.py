@@ -1,4 +1,4 @@
-"""Applies the newest config in the config folder, and reports the outcome."""
+"""Applies the newest config from the config folder to the engine, and reports the outcome."""
 
 import logging
 import time
@@ -18,20 +18,20 @@ from tenantzone_runtime.reload import ConfigSource
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-"""Initial backoff in seconds for a config that could not be applied for a reason other than its content."""
+"""Seconds until the first retry of a config that could not be applied, although its content is valid."""
 MAX_RETRY_SECONDS = 300.0
-"""Maximum backoff in seconds, up to which the initial backoff is doubled."""
+"""Maximum seconds between two retries. Each failed retry doubles the time until the next."""
 _NAMED_ZONES = 5
 
 
 class Reloading:
-    """Keeps an engine's zones in line with the config folder.
+    """Applies each new config in the config folder to an engine's zones.
 
     Args:
         engine: the engine of the zones.
-        folder: the folder into which the pool's ConfigMap is projected.
-        refused: called once with the generation and the error of each refused config.
-        tokens: reads the pool's admin tokens. Configs must be signed with one of them. None to accept unsigned ones.
+        folder: the folder in which the pool's ConfigMap is mounted.
+        refused: called once for each refused config, with its generation and the error.
+        tokens: returns the pool's admin tokens. A config must be signed with one of them. None for unsigned configs.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Reloading:
         self._source = ConfigSource(folder, tokens=tokens)
         self._refused = refused
         self.status = ConfigStatus(demands_signature=tokens is not None)
-        """Status of the config that is completely in force, and of the newest config if it was rejected."""
+        """The config that is completely in force, if any, and the newest config's rejection, if it was rejected."""
         self.in_force: RuntimeConfig | None = None
-        """Last config that was completely enforced, or None if there was none yet."""
+        """The last config that was completely enforced; None if there was none yet."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._pause = RETRY_SECONDS
         self._try_again_at: float | None = None
 
     def turn(self) -> bool:
-        """Look for a new config, and apply it. Returns whether there was a new config."""
+        """Apply a new config, if there is one. Returns whether there was a new config."""
         if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
             self._try_again_at = None
             self._source.read_again()
@@ -74,7 +74,7 @@ class Reloading:
         return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
 
     def _apply(self, config: RuntimeConfig) -> Exception | None:
-        """Apply a config. If that fails, apply the previous config. Returns the error if it is unexpected."""
+        """Apply a config. If that fails, restore the previous config. Returns the error if a retry may succeed."""
         cause = self._enforce(config)
         if cause is None:
             self.reloads["applied"] += 1
@@ -114,7 +114,7 @@ class Reloading:
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
-        """Count and log a rejection, unless it was the last to be reported. Returns the reported rejection."""
+        """Count and log a rejection, unless it repeats the last reported rejection. Returns the reported rejection."""
         reported = self.status.rejected
         if reported is not None and (reported.generation, reported.error) == (rejected.generation, rejected.error):
             return reported

@@ -1,4 +1,4 @@
-"""Evicts an engine's cache when the pool's salt key changes, because no request can hit the cached blocks again."""
+"""Evicts an engine's cache when the pool's salt key changes, because then no request can hit the cached blocks."""
 
 import logging
 
@@ -11,11 +11,11 @@ logger = logging.getLogger(__name__)
 
 
 class Salting:
-    """Watches the salt key in the folder from which the frontend reads it to make salts.
+    """Watches the file with the salt key, from which the frontend derives the tenants' cache salts.
 
     Args:
         engine: the engine of the zones.
-        settings: the settings, with the key's folder.
+        settings: the settings with the folder of the salt key.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -27,15 +27,15 @@ class Salting:
             logger.info("the salt key %s is in force", self._source.id)
         else:
             logger.warning(
-                "there is no salt key in %s, so the engine uses a key of its own: cached chunks are lost on a "
-                "restart, and no other engine or router computes the same block hashes",
+                "there is no salt key in %s, so the engine uses its own key: cached chunks are lost on a restart, and "
+                "no other engine or router computes the same block hashes; mount the pool's salt key to avoid this",
                 settings.salt_dir,
             )
 
     def turn(self) -> bool:
-        """Look for a new key. If there is one, evict the cache. Returns whether the status has changed.
+        """Look for a new salt key, and evict the cache if there is one. Returns whether the status has changed.
 
-        Requests that were salted with the previous key keep their blocks. After they end, their cached blocks are
+        Requests that were salted with the previous key keep their blocks. When such a request has ended, its blocks are
         evicted like other unused blocks.
         """
         is_another = self._source.poll()

@@ -1,4 +1,4 @@
-"""Starts and stops all work outside an engine's steps."""
+"""Starts and stops housekeeping and the admin port of one engine."""
 
 from tenantzone_contract.cache.migration import MigrationReport
 from tenantzone_runtime.admin_port.admin import AdminServer
@@ -10,11 +10,11 @@ from tenantzone_runtime.settings import Settings
 
 
 class Service:
-    """Housekeeping for an engine, and its admin port. The constructor applies the first config.
+    """Housekeeping of an engine, and the engine's admin port. The constructor applies the first config.
 
     Args:
         engine: the engine.
-        settings: the settings of the config folder, the admin port and the journal.
+        settings: the process's settings.
 
     Raises:
         OSError: the admin port is in use.
@@ -37,7 +37,7 @@ class Service:
 
     @property
     def admin_port(self) -> int:
-        """Actual port number, even if the settings let the system choose it."""
+        """The number of the admin port, also if the operating system has chosen it."""
         return self._admin.port
 
     def start(self) -> None:
@@ -45,7 +45,7 @@ class Service:
         self._housekeeping.start()
 
     def stop(self) -> None:
-        """Close the admin port, end the thread after its turn, and write the remaining events to the journal."""
+        """Close the admin port, end the housekeeping thread after its turn, and write the journal's last events."""
         self._admin.stop()
         self._housekeeping.stop()
 

@@ -1,8 +1,8 @@
-"""The housekeeping thread, which applies new configs, applies timeouts to idle zones, and publishes the report.
+"""The housekeeping thread. It periodically applies new configs and timeouts, and publishes the report.
 
-It does this work periodically. Steps can't do it, because an engine's loop sleeps while there are no requests, and
-because steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``, which
-is free between two steps.
+An engine's steps can't do this work, because an engine runs no steps while it has no requests, and because steps must
+not wait for files or for HTTP. The thread changes zones only while it holds the engine's ``zone_lock``, which is free
+between two steps.
 """
 
 import logging
@@ -29,7 +29,7 @@ from tenantzone_runtime.settings import Settings
 
 
 class Identifying:
-    """Reads the sources of the identity in force."""
+    """Reads the files of the pool's identity, such as API keys, to report their problems and their digest."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.identity_dir
@@ -38,20 +38,20 @@ class Identifying:
         self._identity = make_identity(None, self._keys, self._folder)
 
     def read_on(self) -> None:
-        """Read the next part of the key files, if some of them have not been read yet."""
+        """Read the next key files, if a new version of the key folder has been read only in part."""
         if self._keys.is_partly_read:
             self._keys.refresh()
 
     @property
     def keys_digest(self) -> str:
-        """Digest of the API keys at the last read."""
+        """Digest of the API keys that were last read."""
         return self._keys.digest
 
     def look(self, declared: IdentityConfig | None) -> IdentityReport:
-        """Returns the current report of an identity.
+        """Read the identity's files if they have changed, and return the report of the identity.
 
         Args:
-            declared: the identity in the config in force.
+            declared: the identity in the config in force; None for API keys.
         """
         if declared != self._declared:
             self._declared = declared
@@ -70,16 +70,15 @@ logger = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 REPORT_SECONDS = 1.0
 SCRAPE_SECONDS = 1.0
-"""Timeout in seconds for a scrape to wait for the next turn's snapshot. After it, the previous snapshot is returned."""
+"""Maximum seconds for which a scrape waits for new figures. After this time, the scrape gets the previous figures."""
 
 
 class Housekeeping:
-    """Keeps an engine's zones in line with the config folder, and publishes a report of them.
+    """Does an engine's periodic work, from new configs to the report, on a thread.
 
     Args:
         engine: the engine of the zones.
-        settings: the settings with the folders of config, salt key, admin tokens, journal and frontend, and the name of
-            the engine's pod.
+        settings: the process's settings.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -88,7 +87,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
-        """Decides which clients may read the report. Updated in each turn."""
+        """Decides which clients may use the admin port. Each turn reads its tokens again."""
         signed_with = None
         if settings.signed_config:
             signed_with = (self.admin_access.tokens or AdminTokens(settings.admin_token_dir)).read
@@ -103,17 +102,17 @@ class Housekeeping:
         self._published = time.monotonic()
         self._scraped = threading.Condition()
         self._is_scraped = True
-        # Apply the first config before the first request can arrive, so that its zone exists.
+        # Apply the first config now, before a request can arrive, so that each request's zone exists.
         self.turn()
 
     @property
     def report(self) -> EngineReport:
-        """Newest report, immutable so that any thread may read it. Reading it triggers another in the next turn."""
+        """The newest report. It is immutable. Reading it makes the next turn publish a new report. Thread-safe."""
         self._is_asked_for = True
         return self._report
 
     def figures(self) -> EngineFigures:
-        """Returns new figures for a scrape, or the last figures if the thread is not running. Thread-safe."""
+        """Returns new figures for a scrape; after `SCRAPE_SECONDS` without new figures, the last ones. Thread-safe."""
         with self._scraped:
             before = self._figures
             self._is_scraped = True
@@ -131,7 +130,7 @@ class Housekeeping:
         self._auditing.close()
 
     def turn(self) -> None:
-        """Do the work of one turn: look for a new config, apply timeouts, publish a report."""
+        """Do one turn of the periodic work, such as applying a new config or timeouts, and publishing a report."""
         has_news = self._reloading.turn()
         rejection = self._applied.rejection
         self._applied.show(self._reloading.in_force)
@@ -141,14 +140,14 @@ class Housekeeping:
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
-        # A report of a thousand zones takes milliseconds, so don't make ten per second if no client reads them.
+        # Making a report of a thousand zones takes milliseconds, so do not make one in each turn if no client reads it.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
         if self._is_scraped:
             self._take_figures()
 
     def _take_figures(self) -> None:
-        # Clear the flag before making the figures, because a scrape that arrives meanwhile needs later figures.
+        # Clear the flag before making the figures, because a scrape that arrives meanwhile needs newer figures.
         self._is_scraped = False
         figures = make_figures(
             self._engine,
@@ -187,7 +186,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """Returns the status of the newest config, in the engine and in the API server."""
+        """Returns the status of the newest config, with the API server's problem if the engine has not rejected it."""
         status = self._reloading.status
         if status.rejected is not None:
             return status
@@ -200,7 +199,8 @@ class Housekeeping:
                 self.turn()
                 reported = ""
             except Exception as error:
-                # The engine must continue to serve. The report becomes stale, which the health check detects.
+                # Only log the error, because the engine must continue to serve. The health check detects that the
+                # report becomes stale.
                 if repr(error) != reported:
-                    logger.exception("housekeeping failed, retrying; the zones stay unchanged")
+                    logger.exception("housekeeping failed and will be retried; configs and timeouts may not be applied")
                 reported = repr(error)

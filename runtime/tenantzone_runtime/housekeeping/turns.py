@@ -1,4 +1,4 @@
-"""Splits long work outside the steps into short turns."""
+"""Splits long work into short turns with pauses, so that the engine's steps can run in between."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
-    """Generate the items in batches, with pauses in which the engine can use the interpreter.
+    """Returns the items in batches of ``at_once``, and sleeps after each batch, so that other threads can run.
 
-    A pause also lets another thread take a lock that was held during a batch. Without the pause, the lock would be
-    taken again before the waiting thread has woken up.
+    The pause also lets a waiting thread take a lock that the caller holds during each batch. Without the pause, the
+    caller would take the lock again before the waiting thread wakes up.
     """
     left = iter(items)
     while batch := list(islice(left, at_once)):
@@ -25,11 +25,11 @@ def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
 
 
 def hold_in_turns(lock: AbstractContextManager[object], parts: Iterator[object]) -> None:
-    """Do work with the lock held, and release it for a pause after each turn.
+    """Do work in turns with the lock held, and release the lock for a pause after each turn.
 
     Args:
-        lock: protects the objects of the work.
-        parts: iterates over the parts of the work, and does one part per iteration. A turn has at least one part.
+        lock: the lock to hold.
+        parts: an iterator that does one part of the work per iteration. A turn has at least one part.
     """
     is_over = False
     while not is_over:

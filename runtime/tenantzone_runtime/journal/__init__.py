@@ -1,1 +1,1 @@
-"""The audit journal: zone events on disk, each record chained to the previous one by its hash."""
+"""The audit journal: records of zone events in files. Each record has the hash of the previous record."""

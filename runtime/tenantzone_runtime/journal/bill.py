@@ -1,10 +1,10 @@
 """Computes each zone's usage in a period from journals alone.
 
-Usage records contain counters, which start at zero when a zone is added and only grow. A run is one life of such a
-counter, identified by engine, zone and ``countingSince``. The usage of a run in a period is the counter's last value in
-the period minus its last value before the period. Intervals are not split: **the usage between two records belongs to
-the period in which the second record was written.** So consecutive periods add up exactly, and a lost record loses no
-usage, because the next record of its run includes it.
+Usage records contain counters, which start at zero when a zone is added and only grow. A run is the life of one zone's
+counters, identified by engine, zone and ``countingSince``. The usage of a run in a period is the counter's last value
+in the period minus its last value before the period. Intervals are not split: **the usage between two records belongs
+to the period in which the second record was written.** So the bills of consecutive periods add up exactly. If a record
+is lost, no usage is lost, because the next record of the run includes that usage.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _TOKENS: Final = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Amounts:
-    """Amounts of usage, with block-seconds and byte-seconds in thousandths as integers, so that sums are exact."""
+    """Amounts of usage. Times are integers in thousandths of a second, so that sums are exact."""
 
     block_milliseconds: int = 0
     prompt_tokens: int = 0
@@ -60,38 +60,40 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period that includes ``begin`` and excludes ``end``; None for no bound."""
+    """A period of time from ``begin`` (inclusive) to ``end`` (exclusive); None for no bound."""
 
     begin: datetime | None = None
     end: datetime | None = None
 
 
 Who = tuple[str, ...]
-"""The kind of record and the names in it: zone, or lender and borrower of a loan, or zone and tier."""
+"""The kind of a usage record, followed by its names: the zone, the lender and borrower, or the zone and tier."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One life of a zone's, loan's or tier's counters, as far as the journals have been read.
+    """The life of the counters of one zone, loan or zone's share of a tier, as found in the records read so far.
 
-    All counters only grow, so the larger of two values is the later one.
+    Counters only grow, so the larger of two values is the later value.
     """
 
     from_zero: bool = False
-    """Whether the journals contain all records of the run from its beginning."""
+    """Whether the journals contain all records of the run, so that the counters start at zero."""
     first: Amounts | None = None
+    """The counters in the run's first remaining record."""
     before: Amounts | None = None
-    """The last value of the counters before the period; None if there is none."""
+    """The counters in the last record before the period; None if there is no such record."""
     last: Amounts = Amounts()
+    """The counters in the last record of the period."""
 
     def used(self) -> Amounts:
         return self.last - (self.before or self.base)
 
     @property
     def base(self) -> Amounts:
-        """The value of the counters at the run's first remaining record; 0 if no earlier record was deleted.
+        """The counters at the beginning of the remaining records; 0 if no record of the run was deleted.
 
-        Earlier bills, made before those files were deleted, may include this usage.
+        Usage before is not billed, because bills that were made before the deletion may already include it.
         """
         return Amounts() if self.from_zero or self.first is None else self.first
 
@@ -110,7 +112,7 @@ class Source:
     folder: Path
     records: int = 0
     head: str = ""
-    """The hash of the last record read, which identifies the journal's state on which the bill is based."""
+    """Hash of the last record that was read. It identifies the state of the journal on which the bill is based."""
 
 
 @dataclass(slots=True)
@@ -121,17 +123,17 @@ class Bill:
     sources: list[Source] = field(default_factory=list)
     zones: dict[str, Amounts] = field(default_factory=dict)
     loans: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    """Block-seconds by lender and borrower; the borrower's block-seconds in ``zones`` include them."""
+    """Lent block-seconds, by lender and borrower. The borrower's block-seconds in ``zones`` include them."""
     tiers: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     """Byte-seconds by zone and tier."""
     warnings: list[str] = field(default_factory=list)
-    """Texts about usage that could not be billed."""
+    """Messages about usage that could not be billed."""
 
 
 def make_bill(folders: Iterable[Path], period: Period) -> Bill:
-    """Make a bill from journals, with progress on standard error.
+    """Make a bill from journals, and print the progress to standard error.
 
-    Usage is counted once even if a folder is given twice.
+    Usage is counted once, even if a folder is given twice.
 
     Raises:
         NoJournalError: a folder has no journal.
@@ -144,7 +146,7 @@ def make_bill(folders: Iterable[Path], period: Period) -> Bill:
         _read(folder, bill, runs)
     for engine in sorted({engine for (engine, _, _), run in runs.items() if run.before is None and not run.from_zero}):
         bill.warnings.append(
-            f"{engine}: usage before the engine's first record is not billed, because older files are gone"
+            f"{engine}: usage before the engine's first record is not billed, because older files were deleted"
         )
     sums = dict[Who, Amounts]()
     for (_, _, who), run in sorted(runs.items(), key=lambda item: item[0][2]):
@@ -181,28 +183,30 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
         raise NoJournalError(f"the journal in {folder} has no records")
     if not kept.whole and (bill.period.begin is None or bill.period.begin <= kept.begin):
         bill.warnings.append(
-            f"{folder}: the journal begins at {kept.begin}; usage before that is not billed, because older files are "
-            "gone"
+            f"{folder}: the journal begins at {kept.begin}; usage before that is not billed, because older files were "
+            "deleted"
         )
     bill.sources.append(source)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The remaining part of a journal, whose older files may have been deleted."""
+    """The remaining part of a journal. Older files may have been deleted."""
 
     begin: datetime
+    """Time of the first remaining record."""
     whole: bool
+    """Whether no file was deleted."""
     started: set[str] = field(default_factory=set)
-    """Names of engine runs whose first record is still present."""
+    """Names of the engine runs whose first record remains."""
 
     def reaches(self, engine: str, since: datetime) -> bool:
-        """Returns whether all records of an engine run since a time are still present."""
+        """Returns whether no record that an engine run wrote since this time was deleted."""
         return self.whole or engine in self.started or since >= self.begin
 
 
 def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who], _Run], kept: _Kept) -> None:
-    # Intern names, so that each is stored once, because a month may have many records.
+    # Intern the names to save memory, because a month may have many records with the same names.
     engine, at = intern(record["engine"]), time_of(record["time"])
     if record["kind"] == Started.kind:
         kept.started.add(engine)
@@ -238,7 +242,7 @@ def _thousandths(value: Any) -> int:
 
 
 def time_of(text: str) -> datetime:
-    """Parse an RFC 3339 time, or a date, which stands for its midnight; a time without an offset is in UTC.
+    """Parse an RFC 3339 time or a date. A date means its midnight. A time without an offset is in UTC.
 
     Raises:
         ValueError: the text is neither a time nor a date.

@@ -17,7 +17,7 @@ _GIB: Final = 2**30
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a subcommand of ``journal``; exits with code 1 if the journal fails verification."""
+    """Run a subcommand of ``journal``. Exits with code 1 and a message if a journal is invalid or can't be read."""
     own = _parser().parse_args(arguments)
     try:
         own.run(own)
@@ -99,7 +99,7 @@ def _numbers(*numbers: int) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:
-    """Format rows as lines with aligned columns; the first ``names`` columns are left-aligned, the others right."""
+    """Format rows as lines with aligned columns. The first ``names`` columns are left-aligned, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""Manages the journal's files, which are numbered, appended to by one engine at a time, and rotated by size."""
+"""Manages the journal's numbered files. One engine at a time appends to the newest file. Files are rotated by size."""
 
 import fcntl
 import hashlib
@@ -26,7 +26,7 @@ def journal_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a journal, as found when it is opened."""
+    """The end of a journal when it was opened."""
 
     link: Link
     """The link of the last valid record."""
@@ -38,12 +38,12 @@ class JournalFiles:
     """The files of a journal that is open for appending.
 
     Args:
-        folder: the journal's folder, which is created if it is missing.
-        max_bytes: the maximum size of a file, unless a single record is larger.
-        keep: the number of files to keep, including the newest; 0 for all.
+        folder: the journal's folder. It is created if it is missing.
+        max_bytes: the maximum size of a file in bytes. Only a file with a single larger record may be larger.
+        keep: the number of files to keep, including the newest file; 0 for all files.
 
     Raises:
-        OSError: the folder can't be written, or another engine is writing to it.
+        OSError: the folder can't be written, or another engine has opened the journal in it.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int, keep: int) -> None:
@@ -66,7 +66,7 @@ class JournalFiles:
         """Write one line completely or not at all.
 
         Raises:
-            OSError: the line could not be written. The caller must close the journal, and open it again.
+            OSError: the line could not be written. The caller must close the journal, and open the journal again.
         """
         file = self._file
         assert file is not None, "the journal is open"
@@ -74,11 +74,11 @@ class JournalFiles:
             raise FileNotFoundError(f"{file.path} was deleted or moved")
         if not file.has_room(line, self._max_bytes):
             file = self._rotate(file)
-        # If a part of the line stays in the file, the next engine that opens the journal reports a truncated line.
+        # If only a part of the line is written, the next process that opens the journal records a truncated line.
         file.append([line], self._max_bytes)
 
     def close(self) -> None:
-        """Flush the journal to the disk if possible, and close it."""
+        """Close the journal, and first sync its files to the disk if possible."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.sync()
@@ -120,7 +120,7 @@ class JournalFiles:
 
 
 def _number_of(path: Path) -> int:
-    """Returns the number in a journal file's name; 0 if the path is not a journal file."""
+    """Returns the number in the name of a journal's file; 0 if the name is not that of a journal's file."""
     digits = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
     return int(digits) if digits.isdecimal() and path.name == f"{_PREFIX}{digits}{_SUFFIX}" else 0
 
@@ -130,7 +130,11 @@ def _path_of(folder: Path, number: int) -> Path:
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
-    """Returns a record of the invalid content, given as pairs of a file and an offset; None if that is empty."""
+    """Returns an event that describes the invalid content; None if there is none.
+
+    Args:
+        behind: files with invalid content, each with the offset at which this content begins.
+    """
     content, number = hashlib.sha256(), 0
     for path, begin in behind:
         with path.open("rb") as file:
@@ -142,7 +146,7 @@ def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
 
 
 def _last_sound(path: Path) -> tuple[Link | None, int]:
-    """Returns the link of the last valid record in a file, and the offset of its end; (None, 0) if none exists."""
+    """Returns the link of a file's last valid record, and the offset of its end; (None, 0) if no record is valid."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None, 0

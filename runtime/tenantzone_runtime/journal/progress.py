@@ -13,7 +13,7 @@ _MEGABYTE: Final = 1e6
 
 
 class Progress:
-    """Prints the progress of reading a journal, as a line on standard error every two seconds.
+    """Prints the progress of reading a journal to standard error, at most once in two seconds.
 
     Args:
         folder: the folder of the journal.
@@ -28,7 +28,7 @@ class Progress:
         self._next = time.monotonic() + _SECONDS
 
     def at(self, entry: Entry) -> None:
-        """Print the progress if two seconds have passed since the last line; ``entry`` is the last record read."""
+        """Print the progress, if the last line is two seconds old. ``entry`` is the record that was read last."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _SECONDS

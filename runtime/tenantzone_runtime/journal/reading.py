@@ -1,4 +1,4 @@
-"""Reads a journal from its oldest file on, and verifies each record and its position in the chain."""
+"""Reads a journal from its oldest file to its newest file, and verifies each record and the chain of hashes."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ _LONGEST_LINE: Final = 2**20
 
 
 class NoJournalError(ValueError):
-    """The folder contains no journal."""
+    """The folder contains no journal, or a journal without records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a line in a journal: its file and line number."""
+    """The position of a line in a journal: the name of the file, and the line number, from 1."""
 
     file: str
     line: int
 
 
 class BrokenJournalError(ValueError):
-    """The journal was changed or damaged; the message names the first line that fails verification."""
+    """The journal was changed or damaged. The message names the first line that fails verification."""
 
     def __init__(self, place: Place, named: str, what: str) -> None:
         self.place = place
@@ -33,7 +33,7 @@ class BrokenJournalError(ValueError):
 
 
 class EndCutOffError(BrokenJournalError):
-    """The last line of the journal is truncated; all lines before it are valid."""
+    """The journal's last line is truncated, for example by a crash. All lines before it are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Entry:
 
 
 class _NoRecords:
-    """Consecutive lines that are not records, which is an error unless the next record reports them as truncated."""
+    """Consecutive lines that are not records. They are an error, unless the next record reports them as truncated."""
 
     def __init__(self, place: Place, before: Link | None, what: str) -> None:
         named = "no record" if before is None else f"where record {before.seq + 1} should be"
@@ -65,9 +65,9 @@ class _NoRecords:
 
 
 def read_journal(folder: Path) -> Iterator[Entry]:
-    """Iterate over the records of a journal in order, and verify each of them.
+    """Iterate over the records of a journal in order, and verify each record.
 
-    The first record's ``previous`` can only be verified if it is record 0.
+    The link of the first remaining record to its predecessor can only be verified if it is record 0.
 
     Raises:
         NoJournalError: the folder has no journal.
@@ -89,7 +89,9 @@ def read_journal(folder: Path) -> Iterator[Entry]:
             raise BrokenJournalError(*cut_off.problem)
         link = _checked(place, record, before)
         if cut_off is None and record.get("kind") == CutOff.kind:
-            raise BrokenJournalError(place, f"record {link.seq}", "the truncated lines that this record names are gone")
+            raise BrokenJournalError(
+                place, f"record {link.seq}", "the truncated lines that this record reports were deleted"
+            )
         before, cut_off = link, None
         yield Entry(place, record, link, bytes_read)
     if cut_off:
@@ -127,7 +129,7 @@ def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
     for path in files:
         number, whole = 0, True
         with path.open("rb") as file:
-            # Read lines that are longer than any record in parts, so that a bad file can't exhaust the memory.
+            # Read very long lines in parts, so that a bad file can't exhaust the memory. No record is as long.
             while line := file.readline(_LONGEST_LINE):
                 number += whole
                 whole = line.endswith(b"\n")

@@ -1,6 +1,6 @@
-"""Encodes and decodes the journal's records: JSON objects, one per line, each with the previous record's hash.
+"""Encodes and decodes the journal's records. Each record is a line with a JSON object and the previous record's hash.
 
-This module only converts events to lines and lines to records, without any I/O.
+This module only converts events to lines, and lines to records. It does no I/O.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _LARGEST_EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """One run of an engine process, from its start to its end."""
+    """One run of an engine process, with the values that its first journal record reports."""
 
     pod: str
     started_unix_time: float
@@ -39,13 +39,13 @@ class EngineRun:
 
     @property
     def name(self) -> str:
-        """A name that distinguishes this run from the runs of other pods and from other runs of the same pod."""
+        """A name of this run that no other run has, neither of the same pod nor of another pod."""
         return f"{self.pod}@{format_time(self.started_unix_time)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The engine started to write the journal.
+    """An event: an engine has started to write the journal.
 
     The last events of the previous run may be missing, because the engine may have crashed.
     """
@@ -60,13 +60,13 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """Reports that the lines directly before this record are truncated by a crash; they stay in the file."""
+    """An event: a crash truncated the lines directly before this record. The lines stay in the file."""
 
     kind: ClassVar = "cut_off"
     bytes: int
-    """Total length of the truncated lines, with their newlines."""
+    """Total length of the truncated lines in bytes, with their newlines."""
     digest: str
-    """SHA-256 of the truncated lines, so that verification detects later changes to them."""
+    """SHA-256 of the truncated lines, so that verification detects later changes to the lines."""
 
 
 JournalEvent = audit.Event | Started | CutOff
@@ -74,7 +74,7 @@ JournalEvent = audit.Event | Started | CutOff
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A record's position in the chain: its sequence number and its hash."""
+    """A record's sequence number and hash, which identify its position in the chain."""
 
     seq: int
     hash: str
@@ -84,7 +84,7 @@ BEFORE_FIRST: Final = Link(-1, FIRST_PREVIOUS)
 
 
 def names_of(event: type) -> list[tuple[str, str]]:
-    """Returns the fields of an event class as pairs of the attribute's name and its key in the record."""
+    """Returns a pair for each field of an event class: the attribute's name, and the field's name in the record."""
     return [(field.name, _RENAMED.get(field.name, to_camel(field.name))) for field in dataclasses.fields(event)]
 
 
@@ -92,17 +92,17 @@ _NAMES: Final = {event: names_of(event) for event in get_args(JournalEvent)}
 
 
 def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: float) -> tuple[bytes, Link]:
-    """Make the record of an event.
+    """Encode an event as the next record of the chain.
 
     Args:
         event: the event.
         after: the link of the previous record.
-        engine: the name of the run.
+        engine: the name of the engine run.
         at: the event's time in seconds on the engine's monotonic clock.
-        offset: the difference between Unix time and that clock, in seconds.
+        offset: Unix time minus the time of this clock, in seconds.
 
     Returns:
-        The line with its newline, and the record's own link.
+        The line with its newline, and the link of the new record.
     """
     record: dict[str, Any] = {
         "seq": after.seq + 1,
@@ -123,8 +123,8 @@ def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: 
 def digest(record: dict[str, Any]) -> str:
     """Returns the SHA-256 of a record without its ``hash``.
 
-    The record is hashed in canonical form (RFC 8785: sorted keys, no spaces, UTF-8), so the result does not depend on
-    the JSON's formatting.
+    The record is hashed in canonical form (RFC 8785: sorted keys, no spaces, UTF-8). So the result does not depend on
+    the formatting of the JSON.
 
     Raises:
         ValueError: the record has a value that JSON can't represent.
@@ -138,8 +138,8 @@ def parse(line: bytes) -> dict[str, Any]:
     """Parse a journal line into a record.
 
     Raises:
-        ValueError: the line is not a JSON object, or has a repeated key or a constant such as NaN, which parsers read
-            differently.
+        ValueError: the line is not a JSON object, or has a repeated key or a constant such as NaN, which JSON parsers
+            treat differently.
     """
     try:
         record = json.loads(line, object_pairs_hook=_without_doubles, parse_constant=_no_number)
@@ -151,7 +151,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def link_of(record: dict[str, Any]) -> Link:
-    """Returns a record's link, after verifying its hash against its content.
+    """Check that a record's hash matches its content, and return the record's link.
 
     Raises:
         ValueError: the hash does not match the content, or ``seq`` or ``hash`` is missing.
@@ -170,13 +170,13 @@ def link_of(record: dict[str, Any]) -> Link:
 
 def format_time(unix_time: float) -> str:
     """Returns a Unix time as RFC 3339 in UTC, with milliseconds."""
-    # Round to milliseconds, because isoformat would truncate.
+    # Round to milliseconds first, because isoformat would truncate.
     moment = datetime.fromtimestamp(round(unix_time * 1000) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plain(value: object) -> object:
-    """Returns a value in its written form: floats are rounded to thousandths, texts are truncated and valid UTF-8."""
+    """Returns a value as it is written: floats rounded to thousandths, texts truncated and converted to valid UTF-8."""
     if isinstance(value, float):
         return _number(round(value, 3))
     if isinstance(value, str):
@@ -185,7 +185,7 @@ def _plain(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """Returns an integral float as an int, because RFC 8785 writes it without a fraction; other values unchanged."""
+    """Returns a whole float as an int, because RFC 8785 writes it without a fraction. Other values stay unchanged."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return int(value)
     return value

@@ -15,16 +15,17 @@ class HeadNotFoundError(ValueError):
 
 @dataclass(slots=True)
 class Verified:
-    """The summary of a valid journal, from its oldest remaining record on."""
+    """The summary of a valid journal, from its oldest remaining record to its newest record."""
 
     first: Link
     first_time: str
     head: Link
+    """Link of the newest record."""
     head_time: str
     lost: int = 0
     """Number of records that the journal reports as lost."""
     cut_off: int = 0
-    """Number of places where a crash truncated a line, as the journal reports them."""
+    """Number of records that report lines truncated by a crash."""
     noted: int | None = None
     """Sequence number of the record with the expected hash; None if no hash was given."""
 
@@ -40,7 +41,7 @@ class Verified:
             f"head {self.head.hash}",
         ]
         if self.first.seq:
-            said.append(f"the journal does not begin at record 0; records 0 to {self.first.seq - 1} are gone")
+            said.append(f"the journal does not begin at record 0; records 0 to {self.first.seq - 1} are missing")
         if self.lost:
             said.append(f"the journal reports that {self.lost} records were lost before they could be written")
         if self.cut_off:
@@ -51,11 +52,12 @@ class Verified:
 
 
 def verify(folder: Path, noted: str | None = None) -> Verified:
-    """Verify all records of a journal, with progress on standard error.
+    """Verify all records of a journal, and print the progress to standard error.
 
     Args:
         folder: the folder of the journal.
-        noted: a hash that some record must have, stored elsewhere when the record was the newest; None to skip this.
+        noted: a hash that one of the records must have, noted elsewhere when that record was the newest; None to skip
+            this check.
 
     Raises:
         NoJournalError: the folder has no journal.

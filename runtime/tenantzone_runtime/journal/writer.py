@@ -1,4 +1,4 @@
-"""Writes the journal in its own thread, so that serving requests never waits for a disk."""
+"""Writes the journal in a separate thread, so that requests never wait for a disk."""
 
 import logging
 import threading
@@ -23,24 +23,24 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 class JournalWriter:
-    """Appends to the journal in a folder, from construction to :meth:`close`.
+    """Appends records to the journal in a folder, until :meth:`close` is called.
 
-    Each record is passed to the operating system immediately, but synced to the disk only when its file is full and
-    when the engine stops. So a crash of the engine loses no written record, but a crash of the machine may lose the
-    records of the last seconds.
+    Each record is passed to the operating system immediately, but synced to the disk only when its file is full or the
+    engine stops. So a crash of the engine loses no written record, but a crash of the machine may lose the records of
+    the last seconds.
 
-    While the folder can't be written, records are queued. Once ``queue_records`` records are queued, further records
-    are dropped, and one ``lost`` record with their number is written instead. A caller that has more events than
-    :attr:`room` can keep them until there is room.
+    While the folder can't be written, records are queued. When ``queue_records`` records are queued, further records
+    are dropped, and one record of the kind ``lost`` reports their number. To avoid this, a caller can keep events until
+    :attr:`room` is sufficient.
 
     Args:
-        folder: the journal's folder, which is created if it is missing; only this engine may use it.
-        engine: the engine's run, whose values are written in the first record, ``started``.
-        max_bytes: the maximum size of a file; a record that does not fit is written to a new file.
-        keep: the number of files to keep, including the newest; 0 for all.
+        folder: the journal's folder, which is created if it is missing. Only this engine may write to the folder.
+        engine: the engine's run. Its values are written in the first record, which has the kind ``started``.
+        max_bytes: the maximum size of a file in bytes. A record that does not fit is written to a new file.
+        keep: the number of files to keep, including the newest file; 0 for all files.
         queue_records: the maximum number of queued records.
-        clock: the monotonic clock of the events, in seconds. Its offset from Unix time is measured once, so that the
-            records' times never go backwards within a run.
+        clock: the monotonic clock of the events, in seconds. The offset of Unix time is measured once, so that times of
+            records never decrease within a run.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class JournalWriter:
 
     @property
     def head(self) -> Link | None:
-        """The link of the newest record.
+        """The link of the newest record; None before the first record.
 
-        A copy of its hash elsewhere can prove later that the journal still has the record.
+        A copy of the link's hash elsewhere can later prove that the journal still has this record.
         """
         head = self._head
         return None if head == BEFORE_FIRST else head
@@ -85,12 +85,12 @@ class JournalWriter:
         return max(0, self._limit - len(self._queue))
 
     def write(self, events: Iterable[Event], at: float, *, patience_seconds: float = 0.0) -> None:
-        """Queue events to be written; never raises an exception.
+        """Queue events to be written. Never raises an exception.
 
         Args:
             events: the events, in order.
             at: the events' time on the writer's ``clock``.
-            patience_seconds: the maximum total time to wait for room in the queue; by default, do not wait.
+            patience_seconds: the maximum total time to wait for room in the queue, in seconds.
         """
         with self._changed:
             give_up = time.monotonic() + patience_seconds
@@ -102,9 +102,9 @@ class JournalWriter:
             self._changed.notify_all()
 
     def _waits_for_room(self, give_up: float) -> bool:
-        """Returns whether the queue has room for a record.
+        """Returns whether the queue has room for a record. Waits until ``give_up`` if the queue is full.
 
-        If it is full, wait until half of it is written, but at most until ``give_up``.
+        After waiting, half of the queue is free, so that the caller need not wait for each record.
         """
         if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
             self._changed.notify_all()
@@ -112,7 +112,7 @@ class JournalWriter:
         return len(self._queue) < self._limit
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Write the queued records, and stop; after the timeout, or if the disk fails, drop them."""
+        """Write the queued records, and stop. After the timeout, or if the disk fails, queued records are dropped."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -123,7 +123,7 @@ class JournalWriter:
             logger.error("the journal in %s was closed before its last %d records were written", self._folder, waiting)
 
     def _count_lost(self, at: float) -> None:
-        # The ``lost`` record may exceed the queue's limit by one, so it always has room.
+        # Append the ``lost`` record even if the queue is full, so that the loss is always recorded.
         last_at, last = self._queue[-1] if self._queue else (at, None)
         if isinstance(last, Lost):
             self._queue[-1] = last_at, replace(last, records=last.records + 1)
@@ -149,7 +149,7 @@ class JournalWriter:
             return item
 
     def _try_to_write(self, at: float, event: JournalEvent) -> bool:
-        """Write an event's record; returns False if the caller must retry."""
+        """Write an event's record. Returns False if the files can't be written, so that the caller must retry."""
         try:
             self._append(self._files or self._open(), event, at)
         except OSError as error:
@@ -168,7 +168,7 @@ class JournalWriter:
     def _open(self) -> JournalFiles:
         self._files = JournalFiles(self._folder, max_bytes=self._max_bytes, keep=self._keep)
         end = self._files.end
-        # Within a run, the chain continues from the last written record, even if the files were changed since.
+        # Within a run, continue the chain from this run's last record, even if the files were changed since.
         self._head = self._head or end.link
         if end.cut_off:
             self._append(self._files, end.cut_off, self._clock())

@@ -1,4 +1,4 @@
-"""The metrics of one engine: ``families`` declares them, and ``figures`` has the snapshot that a scrape encodes."""
+"""The metrics of one engine. ``families`` declares the metrics, and ``figures`` has the values for a scrape."""
 
 from tenantzone_runtime.metrics.families import families
 from tenantzone_runtime.metrics.family import Family

@@ -1,4 +1,4 @@
-"""Metrics of the engine as a whole: its blocks, its config and its steps."""
+"""Declares the metrics of the engine as a whole: of its blocks, its config and its steps."""
 
 from typing import Final, get_args
 

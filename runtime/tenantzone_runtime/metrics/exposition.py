@@ -1,4 +1,4 @@
-"""Encodes the answer to a scrape, in the requested format."""
+"""Encodes the metrics for a scrape, in the format that the client requests."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ _PROTOBUF_MEDIA_TYPE: Final = "application/vnd.google.protobuf"
 _PROTOBUF_PARAMETERS: Final = {"proto": "io.prometheus.client.metricfamily", "encoding": "delimited"}
 
 _AT_ONCE: Final = 250
-"""Number of lines or messages encoded between two pauses, which takes some tenths of a millisecond."""
+"""Number of lines or messages to encode between two pauses. Encoding them takes some tenths of a millisecond."""
 _PAUSE_SECONDS: Final = 0.0002
 
 
 def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, bytes]:
-    """Encode the figures in the format that the ``Accept`` header prefers; returns the content type and the body.
+    """Encode the figures in the format that the ``Accept`` header prefers. Returns the content type and the body.
 
-    The encoding pauses often, so that a step never waits long for the GIL.
+    The encoding pauses often, so that the engine's steps never wait long for the GIL.
     """
     content_type = choose(accept)
     if content_type == PROTOBUF_TYPE:
@@ -32,9 +32,9 @@ def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, byte
 
 
 def choose(accept: str) -> str:
-    """Returns the content type that an ``Accept`` header prefers; by default Prometheus' text format.
+    """Returns the content type that an ``Accept`` header prefers; Prometheus' text format if it names no known type.
 
-    Of several types with the same weight, the first is chosen.
+    If several types have the same weight, the first type is chosen.
     """
     best, weight = TEXT_TYPE, 0.0
     for item in accept.split(","):

@@ -1,7 +1,7 @@
-"""Declares every metric of the engine: its name, type, labels and help, and the source of its value.
+"""Collects the declarations of all metrics of the engine.
 
-Names, units and types follow Prometheus' conventions. The number of label values is bounded, for zones by the config
-and ``zones.overflow``, for other labels by fixed sets. ``metrics_levels`` has the number of series per zone.
+Names, units and types follow Prometheus' conventions. The number of values of each label is limited: for zones by the
+config and the overflow zone, for other labels by fixed sets. ``metrics_levels`` has the number of series per zone.
 """
 
 from typing import Final
@@ -21,5 +21,5 @@ _BY_LEVEL: Final = {level: tuple(family for family in ALL_FAMILIES if level in f
 
 
 def families(level: Level = DEFAULT_LEVEL) -> tuple[Family, ...]:
-    """Returns the metrics of a level, in the order of a scrape."""
+    """Returns the metrics that a scrape of this level includes, in the order of a scrape."""
     return _BY_LEVEL[level]

@@ -1,4 +1,4 @@
-"""Functions that declare a metric: its name and help, and the source of its series' values."""
+"""Functions that declare a metric with its name, type, labels and help, and a function that returns its values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tenantzone_runtime.metrics_levels import FROM_DETAILED, LEVELS, Level
 from tenantzone_runtime.zones.model.histogram import Histogram
 
 Type = Literal["counter", "gauge", "histogram", "info", "summary"]
-"""The metric's type. A summary has no quantiles, only the sum and the count of a histogram."""
+"""Type of a metric. A summary has no quantiles, only a sum and a count."""
 Sample = tuple[tuple[str, ...], float | Histogram]
 """The label values of a series, and its value."""
 
@@ -21,13 +21,13 @@ class Family:
     """The declaration of one metric."""
 
     name: str
-    """The name in a scrape, so that a counter's name ends with ``_total``."""
+    """The name as it appears in a scrape: a counter's name ends with ``_total``."""
     type: Type
     labels: tuple[str, ...]
     help: str
     samples: Callable[[EngineFigures], Iterable[Sample]]
     levels: tuple[Level, ...] = LEVELS
-    """The levels at which a scrape includes the metric."""
+    """The levels of detail at which a scrape includes the metric."""
 
 
 Key = TypeVar("Key", bound=str)
@@ -41,7 +41,7 @@ def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> 
 
 
 def of_steps(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
-    """Declare a counter of the engine without labels, for the predicted steps."""
+    """Declare a counter of the engine without labels, about steps whose time was predicted."""
     return Family(f"tenantzone_engine_{name}", "counter", (), help, lambda engine: [((), value(engine))])
 
 
@@ -71,7 +71,7 @@ def of_zones_by(
     values: ZoneValues,
     levels: tuple[Level, ...] = FROM_DETAILED,
 ) -> Family:
-    """Declare a metric with several series for each zone, distinguished by the additional ``labels``."""
+    """Declare a metric with several series for each zone, which differ in the additional ``labels``."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         for zone in engine.zones:
@@ -94,9 +94,9 @@ def of_tiers(type: Type, name: str, help: str, value: Callable[[TierFigures], fl
 def of_tiers_by(
     label: str, name: str, help: str, values: Callable[[TierFigures], Mapping[Key, float] | None], keys: Iterable[Key]
 ) -> Family:
-    """Declare a counter of each tier with one additional label, whose values are ``keys``.
+    """Declare a counter with one series for each tier and each value of an additional label.
 
-    A tier for which ``values`` returns None has no series.
+    The label's values are ``keys``. A tier for which ``values`` returns None has no series.
     """
     known = tuple(keys)
 
@@ -110,7 +110,7 @@ def of_tiers_by(
 
 
 def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
-    """Declare a metric with one series for each zone in each tier, which only detailed scrapes include."""
+    """Declare a metric with one series for each zone in each tier. Only detailed scrapes include the metric."""
     return of_zones_by(
         type, ("tier",), f"tier_{name}", help, lambda zone: [((tier.tier,), value(tier)) for tier in zone.tiers]
     )
@@ -123,9 +123,9 @@ def of_zone_tiers_by(
     values: Callable[[ZoneTierFigures], Mapping[Key, float]],
     always: tuple[Key, ...] = (),
 ) -> Family:
-    """Declare a counter of each zone in each tier with one additional label.
+    """Declare a counter with a series for each zone, each tier and each value of an additional label.
 
-    Series with the value 0 are left out, except those of the label values in ``always``.
+    Series whose value is 0 are omitted, except for the label values in ``always``.
     """
 
     def samples(zone: ZoneFigures) -> Iterator[Sample]:
@@ -137,14 +137,15 @@ def of_zone_tiers_by(
 
 
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
-    """Returns the samples of all keys, with 0 for missing values, because a rate needs a first sample of 0."""
+    """Returns a sample for each key. Missing values become 0, because Prometheus' rates need a first sample of 0."""
     return (((key,), values.get(key, 0)) for key in keys)
 
 
 def without_zeros(values: Mapping[Key, float], always: tuple[Key, ...] = ()) -> Iterator[Sample]:
-    """Returns the samples of all keys whose value is not zero, and of those in ``always``.
+    """Returns a sample for each key whose value is not 0, and for each key in ``always``.
 
-    The rate of a series that begins with its first event misses this event, so alerts may only use keys in ``always``.
+    If a series begins only with its first event, Prometheus' rates miss this event. So alerts may only use the keys in
+    ``always``.
     """
     yield from each_of(always, values)
     for key, value in values.items():

@@ -1,6 +1,6 @@
-"""The figures of a scrape, which are immutable, so that another thread can encode them while steps run.
+"""The figures for one scrape. They are immutable, so that another thread can encode them while steps run.
 
-The figures of one zone are consistent with each other; those of different zones may be taken at different times.
+The figures of one zone are from the same moment. The figures of different zones may be from different moments.
 """
 
 from collections.abc import Mapping
@@ -18,22 +18,21 @@ ReloadResult = Literal["applied", "rejected"]
 
 
 class ZoneTierFigures(NamedTuple):
-    """The figures of one zone in one tier."""
+    """The figures of one zone in one tier. Amounts are in chunks."""
 
     tier: AnyTierName
     chunk_bytes: int
     reserved: int
-    """Number of chunks reserved for the zone. The other amounts below are in chunks, too."""
     limit: int
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """The counters, as an immutable copy."""
+    """A copy of the zone's counters in the tier."""
 
 
 class ZoneFigures(NamedTuple):
-    """The figures of one zone, or the sum of the zones in the overflow zone."""
+    """The figures of one zone, or of the overflow zone, which is the sum of its members. Amounts are in blocks."""
 
     name: str
     tenant: str
@@ -45,20 +44,20 @@ class ZoneFigures(NamedTuple):
     borrowed: int
     overdue: int
     short: int
-    """Number of reserved blocks that the zone lacks while its next request waits for blocks of other zones."""
+    """Number of reserved blocks that the zone does not hold, while its next request waits for blocks; otherwise 0."""
     loans: int
-    """Number of loans with this zone as the lender."""
+    """Number of loans that the zone has given."""
     waiting_requests: int
     running_requests: int
     weight: int
     priority: int
     state: ZoneState
     outcomes: Mapping[TargetName, TargetOutcome]
-    """The outcomes of the zone's latency targets."""
+    """The latencies that the zone's requests get, by latency target."""
     counters: Counters
-    """The counters, as an immutable copy."""
+    """A copy of the zone's counters."""
     tiers: tuple[ZoneTierFigures, ...] = ()
-    """The zone's figures in tiers; empty for the overflow zone, whose chunks are part of the tier's own figures."""
+    """The zone's figures in each tier; empty for the overflow zone, whose chunks count only in `TierFigures`."""
 
 
 class TierFigures(NamedTuple):
@@ -70,15 +69,15 @@ class TierFigures(NamedTuple):
     held_bytes: int
     chunk_bytes: int
     problem: str
-    """The current problem that keeps the tier from storing or loading; empty if it works."""
+    """A message why the tier can't store or load now; empty if it can."""
     totals: TierTotals
-    """The counters, as an immutable copy."""
+    """A copy of the tier's counters, summed over all zones."""
     questions: Mapping[QuestionOutcome, int] | None = None
-    """Number of queries to the KV-cache manager by outcome; None for a tier without a manager."""
+    """Number of queries to the KV-cache manager, by outcome; None for a tier without a manager."""
 
 
 class StepFigures(NamedTuple):
-    """The actual and the predicted durations of the steps that had a prediction."""
+    """The number, the actual times and the predicted times of all steps whose time was predicted."""
 
     steps: int
     actual_seconds: float

@@ -1,8 +1,8 @@
-"""The protobuf format of a scrape, in which Prometheus (2.40 and later) accepts native histograms.
+"""Encodes a scrape in the protobuf format, in which Prometheus (2.40 and later) accepts native histograms.
 
-A scrape consists of one message ``io.prometheus.client.MetricFamily`` for each metric, each preceded by its length. The
-field numbers are those of https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``); the
-encoding is described at https://protobuf.dev/programming-guides/encoding/.
+For each metric, a scrape has the length of a message, and then the message ``io.prometheus.client.MetricFamily``. The
+field numbers are from https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``). The encoding
+is described at https://protobuf.dev/programming-guides/encoding/.
 """
 
 import struct
@@ -20,15 +20,15 @@ from tenantzone_runtime.zones.model.histogram import BOUNDS, SCHEMA, ZERO_THRESH
 PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
 _TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "histogram": 4, "info": 1}
-"""Values of the enum ``MetricType``, which has no info type."""
+"""Values of the enum ``MetricType``. The enum has no info type, so an info metric is encoded as a gauge."""
 _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
-"""Numbers of the fields of ``Metric`` for the message with the value."""
+"""Number of the field of the message ``Metric`` that has the value, by the metric's type."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def protobuf(figures: EngineFigures, level: Level) -> Iterator[bytes]:
-    """Returns the parts of a scrape's protobuf messages, in order."""
+    """Returns the bytes of a scrape in the protobuf format, in parts."""
     for family in families(level):
         metrics = [_bytes(4, _metric(family, labels, value)) for labels, value in family.samples(figures)]
         head = _text(1, family.name) + _text(2, family.help) + _number(3, _TYPES[family.type])
@@ -61,7 +61,7 @@ def _histogram(histogram: Histogram) -> bytes:
                 for bound, count in zip(bounds, accumulate(histogram.classic), strict=True)
             ),
             _number(5, _zigzag(SCHEMA)),
-            # The presence of this field marks the histogram as native, even if the histogram is empty.
+            # This field marks the histogram as native, even if the histogram is empty.
             _double(6, ZERO_THRESHOLD),
             _number(7, histogram.zeros),
             *_native_buckets(histogram),
@@ -72,8 +72,8 @@ def _histogram(histogram: Histogram) -> bytes:
 def _native_buckets(histogram: Histogram) -> Iterator[bytes]:
     """Returns the native buckets of a histogram, as spans and as deltas of the counts.
 
-    Adjacent buckets form a span, which starts at an offset from the end of the previous one. Each count is encoded as
-    the difference to the previous count.
+    Adjacent buckets form a span. A span has its length and its offset from the end of the previous span. Each bucket's
+    count is encoded as the difference to the previous bucket's count.
     """
     spans: list[list[int]] = []
     deltas: list[int] = []
@@ -119,7 +119,7 @@ def _varint(number: int) -> bytes:
 
 
 def _zigzag(number: int) -> int:
-    """Returns the ZigZag encoding of a signed number: an unsigned number that is small if the signed one is near 0."""
+    """Returns the ZigZag encoding of a signed number: an unsigned number, small if the signed number is near 0."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 

@@ -1,7 +1,7 @@
-"""The text formats of a scrape: Prometheus' text format (0.0.4), and OpenMetrics (1.0.0).
+"""Encodes a scrape in a text format: Prometheus' text format (0.0.4) or OpenMetrics (1.0.0).
 
-They are implemented here because prometheus_client takes four times as long. A scrape shares the GIL with the engine's
-steps, and a thousand zones have more than twenty thousand series.
+This module exists because prometheus_client takes four times as long. A scrape shares the GIL with the engine's steps,
+and a thousand zones have more than twenty thousand series.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def text(figures: EngineFigures, level: Level) -> Iterator[str]:
     """Returns the lines of a scrape in Prometheus' text format."""
     for family in families(level):
         yield f"# HELP {family.name} {family.help}\n"
-        # Prometheus' text format has no info type.
+        # Declare an info metric as a gauge, because Prometheus' text format has no info type.
         yield f"# TYPE {family.name} {'gauge' if family.type == 'info' else family.type}\n"
         yield from _samples(family, figures)
 
@@ -44,7 +44,7 @@ def _samples(family: Family, figures: EngineFigures) -> Iterator[str]:
     for values, value in family.samples(figures):
         labels = _labels(family.labels, values)
         if not isinstance(value, Histogram):
-            # Leave out ".0", because most values of a scrape are whole numbers.
+            # Write whole numbers without ".0" to save space, because most values are whole numbers.
             yield f"{family.name}{{{labels}}} {int(value) if isinstance(value, int) else repr(value)}\n"
             continue
         if family.type == "histogram":

@@ -1,6 +1,6 @@
-"""Declares the metrics of the tiers below an engine's blocks; see ``families``.
+"""Declares the metrics of the tiers below an engine's blocks.
 
-A scrape of any level has the few metrics of each tier, which alerts use. Only detailed scrapes have the metrics of each
+Each scrape has the few metrics of each tier, because alerts use them. Only detailed scrapes have the metrics of each
 zone in each tier.
 """
 
@@ -10,7 +10,7 @@ from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tie
 from tenantzone_runtime.zones.tiers.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
 _ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
-"""Reasons whose series exist even at zero, because alerts use their rates."""
+"""Reasons whose series always exist, even with the value 0, because alerts use their rates."""
 _ALERTED_LOSSES: Final[tuple[Loss, ...]] = ("corrupt",)
 
 _REFUSALS: Final = (

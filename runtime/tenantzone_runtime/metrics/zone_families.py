@@ -1,4 +1,4 @@
-"""Metrics of each zone: its blocks, its requests and their latencies."""
+"""Declares the metrics of each zone: of its blocks, its requests and the latencies of its requests."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,10 +17,10 @@ from tenantzone_runtime.zones.model.outcomes import TargetName
 from tenantzone_runtime.zones.model.processed_tokens import COUNTERS, ProcessedAs
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
-"""The names of latency targets in ``spec.latency``, which are the values of the label ``target``."""
+"""The names of latency targets in ``spec.latency``. They are the values of the label ``target``."""
 
 _ALERTED_KINDS: Final[tuple[ProcessedAs, ...]] = ("computed_first", "recomputed")
-"""Kinds of tokens whose series exist even at zero, because alerts use their rates."""
+"""Kinds of tokens whose series always exist, even with the value 0, because alerts use their rates."""
 
 
 def _processed(zone: ZoneFigures, kinds: Iterable[ProcessedAs]) -> dict[ProcessedAs, int]:

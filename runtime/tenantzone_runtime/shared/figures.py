@@ -1,4 +1,4 @@
-"""The shared tier's figures at one moment."""
+"""The statistics that the shared tier reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,15 @@ from tenantzone_runtime.zones.tiers.tier_counts import QuestionOutcome, TierTota
 
 @dataclass(frozen=True, slots=True)
 class SharedFigures:
-    """The figures of the tier for all zones."""
+    """The shared tier's statistics for all zones together, at one moment."""
 
     object_bytes: int
-    """Size of a chunk in a storage."""
+    """Size of a chunk in a storage, in bytes."""
     held_bytes: int
     """Number of bytes that all engines have stored for the zones of the config."""
     problem: str
+    """A message why the tier can't store or load; empty if it can."""
     questions: Mapping[QuestionOutcome, int]
-    """Number of requests' queries to the manager, by outcome."""
+    """Number of queries to the manager for requests, by outcome."""
     totals: TierTotals
-    """A copy of the tier's totals."""
+    """A copy of the tier's counters, summed over all zones."""

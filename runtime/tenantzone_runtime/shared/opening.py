@@ -1,4 +1,4 @@
-"""Opens the shared tier of one engine, from its flags and its pool."""
+"""Creates the shared tier of one engine from the engine's flags and its pool's salt key."""
 
 import threading
 import time
@@ -31,18 +31,18 @@ def open_shared_tier(
     settings: SharedSettings | None = None,
     storages: Storages | None = None,
 ) -> SharedTier:
-    """Returns the shared tier of one engine. It sends no query before it has a config.
+    """Returns the shared tier of one engine. It sends no query to the manager before it has a config.
 
     Args:
         url: URL of the manager's HTTP port.
         token_file: file with the bearer token to send; None to send no token.
-        shape: shape of chunks in memory.
-        salt_key: returns the pool's current salt key.
-        has_pool_key: returns whether the current salt key is one of the pool's keys.
-        instance: returns the instance on which the chunks of a tenant's zone depend.
+        shape: size and shape of the engine's chunks.
+        salt_key: returns the current salt key.
+        has_pool_key: returns whether the current salt key is the pool's key, and not this engine's own key.
+        instance: returns the instance to which the chunks of a tenant's zone belong.
         tls: trusted CA certificates and client certificate, for an https URL.
         settings: settings of queries and transfers; None for the defaults.
-        storages: moves bytes; None for all known types of storages.
+        storages: reads and writes chunks; None for the types of storages that are built in.
 
     Raises:
         ValueError: the URL is invalid.
@@ -59,7 +59,7 @@ def open_shared_tier(
 
 
 class _TokenFile:
-    """The token in a file that is renewed periodically. While the file can't be read, the previous token is used."""
+    """Reads the bearer token from a file, which may change. If the file can't be read, returns the previous token."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

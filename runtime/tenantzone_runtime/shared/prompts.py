@@ -1,7 +1,7 @@
-"""The recently used prompts of zones, by the hashes of their blocks; pure.
+"""Remembers the recently used prompts of zones, as hashes of blocks. It does no I/O.
 
-A block can't be stored or loaded without all blocks before it, but its hash does not reveal which these are. So the
-order of blocks is remembered here, for as many blocks as the zone has cached.
+A block can't be stored or loaded without all blocks before it in its prompt. Its hash does not reveal these blocks. So
+this module remembers, for each block, the previous block.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence, Sized
@@ -12,31 +12,31 @@ _NONE = b""
 
 
 class Prompts(Sized, Reversible[Sequence[bytes]], Protocol):
-    """Prompts by the hashes of their blocks, the most recently used first."""
+    """A sequence of prompts, the most recently used first. Each prompt is a sequence of its blocks' hashes."""
 
 
 class RecentPrompts:
-    """The recent prompts of each tenant's zone."""
+    """The recently used prompts of each tenant's zone."""
 
     def __init__(self) -> None:
         self._before: dict[str, dict[bytes, bytes]] = {}
-        """By tenant, the hash of each block, mapped to the hash of the previous block of its prompt.
+        """For each tenant, the hash of the previous block in the prompt, by the hash of each block.
 
-        The most recently used block is last. A block comes after all blocks that continue it.
+        The most recently used block is last. Within a prompt, earlier blocks come after later blocks.
         """
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Record the use of a prompt, given by the hashes of its blocks from the beginning."""
+        """Record the use of a prompt. ``hashes`` has the hashes of its blocks from the beginning."""
         if not hashes:
             return
         before = self._before.setdefault(tenant, {})
-        # In reverse order, because the end of a prompt is forgotten first.
+        # Add the blocks in reverse order, so that `trim` forgets the end of a prompt first.
         for index in range(len(hashes) - 1, -1, -1):
             before.pop(hashes[index], None)
             before[hashes[index]] = hashes[index - 1] if index else _NONE
 
     def trim(self, tenant: str, blocks: int) -> None:
-        """Forget all but the ``blocks`` most recently used blocks of a zone."""
+        """Forget the least recently used blocks of a zone, so that at most ``blocks`` blocks are left."""
         before = self._before.get(tenant)
         if before is None:
             return
@@ -46,27 +46,27 @@ class RecentPrompts:
             del self._before[tenant]
 
     def forget(self, tenant: str) -> None:
-        """Forget all of a zone's prompts."""
+        """Forget all prompts of a tenant's zone."""
         self._before.pop(tenant, None)
 
     @property
     def tenants(self) -> list[str]:
-        """A list of the tenants with remembered prompts."""
+        """The tenants that have remembered prompts."""
         return list(self._before)
 
     def links(self, tenant: str) -> dict[bytes, bytes]:
-        """Returns a copy of a zone's links, from which :class:`WholePrompts` builds prompts."""
+        """Returns a copy of a zone's links from each block to the previous block, for :class:`WholePrompts`."""
         return self._before.get(tenant, {}).copy()
 
 
 class WholePrompts:
-    """The remembered prompts of a zone, each from its beginning, the most recently used first.
+    """The remembered prompts of a zone, the most recently used first.
 
-    A prompt that is a prefix of another prompt is not listed separately. Prompts are built on access, because thousands
-    of them may share a long prefix.
+    Each prompt is a list of its blocks' hashes from the beginning. A prompt that is a prefix of another prompt is not
+    listed. Prompts are built during iteration, because thousands of prompts may share a long prefix.
 
     Args:
-        before: a zone's links from :meth:`RecentPrompts.links`. They must not change.
+        before: a zone's links from :meth:`RecentPrompts.links`. The caller must not change them.
     """
 
     def __init__(self, before: Mapping[bytes, bytes]) -> None:
@@ -92,7 +92,7 @@ class WholePrompts:
 
 
 def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence[bytes]]:
-    """Generate the first prompts, with at most ``blocks`` blocks in total. The last prompt may be truncated."""
+    """Returns the first prompts, up to ``blocks`` blocks in total. The last returned prompt may be truncated."""
     for prompt in prompts:
         if blocks <= 0:
             return

@@ -1,13 +1,13 @@
-"""A rate limit for moved bytes; pure."""
+"""A rate limit for transferred chunks. It does no I/O, and gets the time as an argument."""
 
 from math import inf
 
 
 class RateLimit:
-    """A token bucket for bytes, with a burst of one second or one chunk, whichever is larger.
+    """A token bucket for bytes. Its burst is the larger of the bytes of one second and the bytes of one chunk.
 
     Args:
-        bytes_per_second: the rate, above 0.
+        bytes_per_second: the rate. With 0, no chunk may be moved after the first burst.
         chunk_bytes: size of a chunk in bytes. Only whole chunks are moved.
         now: monotonic time in seconds.
     """
@@ -24,7 +24,7 @@ class RateLimit:
         return int(self._bytes(now) // self._chunk)
 
     def spend(self, chunks: int, now: float) -> None:
-        """Count chunks as moved, at most as many as `chunks` returns."""
+        """Count ``chunks`` chunks as moved. The caller must not exceed the number that :meth:`chunks` returns."""
         self._saved, self._since = self._bytes(now) - chunks * self._chunk, now
 
     def next_chunk(self, now: float) -> float:

@@ -1,18 +1,18 @@
-"""The settings of the shared tier's queries and transfers."""
+"""Settings of the shared tier: time limits, and limits of queries and transfers."""
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 QUERY_SECONDS: Final = 0.05
 MOST_QUERY_SECONDS: Final = 5.0
-"""Maximum budget of a query. If a request would have to wait longer, it had better compute its prompt."""
+"""Maximum time budget of a query, in seconds. Computing the prompt is better than waiting longer."""
 
 
 def check_query_seconds(seconds: object) -> float:
-    """Check the time budget of a request's query to the manager.
+    """Check the time budget of a request's query to the manager, and return it in seconds.
 
     Raises:
-        ValueError: the value is not a valid budget.
+        ValueError: the value is not a number above 0 and at most ``MOST_QUERY_SECONDS``.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_QUERY_SECONDS:
         raise ValueError(f"must be more than 0 and at most {MOST_QUERY_SECONDS:g}, in seconds; it is {seconds!r}")
@@ -21,29 +21,31 @@ def check_query_seconds(seconds: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """The settings of one engine."""
+    """The settings of one engine's shared tier."""
 
     askers: int = 4
-    """Number of threads for queries. The next two fields are numbers of threads as well."""
+    """Number of threads that call the manager."""
     readers: int = 8
+    """Number of threads that read from each storage."""
     writers: int = 4
+    """Number of threads that write to each storage."""
     query_seconds: float = QUERY_SECONDS
-    """Time budget of a request's query. A request computes its prompt instead of waiting longer."""
+    """Time budget of a request's query, in seconds. After this time, the request computes its prompt."""
     call_seconds: float = 2.0
-    """Timeout of any other call to the manager."""
+    """Timeout in seconds of any other call to the manager."""
     load_seconds: float = 2.0
-    """Seconds after which a load is given up."""
+    """Seconds after which the tier gives a load up."""
     store_seconds: float = 5.0
-    """Seconds after which a store is given up. Chunks that were not read from memory by then are not stored."""
+    """Seconds after which the tier gives a store up. Chunks that no thread has read by then are not stored."""
     chunks_at_once: int = 1024
-    """Maximum number of chunks of each zone in transfer, in each direction."""
+    """Maximum number of each zone's chunks that are being stored, and of chunks that are being loaded."""
     held_seconds: float = 5.0
-    """Seconds between two queries of the zones' usage."""
+    """Seconds between two queries of the number of bytes that zones hold."""
     longest_trim_seconds: float = 60.0
-    """Maximum seconds between two removals of expired chunks."""
+    """Maximum seconds between two removals of a zone's expired chunks."""
 
     def for_chunks(self, chunks: int) -> "SharedSettings":
-        """Returns settings that permit ``chunks`` chunks of a zone in transfer, with proportionally longer timeouts."""
+        """Returns settings that allow ``chunks`` chunks of a zone in transfer, with proportionally longer timeouts."""
         times = max(1, -(-chunks // self.chunks_at_once))
         return replace(
             self,

@@ -1,7 +1,7 @@
-"""The shared tier: zones' chunks in storages that many engines share, and this engine's reads and writes of them.
+"""The shared tier: stores and loads zones' chunks in storages that many engines share.
 
-All decisions are made here, on the caller's thread, using only data in memory. The tier's own threads wait for the
-manager and storages, and their results are processed when the caller calls a method. The manager enforces quotas and
+This module makes all decisions on the caller's thread, using only data in memory. The tier's threads wait for the
+manager and storages. Their results are processed when the caller calls a method. The manager enforces quotas and
 floors, and evicts chunks.
 """
 
@@ -39,20 +39,20 @@ from tenantzone_runtime.zones.model.parts import slices
 from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
 
 REMOVED_AT_ONCE: Final = 1_000
-"""Maximum number of keys to remove in one call, because a call blocks the manager while it is processed."""
+"""Maximum number of keys to remove in one call, because the manager does nothing else while it processes the call."""
 
 
 class SharedTier:
-    """One engine's part of the storages that its pool shares.
+    """One engine's access to the storages that the engines of its pool share.
 
     Args:
         client: calls the manager.
-        storages: moves bytes.
+        storages: reads and writes chunks.
         shape: the shape of chunks.
-        seals: given a tenant and the id of its zone's last purge (empty for none), returns the seal of the zone.
-        has_pool_key: returns whether the salt key is the pool's. With this engine's own key, no other engine could find
-            its chunks.
-        settings: the settings.
+        seals: returns a zone's seal, given the tenant and the id of the zone's last purge (empty for none).
+        has_pool_key: returns whether the salt key is the pool's key. Without it, no other engine could find this
+            engine's chunks.
+        settings: settings of queries and transfers.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SharedTier:
     ) -> None:
         self.shape = shape
         self.zones: dict[str, SharedZone] = {}
-        """The zones of the config in force, by tenant."""
+        """The zones of the current config, by tenant."""
         self._client = client
         self._seals = seals
         self._has_pool_key = has_pool_key
@@ -84,7 +84,7 @@ class SharedTier:
         )
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._gone: dict[Space, list[bytes]] = {}
-        """Missing or corrupt chunks that were not reported to the manager yet, by space."""
+        """Keys of missing or corrupt chunks that were not reported to the manager yet, by space."""
         self._totals = TierTotals()
         self._looked = -settings.held_seconds
         self._is_looking = False
@@ -96,7 +96,7 @@ class SharedTier:
 
     @property
     def problem(self) -> str:
-        """Why the tier can't store or load now, as a message; empty if it can. Thread-safe."""
+        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
         if not self._has_pool_key():
             return "the pool has no salt key, so no other engine could read the chunks that this engine stores"
         breaker = self._asking.breaker
@@ -105,20 +105,20 @@ class SharedTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no chunks are in transfer, and none must be removed."""
+        """Whether the tier has nothing to do: no chunk is in transfer, and no chunk must be removed."""
         loads = any(zone.loading for zone in self.zones.values())
         return self._storing.is_at_rest and not loads and not self._removing.has_work
 
     # Requests
 
     def find(self, tenant: str, query: Query, key: bytes, promised: int = 0) -> Finding:
-        """Returns whether a chunk can be loaded now. A request's first call queries the manager for its whole prompt.
+        """Returns whether a chunk can be loaded now. The first call for a request queries its whole prompt.
 
         Args:
             tenant: the tenant of the request.
             query: the request's query.
             key: the key of the chunk.
-            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
+            promised: number of the zone's chunks that were already found, but whose loads have not begun.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -136,10 +136,7 @@ class SharedTier:
         return Finding.HIT
 
     def why_closed(self, tenant: str) -> str:
-        """Returns a message why a tenant's zone can't store chunks now; empty if it can.
-
-        Problems of the whole tier are in :attr:`problem`.
-        """
+        """Returns a message why a tenant's zone can't store chunks now; empty if it can. See also :attr:`problem`."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store:
             return "the zone stores nothing in storages, because of its offload or retention setting"
@@ -147,18 +144,18 @@ class SharedTier:
         return "the zone's earlier chunks in storages are still being removed; try again later" if is_going else ""
 
     def is_waiting(self, query: Query) -> bool:
-        """Returns whether a request's query was sent and may still be answered in time."""
+        """Returns whether a request's query was sent, is not answered yet, and may still be answered in time."""
         return self._asking.is_pending(query, time.monotonic())
 
     def count(self, tenant: str, query: Query) -> int | None:
         """Returns the number of chunks at the beginning of a prompt that storages have; None if it is not known yet.
 
-        This is for callers other than requests, so the timeout is that of any other call to the manager. If there is no
-        answer, the result is 0.
+        This method is not for requests, so the query may take longer: ``call_seconds`` instead of ``query_seconds``. If
+        the manager does not answer in time, the result is 0.
 
         Args:
             tenant: the tenant of the prompt.
-            query: the prompt's query. The first call sends it.
+            query: the prompt's query. The first call sends the query.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -170,11 +167,10 @@ class SharedTier:
         return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
-        """Record that a request has ended.
+        """Record that a request has ended, and mark its prompt as used in storages by a query, if nothing else has.
 
-        If the request found all its chunks above this tier and stored none, its prompt is marked as used in storages by
-        a query. With linked hits, a request that stored chunks is marked, too, because it also stores chunks that are
-        not missing.
+        An earlier query of the request has marked the prompt, and so has a store, except for models whose chunks are
+        only useful together.
         """
         zone = self._storing_zone(tenant)
         has_stored = query.stored and self.shape.hits is None
@@ -182,7 +178,7 @@ class SharedTier:
             self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
 
     def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to store the missing chunks that the manager permits to store; :meth:`finished` reports the job.
+        """Begin to store the missing chunks for which the manager grants room. :meth:`finished` reports the job's end.
 
         Args:
             number: the number of the job.
@@ -199,13 +195,13 @@ class SharedTier:
         self._jobs.begin(job, partial(self._storing.giving_up, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to load chunks that were reported to the request.
+        """Begin to load chunks that the request's query has found. :meth:`finished` reports the end of the job.
 
         Args:
             number: the number of the job.
             tenant: the tenant of the chunks.
             query: the query of the request that loads.
-            chunks: the chunks. When the job has ended, the memory of each is unchanged, zeros, or the whole chunk.
+            chunks: the chunks. At the job's end, a chunk's memory has the whole chunk or only zeros, or is unchanged.
         """
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -221,23 +217,23 @@ class SharedTier:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether `take_gaps` would return any gaps."""
+        """Whether :meth:`take_gaps` would return any gaps."""
         return bool(self._storing.gaps)
 
     def take_gaps(self) -> list[Gap]:
-        """Returns missing beginnings of prompts, for instance after an outage of the manager, once for each request.
+        """Returns the gaps found since the last call, at most one for each request. An outage can cause gaps.
 
-        A caller that has these chunks in memory may store them together with the chunks after them.
+        If the caller has the missing chunks in memory, it may store them together with the chunks after them.
         """
         gaps, self._storing.gaps = self._storing.gaps, []
         return gaps
 
     def end_at_once(self, number: int) -> None:
-        """Begin and end an empty job, for a caller that may not store anything."""
+        """Record an empty job as ended, for a caller that may not store anything but expects the job's end."""
         self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes))
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
-        """Remove the chunks of a zone with these keys, stored or being stored, because their contents are wrong."""
+        """Remove the zone's chunks with these keys, because their contents are wrong. Stores of them are discarded."""
         zone, lost = self.zones.get(tenant), list(keys)
         if zone is not None and lost:
             self._storing.condemn(zone, lost)
@@ -245,16 +241,16 @@ class SharedTier:
             self._tell_gone()
 
     def finished(self) -> list[JobEnd]:
-        """Process the threads' results. Returns the jobs that have ended or were given up."""
+        """Process the threads' results. Returns the jobs that ended, or were given up, since the last call."""
         self._take_note()
         return self._jobs.take_ended()
 
     def give_up_jobs(self) -> None:
-        """End all jobs immediately. Afterwards, no thread accesses the caller's memory."""
+        """End all jobs immediately. After this call, no thread accesses the caller's memory."""
         self._jobs.give_up_all()
 
     def renew_in_parts(self) -> Iterator[None]:
-        """Remove all chunks that were sealed with a former key, in one part, after which they can't be found."""
+        """Remove all chunks that were sealed with a previous key, in one part. Afterwards, they can't be found."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
@@ -264,10 +260,10 @@ class SharedTier:
     # Configs and time
 
     def apply_in_parts(self, config: RuntimeConfig) -> Iterator[None]:
-        """Apply a new config of the engine's zones, in one part.
+        """Apply a new config, with the zones and their settings, in one part.
 
-        After it, purged chunks, and chunks of zones that were removed or may not store, can't be found any
-        more. They are removed from the storages later, which :meth:`take_receipts` reports.
+        Afterwards, purged chunks, and chunks of zones that were removed or may not store, can't be found any more. They
+        are removed from the storages later, which :meth:`take_receipts` reports.
         """
         self._pool = config.pool
         before = self.zones
@@ -279,13 +275,13 @@ class SharedTier:
         yield
 
     def upkeep_in_parts(self) -> Iterator[None]:
-        """Do periodic work, and retry failed removals, in one part; to be called several times a second."""
+        """Retry removals, remove expired chunks and query the zones' usage. Call this several times a second."""
         self._take_note()
         now = time.monotonic()
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
             return
         if self._asking.breaker.is_open:
-            # Probe the manager here, because requests do not.
+            # Probe the manager here, because requests send no queries while the manager fails.
             self._looked = -self._settings.held_seconds
         else:
             self._removing.go_on()
@@ -295,16 +291,16 @@ class SharedTier:
         yield
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts of completed purges and removed zones since the last call."""
+        """Returns a receipt for each purge and each removed zone whose chunks were all removed since the last call."""
         return self._removing.take_receipts()
 
     def stop(self) -> None:
-        """Give up all jobs, and begin no new work."""
+        """Give up all jobs, and drop the queued work of the tier's threads."""
         self.give_up_jobs()
         self._threads.stop()
 
     def figures(self) -> SharedFigures:
-        """Returns the totals of the tier; ``zones`` has the figures of each zone."""
+        """Returns the tier's statistics for all zones together. For single zones, see :attr:`zones`."""
         held = sum(zone.held_bytes for zone in self.zones.values())
         return SharedFigures(self._buffers.size, held, self.problem, self._asking.counts, self._totals.copy())
 
@@ -318,11 +314,11 @@ class SharedTier:
     # Zones
 
     def _storing_zone(self, tenant: str) -> SharedZone | None:
-        """Returns the zone of a tenant if it may store chunks here now."""
+        """Returns a tenant's zone; None if the zone may not use storages now."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store or not self._has_pool_key():
             return None
-        # A zone that was removed, or might not store, may store again once all its earlier chunks are removed.
+        # After a purge or removal, the zone may only store again once all its earlier chunks are removed.
         return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
@@ -334,7 +330,7 @@ class SharedTier:
             if no_store:
                 self._removing.add_all(config.tenant, None)
             elif config.purge:
-                # An earlier engine may have ended during this purge.
+                # Purge again, because a previous engine process may have ended during this purge.
                 self._removing.add_before(config.tenant, config.purge, None, is_told=False)
             return zone
         if config.purge and config.purge != before.purge:
@@ -355,7 +351,7 @@ class SharedTier:
         return Space(tenant, seal, instance_name(tenant, seal.folder, purge), groups)
 
     def _trim(self, zone: SharedZone, now: float) -> None:
-        """Remove expired chunks of a zone, from time to time."""
+        """Remove the expired chunks of a zone, if the last removal is long enough ago."""
         if zone.ttl is None or not zone.held_bytes:
             return
         if now - zone.trimmed < min(max(zone.ttl / 4, 0.1), self._settings.longest_trim_seconds):
@@ -366,7 +362,7 @@ class SharedTier:
         self._threads.ask("", work, self._asking.heard)
 
     def _look(self, now: float) -> None:
-        """Query the zones' usage from the manager, from time to time."""
+        """Query the zones' usage from the manager, if the last query is long enough ago."""
         if self._is_looking or now - self._looked < self._settings.held_seconds:
             return
         self._is_looking, self._looked = True, now
@@ -389,7 +385,7 @@ class SharedTier:
         self._gone.setdefault(space, []).extend(keys)
 
     def _tell_gone(self) -> None:
-        """Report missing and corrupt chunks to the manager. A tenant's next query waits for that."""
+        """Report missing and corrupt chunks to the manager. A tenant's next query waits for these reports."""
         gone, self._gone = self._gone, {}
         for space, keys in gone.items():
             for part in slices(keys, REMOVED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Whole hits: finds and stores chunks in storages that are only useful together."""
+"""Whole hits: finds, loads and stores chunks of models whose chunks are only useful together."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,16 +17,16 @@ from tenantzone_runtime.shared.transfers.writing import StoredChunk
 
 
 class WholeHits:
-    """The hits of one engine in storages.
+    """Finds and stores whole hits in storages, for one engine.
 
     Args:
-        zone_of: returns a tenant's zone; None if it may not store chunks in storages now.
+        zone_of: returns a tenant's zone; None if the zone may not use storages now.
         asking: queries the manager.
         loading: decides which chunks may be loaded.
         storing: stores chunks.
         jobs: the jobs in progress.
         content_bytes: size of a chunk in memory in bytes.
-        settings: the settings.
+        settings: the settings with the time budget of queries.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class WholeHits:
         self._budget = settings.query_seconds
 
     def longest(self, tenant: str, query: Query) -> int | None:
-        """Returns the length, in chunks, of the longest beginning of a prompt for which storages have a whole hit.
+        """Returns the length, in chunks, of the longest beginning of a prompt for which storages have all chunks.
 
         Args:
             tenant: the tenant of the request.
-            query: the request's query. The first call sends it.
+            query: the request's query. The first call sends the query.
 
         Returns:
-            The length, or None if it is not known yet.
+            The length; 0 if there is no hit; None if the manager has not answered yet.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None:
@@ -68,7 +68,7 @@ class WholeHits:
             tenant: the tenant of the request.
             query: the request's query.
             keys: the keys of the chunks.
-            promised: number of chunks that were reported to the zone as found and are not being loaded yet.
+            promised: number of the zone's chunks that were already found, but whose loads have not begun.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None or not query.is_believed(zone.space, now):
@@ -81,14 +81,14 @@ class WholeHits:
         return may
 
     def promise(self, query: Query, keys: Sequence[bytes]) -> None:
-        """Record that these chunks will be loaded, so that they are the probe of failing storages."""
+        """Record that these chunks will be loaded. Their load is the probe of failing storages."""
         self._loading.try_with(query, keys, time.monotonic())
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
         """Returns the index of the first chunk of a hit that storages may lack; the hit's length if they lack none.
 
-        Chunks whose lease has expired count as present, because usually storages still have them. For a zone that may
-        not store, no chunks count as missing.
+        Chunks whose lease has expired count as stored, because storages usually still have them. If the zone may not
+        use storages, no chunks count as missing.
         """
         zone = self._zone_of(tenant)
         if zone is None:
@@ -102,12 +102,12 @@ class WholeHits:
         return sum(1 for _ in takewhile(query.found.__contains__, hit))
 
     def store(self, number: int, tenant: str, query: Query, hit: Sequence[bytes], chunks: Chunks) -> None:
-        """Begin to store either all missing chunks of a hit or none. The tier reports the job when it has ended.
+        """Begin to store either all missing chunks of a hit or none. `SharedTier.finished` reports the end of the job.
 
         Args:
             number: the number of the job.
             tenant: the tenant of the chunks.
-            query: the query of the ended request.
+            query: the query of the request, which has ended.
             hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
             chunks: the chunks to store, at the end of the hit. Their memory must not change until the job has ended.
         """

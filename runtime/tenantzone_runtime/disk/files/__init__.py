@@ -1,1 +1,1 @@
-"""The files of the disk tier: their layout, their encryption, and access to them."""
+"""The disk tier's files: their paths, their encryption, and the operations on them."""

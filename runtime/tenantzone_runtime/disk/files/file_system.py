@@ -1,4 +1,4 @@
-"""The disk tier's interface to a file system, and its implementation by the operating system."""
+"""The file operations that the disk tier needs, as an interface, and their implementation for the operating system."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 
 class FileFacts(NamedTuple):
-    """The properties of a file in a folder's listing."""
+    """Path, size and time of a file in a folder."""
 
     path: Path
     size: int
@@ -20,50 +20,53 @@ class FileFacts(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """All file operations of the tier. Each method may block, and may raise :class:`OSError`."""
+    """All file operations that the disk tier uses. Each method may block, and may raise :class:`OSError`."""
 
     def lock(self, path: Path) -> None:
-        """Lock the file for this process, until the process ends or locks another file.
+        """Lock a file for this process. The lock lasts until the process ends or locks another file.
 
         Raises:
             BlockingIOError: another process holds the lock.
         """
 
     def has_locked(self, path: Path) -> bool:
-        """Returns whether the path still refers to the file that was locked last.
+        """Returns whether the path still refers to the file that this process locked last.
 
-        It does not if the file was removed or replaced, or if another disk was mounted.
+        Returns False if the file was removed or replaced, or if another disk was mounted over the path.
 
         Raises:
             OSError: the disk does not respond.
         """
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and its parents; does nothing if it exists."""
+        """Create a folder and its parents. Does nothing if the folder exists."""
 
     def folders(self, path: Path) -> list[Path]:
-        """Returns the folders in a folder; empty if it does not exist."""
+        """Returns the subfolders of a folder; empty if the folder does not exist."""
 
     def files(self, path: Path) -> list[FileFacts]:
-        """Returns the files in a folder; empty if it does not exist."""
+        """Returns the files in a folder, without subfolders; empty if the folder does not exist."""
 
     def write(self, path: Path, content: bytearray) -> None:
         """Write a new file durably, so that it survives a power failure."""
 
     def read(self, path: Path, content: bytearray) -> bool:
-        """Read a whole file. Returns False if its size differs from that of ``content``."""
+        """Read a file into ``content``. Returns False if the file's size differs from the size of ``content``."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file atomically."""
 
     def mark_used(self, path: Path) -> None:
-        """Mark a file as used now."""
+        """Set a file's time of last use to now."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; does nothing if it does not exist."""
+        """Remove a file. Does nothing if the file does not exist."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder durably, together with its former files; does nothing if it does not exist."""
+        """Remove an empty folder, so that it and its removed files stay removed after a power failure.
+
+        Does nothing if the folder does not exist.
+        """
 
 
 class LocalFileSystem:
@@ -73,7 +76,7 @@ class LocalFileSystem:
         self._locked: int | None = None
         """Descriptor of the locked file."""
         self._mutex = threading.Lock()
-        """Lock for the use of the descriptor, so that no other thread closes it meanwhile."""
+        """Held while a thread uses the descriptor, so that no other thread closes the descriptor."""
 
     def lock(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -129,7 +132,7 @@ class LocalFileSystem:
         with _opened(path, os.O_RDONLY) as descriptor:
             if os.fstat(descriptor).st_size != len(content):
                 return False
-            # Let the kernel read ahead, because the whole file is needed.
+            # Ask the kernel to read ahead, because the whole file is needed.
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
             filled = 0
             while filled < len(content):

@@ -2,10 +2,10 @@
 
     lock                                        locked by the process that uses the folder
     incoming/NAME                               a file that is being written
-    objects/FOLDER/KK/KEY-NONCE                 a chunk; FOLDER depends on its seal, KK is the first two digits of KEY
+    objects/FOLDER/KK/KEY-NONCE                 a chunk; FOLDER is its seal's folder, KK the first two digits of KEY
     objects/FOLDER/KK/KEY-NONCE-BEFORE          a chunk that is only useful with others; BEFORE is the previous block
 
-Because of the nonce in its name, each write creates a file of its own. No file replaces another, and removing an old
+Each write uses a new nonce, so no two writes use the same file name. So no file replaces another, and removing an old
 file never removes a newer file of the same chunk.
 """
 
@@ -20,10 +20,10 @@ _NAME = re.compile(r"((?:[0-9a-f]{2}){5,110})-([0-9a-f]{24})(?:-([0-9a-f]{32}))?
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """The name of one write of a chunk."""
+    """The file name of a chunk. Each write of the chunk has another name, because the nonce differs."""
 
     key: bytes
-    """vLLM's key: the block hash, and the KV cache group."""
+    """vLLM's key of the chunk: the block's hash, followed by the number of the KV cache group."""
     nonce: bytes
     before: bytes = b""
     """Hash of the previous block of the prompt; empty if the chunk is useful on its own."""
@@ -34,13 +34,13 @@ class ObjectName:
 
 
 def object_name(text: str) -> ObjectName | None:
-    """Parse a file's name; returns None if it is not the name of a chunk's file."""
+    """Parse a file's name. Returns None if the text is not the name of a chunk's file."""
     match = _NAME.fullmatch(text)
     return None if match is None else ObjectName(*(bytes.fromhex(part or "") for part in match.groups()))
 
 
 class Layout:
-    """The paths under one folder."""
+    """The paths of the tier's files under one root folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -53,10 +53,10 @@ class Layout:
         return self.objects / folder / name.key.hex()[:2] / str(name)
 
     def temporary(self, name: ObjectName) -> Path:
-        """Returns the path under which a chunk's file is written."""
+        """Returns the temporary path of a chunk's file, which is used until the file is complete."""
         return self.incoming / str(name)
 
 
 def bytes_on_disk(size: int) -> int:
-    """Returns the disk space of a file of this size, in bytes."""
+    """Returns the disk space in bytes that a file with ``size`` bytes takes up."""
     return -(-size // _UNIT_BYTES) * _UNIT_BYTES

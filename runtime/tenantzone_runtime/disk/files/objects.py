@@ -1,6 +1,6 @@
-"""Chunks as files on a disk: writes them atomically, reads them back, and lists and removes them.
+"""Writes chunks as files, atomically, and reads, lists and removes these files.
 
-All methods may block on the disk, and raise :class:`OSError`. They know nothing of zones and quotas.
+All methods may block on the disk, and may raise :class:`OSError`. The module does not use zones or quotas.
 """
 
 import errno
@@ -16,7 +16,7 @@ from tenantzone_runtime.disk.files.sealing import Buffers, CorruptObjectError
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """A chunk's file that existed at the start."""
+    """A chunk's file that existed when the folder was opened."""
 
     name: ObjectName
     used_at: float
@@ -25,19 +25,19 @@ class FoundObject:
 
 @dataclass(slots=True)
 class Found:
-    """The contents of a folder at the start."""
+    """The contents of the tier's folder when it was opened."""
 
     objects: dict[str, list[FoundObject]] = field(default_factory=lambda: defaultdict(list))
-    """Chunk files, by the folder of their seal."""
+    """Chunk files, by the name of their seal's folder."""
     leftovers: int = 0
-    """Number of files removed because they were incomplete, of the wrong size, or not chunks."""
+    """Number of files that were removed because they were not complete chunks."""
 
 
 class Objects:
-    """The files of one tier.
+    """Access to the files of one disk tier.
 
     Args:
-        root: a folder for this engine process alone.
+        root: the tier's folder. No other engine process may use it.
         file_system: the file system of the folder.
         content_bytes: size of each chunk in bytes.
         sealed_bytes: size of each chunk's file in bytes.
@@ -51,10 +51,10 @@ class Objects:
         self.buffers = Buffers(sealed_bytes)
 
     def open(self) -> Found:
-        """Lock the folder for this process, remove incomplete files of a killed engine, and list the chunks.
+        """Lock the folder for this process, remove files that are not complete chunks, and list the chunks.
 
         Raises:
-            OSError: the folder can't be used; EBUSY if another process uses it.
+            OSError: the folder can't be used. The errno is EBUSY if another process has locked the folder.
         """
         self._files.make_folder(self.layout.incoming)
         self._files.make_folder(self.layout.objects)
@@ -69,7 +69,7 @@ class Objects:
             self._files.remove(facts.path)
             found.leftovers += 1
         for folder in self._files.folders(self.layout.objects):
-            # An empty folder counts as found, so that it is removed.
+            # Include empty folders, so that the caller removes them.
             objects = found.objects[folder.name]
             for part in self._files.folders(folder):
                 for facts in self._files.files(part):
@@ -82,7 +82,7 @@ class Objects:
         return found
 
     def is_in_place(self) -> bool:
-        """Returns whether the folder is still the one that this process has locked, and was not removed or replaced.
+        """Returns whether this process has locked the folder, and the folder was not removed or replaced since.
 
         Raises:
             OSError: the disk does not respond.
@@ -102,7 +102,7 @@ class Objects:
             raise
 
     def read(self, folder: str, name: ObjectName) -> bytearray:
-        """Returns the contents of a chunk's file, in this thread's buffer.
+        """Read a chunk's file into this thread's buffer, and return the buffer.
 
         Raises:
             CorruptObjectError: the file has the wrong size.
@@ -114,17 +114,17 @@ class Objects:
         return sealed
 
     def mark_used(self, folder: str, name: ObjectName) -> None:
-        """Mark a chunk as used now, for the next engine start. Errors are ignored."""
+        """Set the time of the chunk's last use to now. The next engine start reads this time. Errors are ignored."""
         with suppress(OSError):
             self._files.mark_used(self.layout.object(folder, name))
 
     def remove(self, folder: str, name: ObjectName) -> None:
-        """Remove a chunk's file, and its temporary file."""
+        """Remove a chunk's file, and the chunk's temporary file."""
         self._files.remove(self.layout.temporary(name))
         self._files.remove(self.layout.object(folder, name))
 
     def sweep(self, folder: str) -> int:
-        """Remove a seal's folder with its contents. Returns the number of removed files."""
+        """Remove a seal's folder and all files in it. Returns the number of removed files."""
         path = self.layout.objects / folder
         removed = self._remove_files(path)
         for part in self._files.folders(path):

@@ -1,8 +1,8 @@
-"""Sealing: encrypts stored chunks, so that data opens only as the same chunk, for the zone and instance that wrote it.
+"""Sealing: encrypts stored chunks, so that only the zone and instance that wrote a chunk can read it back.
 
-Chunks are sealed with AES-256-GCM (NIST SP 800-38D). HKDF (RFC 5869) derives a key for each zone and each of its purges
-from the pool's salt key. So data from before a purge never opens again, even if its files are restored. In addition to
-the content, the seal authenticates the owner, the format of the bytes, and the identity of the chunk.
+Chunks are sealed with AES-256-GCM (NIST SP 800-38D). HKDF (RFC 5869) derives the key from the pool's salt key, the zone
+and the id of the zone's last purge. So data from before a purge can't be decrypted again, even if files are restored.
+The seal authenticates the content, the owner, the format of the bytes, and the identity of the chunk.
 """
 
 import hashlib
@@ -24,42 +24,42 @@ _HEADER: Final = b"TZD1"
 
 
 class CorruptObjectError(ValueError):
-    """A file's content is not what was written: it was changed, truncated or swapped, or belongs to another zone."""
+    """A chunk's stored data was changed, truncated or swapped since it was written, or is another zone's data."""
 
 
 class Seal(Protocol):
-    """Converts content to a file's content and back."""
+    """Encrypts chunks for storage, and decrypts stored chunks."""
 
     @property
     def folder(self) -> str:
-        """Name of the folder for files with this seal."""
+        """Name of the folder for the files that this seal encrypted."""
 
     def sealed_size(self, content_bytes: int) -> int:
-        """Returns the size of a file with ``content_bytes`` bytes of content."""
+        """Returns the size in bytes of the sealed form of ``content_bytes`` bytes."""
 
     def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
-        """Seal a chunk into ``sealed``, with its key and a unique nonce."""
+        """Encrypt a chunk's content into ``sealed``, bound to the chunk's key and to a unique nonce."""
 
     def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
-        """Open a file's content into ``content``.
+        """Decrypt sealed data into ``content``.
 
         Raises:
-            CorruptObjectError: the file was not sealed for this chunk with this nonce. ``content`` is set to zeros.
+            CorruptObjectError: the data was not sealed for this chunk with this nonce. ``content`` is set to zeros.
         """
 
 
 class ZoneSeal:
-    """The seal of one zone's chunks, until its next purge.
+    """The seal of one zone's chunks. The zone's next purge requires a new seal.
 
     Args:
         salt_key: the pool's salt key.
         instance: the zone's instance.
         purge: the id of the zone's last purge; empty for none.
-        use: the kind of storage. Data sealed for one kind does not open for another.
+        use: the kind of storage. Data sealed for one kind of storage can't be opened for another kind.
     """
 
     def __init__(self, salt_key: bytes, instance: Instance, purge: str, use: bytes = b"tenantzone disk tier") -> None:
-        # The name reveals neither the zone nor the purge.
+        # A digest, so that the folder's name reveals neither the zone nor the purge.
         self._folder = _digest(instance.digest, purge)
         info = use + bytes.fromhex(_digest(instance.zone, purge))
         self._cipher = AESGCM(HKDF(SHA256(), 32, salt=None, info=info).derive(salt_key))
@@ -87,7 +87,7 @@ class ZoneSeal:
 
 
 class Buffers:
-    """A buffer for each thread, for one sealed chunk, because allocation would take more time than filling it.
+    """One buffer for a sealed chunk per thread. Buffers are reused, because allocating one is slower than filling it.
 
     Args:
         size: size of a sealed chunk in bytes.
@@ -106,7 +106,7 @@ class Buffers:
 
 
 def new_nonce() -> bytes:
-    """Returns a random nonce. Among up to 2^32 chunks of one key, two are equal with a probability below 2^-32."""
+    """Returns a random nonce. Among up to 2^32 nonces, any two are equal with a probability below 2^-32."""
     return secrets.token_bytes(NONCE_BYTES)
 
 

@@ -1,1 +1,1 @@
-"""Reads, checks and bounds request bodies."""
+"""Reads request bodies, and checks their size, their shape and the cost of processing them."""

@@ -1,9 +1,9 @@
-"""Finds patterns and grammars in a request's answer format, which can be expensive at any length.
+"""Finds patterns (regular expressions) and grammars in the fields that define a request's answer format.
 
-The cost of a schema or a list of choices grows with its size, which is bounded. A regular expression or a grammar of a
-few hundred bytes can keep a CPU busy for hours, and can't be interrupted.
+Compiling a pattern or grammar of a few hundred bytes can keep a CPU busy for hours, and can't be interrupted. Schemas
+and lists of choices are different: their cost grows with their size, which other checks bound.
 
-Texts that nest too deep are refused by :func:`check_grammars`, which comes first.
+Callers must call :func:`check_grammars` first, which refuses JSON texts that nest too deep.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,32 +14,33 @@ from tenantzone_runtime.frontend.body.values import Container, levels, read_text
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
-"""Names of members that are a pattern or grammar if they are strings. A schema may also have such properties."""
+"""Names of members whose value, if it is a string, is a pattern or grammar. In a schema, a property may have such a
+name, but its value is then not a string."""
 _TYPES: Final = ("regex", "grammar", "structural_tag")
-"""Format types that are a pattern or grammar."""
+"""Values of ``type`` in an answer format that is defined by a pattern or grammar."""
 _OF_PATTERNS: Final = "patternProperties"
 _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
-"""Names of schemas that may be sent as a text."""
+"""Names of members whose schema may be sent as a JSON text instead of an object."""
 _LONGEST_PLACE: Final = 200
-"""Maximum number of characters of a path in an error message."""
+"""Maximum number of characters of a field's path in an error message."""
 _WITH_OTHERS: Final = "structural_tag"
-"""A JSON text that contains schemas and patterns."""
+"""Name of a member that, as a JSON text, contains schemas and patterns."""
 _OF_SIZE: Final = frozenset({*_PATTERNS, *_AS_TEXT, _OF_PATTERNS})
 _OF_PRESENCE: Final = _OF_SIZE | {"type"}
 
 
 def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
-    """Check that the patterns and grammars of each field together are not too large.
+    """Check that no field has patterns and grammars with too many characters in total.
 
-    The cost of a schema grows with its size; that of a pattern grows with its square, in memory, too: 64 KiB of
-    ``a?`` take xgrammar gigabytes.
+    The time and memory for a pattern grow with the square of its size. For example, xgrammar needs gigabytes of memory
+    for 64 KiB of ``a?``.
 
     Args:
-        body: parsed.
-        limit: characters.
+        body: the parsed body.
+        limit: maximum number of characters of all patterns and grammars of a field.
 
     Raises:
-        Refusal: the patterns and grammars of a field are too large; the message names the field.
+        Refusal: a field exceeds the limit. The message names the field.
     """
     for field in FIELDS:
         if _pattern_size({field.removeprefix("guided_"): body.get(field)}) > limit:
@@ -52,7 +53,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
 
 
 def _pattern_size(value: Container) -> int:
-    """Returns the characters of all patterns and grammars in a parsed value and in its schemas that are texts."""
+    """Returns the number of characters of all patterns and grammars in a parsed value and in its JSON texts."""
     size = 0
     left = [value]
     while left:
@@ -68,7 +69,7 @@ def _pattern_size(value: Container) -> int:
 
 
 def _has_pattern(value: Container) -> bool:
-    """Whether a parsed value, or a schema in it that is a text, contains a pattern or a grammar."""
+    """Returns whether a parsed value, or a schema that it contains as a JSON text, has a pattern or a grammar."""
     left = [value]
     while left:
         for name, member in _members_named(_OF_PRESENCE, left.pop()):
@@ -86,7 +87,7 @@ def _is_pattern(name: str | int, member: object) -> bool:
 
 
 def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[str, Any]]:
-    """Yields the members with these names of all objects in a parsed value."""
+    """Iterates over all objects in a parsed value, and returns members with these names as (name, value)."""
     return (
         (name, member)
         for level in levels(value)
@@ -98,10 +99,10 @@ def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[st
 
 
 def check_without_patterns(body: Mapping[str, Any]) -> None:
-    """Check that no field for the answer's format contains a pattern or a grammar.
+    """Check that no field that defines the answer's format contains a pattern or a grammar.
 
     Raises:
-        Refusal: a field contains one; the message names the place.
+        Refusal: a field contains a pattern or a grammar. The message names its path.
     """
     for field in FIELDS:
         value = {field.removeprefix("guided_"): body.get(field)}
@@ -118,7 +119,7 @@ def check_without_patterns(body: Mapping[str, Any]) -> None:
 
 
 def _path_to_pattern(value: Container) -> list[str]:
-    """Returns the names and indices that lead to one of the patterns and grammars in a parsed value; empty if none."""
+    """Returns the path to any pattern or grammar in a parsed value, as names and indices; empty if there is none."""
     left = [_Step("", value, None)]
     while left:
         step = left.pop()
@@ -134,9 +135,10 @@ def _path_to_pattern(value: Container) -> list[str]:
 
 
 class _Step(NamedTuple):
-    """An object or a list within a value, and the way to it.
+    """An object or a list within a value, linked to the object or list that contains it.
 
-    The path is built only for error messages: thousands of values may share one of thousands of characters.
+    The path is computed only for an error message, because thousands of values may have paths of thousands of
+    characters.
     """
 
     name: str | int
@@ -144,7 +146,7 @@ class _Step(NamedTuple):
     parent: "_Step | None"
 
     def path(self) -> list[str]:
-        """The names and indices that lead here, without the outermost value's."""
+        """Returns the names and indices on the way from the outermost value to this one."""
         names: list[str] = []
         step = self
         while step.parent is not None:

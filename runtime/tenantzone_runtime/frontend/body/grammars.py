@@ -1,7 +1,7 @@
-"""Bounds a request's answer format: schemas, regular expressions, grammars, lists of choices.
+"""Limits the cost of a request's answer format: its schemas, regular expressions, grammars and lists of choices.
 
-Each is compiled before the first token, and its size alone does not bound that: a repetition in a schema's pattern
-costs the square of its count, so that a kilobyte can take half a minute.
+The engine compiles the format before the first token. A limit on the size is not enough, because the cost of a
+repetition in a pattern grows with the square of its count. So a format of 1 kB can take half a minute.
 """
 
 import json
@@ -15,8 +15,8 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 MAX_REPETITIONS_SQUARED = 10**6
 """Maximum sum of the squares of all repetition counts in a field, such as ``{3,1000}``."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
-"""The most for that sum times the number of repetitions of one text: if the repeated part is optional, xgrammar keeps a
-state for each pair of them, so that one mask for 8 KiB took 1.5 GiB."""
+"""Maximum, for each text, of the sum of the squares of its repetition counts times its number of repetitions. If the
+repeated part is optional, xgrammar keeps a state for each pair of repetitions: one mask for 8 KiB took 1.5 GiB."""
 
 FIELDS = (
     "response_format",
@@ -30,27 +30,29 @@ FIELDS = (
     "output_format",
     "output_config",
 )
-"""The fields of all routes that contain an answer format."""
+"""The fields, on any route, that may define the format of the answer."""
 _TOGETHER = 4
-"""All fields, and the JSON texts in them and in these texts, may have this many times the characters of one field."""
+"""Maximum number of characters of all fields and the JSON texts in them together, in multiples of one field's limit."""
 _REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
-"""Blanks match in exactly one way, because with several ways a text of a few kilobytes would take hours."""
+"""A repetition such as ``{3,1000}``. Each blank can match in only one way, because otherwise the search in a text of a
+few kilobytes could take hours."""
 _LONGEST_COUNT = 6
-"""Maximum number of digits of a count; a longer count is too large in any case."""
+"""Maximum number of digits of a count that is converted. A longer count is above the limits in any case."""
 
 
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:
-    """Check that a request's answer format is not too expensive.
+    """Check that a request's answer format is not too expensive to compile.
 
-    The other checks of its fields read some of the same JSON texts, and so stay within the bounds checked here.
+    Other checks of the same fields need no bounds of their own, because they only read JSON texts that are bounded
+    here.
 
     Args:
-        body: parsed.
-        limit: bytes of each field.
+        body: the parsed body.
+        limit: maximum number of bytes of each field.
 
     Raises:
-        Refusal: a field is too large, repeats too often, or contains JSON texts that are too deep or too large; the
-            message names it.
+        Refusal: a field is too large, repeats too often, or contains JSON texts that nest too deep or are too large.
+            The message names the field.
     """
     reader = Reader(limit * _TOGETHER)
     for field in FIELDS:

@@ -1,4 +1,4 @@
-"""Limits the concurrent work behind the frontend, so that the requests of several callers are interleaved."""
+"""Limits the concurrent work behind the frontend, and alternates between callers that wait."""
 
 import asyncio
 from collections import deque
@@ -6,26 +6,27 @@ from collections.abc import Hashable
 
 
 class Limiter:
-    """Limits the total weight of admitted entries. Callers take turns; the entries of one caller keep their order.
+    """Limits the total weight of the entries that are admitted at the same time.
 
-    The caller whose turn it is waits until there is room for its entry. No other entry, however light, overtakes it.
+    Waiting callers take turns, and each caller's entries are admitted in their order. The entry whose turn it is waits
+    until there is room for it. No other entry, however light, overtakes it.
 
     Args:
-        room: the maximum total weight. A heavier entry is admitted alone.
+        room: the maximum total weight. An entry that is heavier than this is admitted alone.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._inside = 0
         self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
-        """Non-empty queues by caller; the caller whose turn is next comes first."""
+        """The queue of each caller with waiting entries. The caller whose turn is next comes first."""
 
     async def enter(self, weight: int, caller: Hashable = None) -> None:
-        """Wait until there is room, and take it.
+        """Wait until there is room for an entry, and admit it. The caller must release its room with `leave`.
 
         Args:
             weight: the weight of the entry.
-            caller: the caller in whose turn the entry is admitted; by default, a common caller.
+            caller: identifies the queue of the entry. Entries without a caller share one queue.
         """
         weight = min(weight, self.room)
         if not self._waiting and self._inside + weight <= self.room:
@@ -37,14 +38,14 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                # The entries behind the cancelled one may be lighter, and fit.
+                # Admit waiting entries, because the cancelled entry may have blocked lighter entries.
                 self._let_in()
             else:
                 self.leave(weight)
             raise
 
     def leave(self, weight: int) -> None:
-        """Release the room that ``weight`` has taken."""
+        """Release the room of an entry with this weight, and admit waiting entries."""
         self._inside -= min(weight, self.room)
         self._let_in()
 

@@ -1,4 +1,4 @@
-"""Reads a request's complete body, within bounds of size and time."""
+"""Reads a request's complete body, with limits on its size and on the time until it has arrived."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from tenantzone_runtime.frontend.responses.answers import Receive, Refusal
 
 BODY_SECONDS = 10.0
-"""Time in seconds that every body may take to arrive."""
+"""Time in seconds that any body may take to arrive."""
 MIN_BYTES_PER_SECOND = 64 * 2**10
-"""Number of received bytes that give a body one more second."""
+"""Number of received bytes for which a body may take one more second."""
 
 
 class ClientDisconnected(Exception):
@@ -23,21 +23,22 @@ async def read_body(
     *,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
-    """Read a request's body, in one piece or in chunks.
+    """Read and return a request's body.
 
     Args:
-        receive: the request's messages.
-        declared_length: its ``Content-Length`` header, if it has one: a body that is too large is then refused unread.
-        limit: the maximum size in bytes.
-        hold: called with the size of each piece before the piece is kept; an exception ends the reading.
-        seconds: the time that every body may take to arrive.
+        receive: receives the request's ASGI messages.
+        declared_length: the ``Content-Length`` header, or None. If it exceeds the limit, the body is not read.
+        limit: maximum size of the body in bytes.
+        hold: called with the size of each piece before the piece is kept. If it raises an error, reading ends.
+        seconds: time that any body may take to arrive, in seconds.
 
     Raises:
         Refusal: the body is larger than ``limit``, or arrives too slowly.
-        ClientDisconnected: it did not arrive completely.
+        ClientDisconnected: the client disconnected before the body was complete.
     """
     if declared_length is not None and declared_length.isdigit():
-        # Python refuses to convert numbers of thousands of digits, even if most of them are leading zeros.
+        # Compare the number of digits first, because Python refuses to convert numbers with thousands of digits, even
+        # if most digits are leading zeros.
         digits = declared_length.lstrip(b"0")
         if len(digits) > len(str(limit)) or int(digits or b"0") > limit:
             raise _too_large(limit)
@@ -61,8 +62,8 @@ async def read_body(
         raise Refusal(
             408,
             "slow_body",
-            f"The request's body arrived too slowly, only {len(body)} bytes in more than {seconds:g} s; send it "
-            "faster, or send less",
+            f"The request's body arrived too slowly: {len(body)} bytes in more than {seconds:g} s; send it "
+            "faster, or send a smaller one",
             headers={"connection": "close"},
         ) from None
     return bytes(body)

@@ -1,8 +1,8 @@
-"""Bounds the API server's memory for decoded images, sounds and videos.
+"""Limits the API server's memory for images, sounds and videos, for each tenant and for all tenants together.
 
-An image of a few kilobytes can become gigabytes of pixels. So the sizes of all media of a request are read from their
-headers before any of them is decoded, and the memory for media that are decoded and processed at the same time is
-bounded, for each tenant and for all tenants together. A separate bound applies to the files before they are decoded.
+An image of a few kilobytes can become gigabytes of pixels. So the sizes of all media of a request are read from the
+file headers before any file is decoded, and requests wait until there is memory for their decoded media. The memory
+for files that are not decoded yet has a separate limit.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from tenantzone_runtime.settings import (
 )
 
 BYTES_OF_PIXEL: Final = 64
-"""Bytes per pixel, measured with a model's processor that does not resize images: for the image, the model's input
-(three channels of 4 bytes, twice in models that also read videos), and the processor's working memory."""
+"""Bytes of memory per pixel, measured with a model's processor that does not resize images. They include the image, the
+model's input (three channels of 4 bytes, twice in models that also read videos) and the processor's working memory."""
 BYTES_OF_SAMPLE: Final = 32
-"""Measured bytes of memory per sample of a sound: for the decoded sound, mixed down and resampled, and the processor's
-spectrum."""
+"""Measured bytes of memory per sample of a sound. They include the decoded sound, its mixed-down and resampled copies,
+and the processor's spectrum."""
 _PARTS_FOR_FILES: Final = 8
-"""Divisor of the memory for decoded media that gives the additional memory for fetched files."""
+"""The memory for fetched files is the memory for decoded media divided by this number."""
 _FRAMES_OF_IMAGE: Final = 4
-"""Number of small frames that count as one small image, because processors enlarge frames less."""
+"""Number of small frames that count as much as one small image, because processors enlarge frames less than images."""
 _THREADS: Final = 2
-"""Maximum number of threads that fetch, measure or decode files of one tenant. vLLM has 8 threads for all tenants."""
+"""Maximum number of threads that fetch, measure or decode one tenant's files. vLLM has 8 threads for all tenants."""
 
 
 class AllMedia:
     """The memory for the media of all tenants of one API server.
 
     Args:
-        bounds: the bounds of the memory.
+        bounds: the settings with the maximum bytes of memory.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -49,13 +49,13 @@ class AllMedia:
 
 
 class _Share:
-    """One tenant's share of memory that all tenants share.
+    """One tenant's part of a memory that all tenants share.
 
     A request first waits for requests of its own tenant, and then takes turns with requests of other tenants.
 
     Args:
-        size: maximum number of bytes of the tenant.
-        shared: the limiter for all tenants.
+        size: maximum number of bytes that the tenant may take.
+        shared: the limiter of the memory of all tenants.
     """
 
     def __init__(self, size: int, shared: Limiter) -> None:
@@ -64,7 +64,7 @@ class _Share:
         self._shared = shared
 
     async def enter(self, size: int) -> None:
-        """Wait until there is room, and take ``size`` bytes, or the whole share if that is less."""
+        """Wait until ``size`` bytes are free, and take them. If the share is smaller, wait for and take all of it."""
         await self._own.enter(size)
         try:
             await self._shared.enter(size, self)
@@ -92,10 +92,10 @@ class TenantMedia:
 
 
 class MediaUse:
-    """The use of media by one request.
+    """Counts the media of one request, and takes and releases memory for them.
 
     Args:
-        bounds: the bounds of one request.
+        bounds: the settings with the limits of one request.
         tenant: the memory and threads of the request's tenant.
     """
 
@@ -112,16 +112,16 @@ class MediaUse:
         self._entered_files = 0
         """Bytes of the tenant's memory for files that the request has taken."""
         self._entering = asyncio.Lock()
-        """Held while the request waits for memory, so that several conversations of one body take it only once."""
+        """Held while the request waits for memory, so that several conversations of one body take memory only once."""
 
     @property
     def threads(self) -> asyncio.Semaphore:
-        """Held while a file of the tenant is fetched, measured or decoded."""
+        """A semaphore to hold while fetching, measuring or decoding a file of the tenant."""
         return self._tenant.threads
 
     @property
     def samples_left(self) -> int:
-        """Number of samples of sounds that the request may still add."""
+        """Number of sound samples that the request may still add."""
         return self.bounds.max_audio_samples - self._samples
 
     @property
@@ -135,20 +135,20 @@ class MediaUse:
         return self.bounds.max_media_file_bytes - self._file_bytes
 
     def add_items(self, count: int) -> None:
-        """Count images, sounds and videos.
+        """Count ``count`` more images, sounds and videos.
 
         Raises:
-            Refusal: the request has too many of them.
+            Refusal: the request now has too many images, sounds and videos.
         """
         self._items += count
         if self._items > self.bounds.max_media_items:
             raise _too_many(f"{self._items} images, sounds and videos", self.bounds.max_media_items, MAX_MEDIA_ITEMS)
 
     def add_file(self, size: int) -> None:
-        """Count a file that has ``size`` bytes before it is decoded.
+        """Count a file of ``size`` bytes, as fetched.
 
         Raises:
-            Refusal: the request's files are too large.
+            Refusal: the request's files are too large in total.
         """
         self._file_bytes += size
         if self._file_bytes > self.bounds.max_media_file_bytes:
@@ -156,12 +156,12 @@ class MediaUse:
                              MAX_MEDIA_FILE_BYTES)  # fmt: skip
 
     def add_image(self, width: int, height: int) -> None:
-        """Count an image.
+        """Count an image of ``width`` times ``height`` pixels.
 
         A small image counts as a larger one, because a model's processor may enlarge it.
 
         Raises:
-            Refusal: the image is too large, or all images of the request are.
+            Refusal: the image is too large, or the request's images and frames have too many pixels in total.
         """
         self._add_pixels(width * height, 1, least_pixels(self.bounds))
 
@@ -169,7 +169,7 @@ class MediaUse:
         """Count the frames of a video. Small frames count as larger ones.
 
         Raises:
-            Refusal: the frames are too large, or all images and frames of the request are.
+            Refusal: the frames are too large, or the request's images and frames have too many pixels in total.
         """
         self._add_pixels(width * height, frames, least_pixels(self.bounds) // _FRAMES_OF_IMAGE)
 
@@ -183,7 +183,7 @@ class MediaUse:
             )
 
     def add_samples(self, samples: int) -> None:
-        """Count the samples of all channels of a sound.
+        """Count a sound with ``samples`` samples in all channels together.
 
         A short sound counts as a longer one, because a model's processor may pad it.
 
@@ -195,7 +195,7 @@ class MediaUse:
             raise too_many_samples(self.bounds)
 
     async def enter_files(self) -> None:
-        """Wait until there is memory for the largest files that a request may have. Further calls have no effect."""
+        """Wait until there is memory for as many bytes of files as a request may have. Further calls have no effect."""
         async with self._entering:
             if self._entered_files:
                 return
@@ -204,7 +204,7 @@ class MediaUse:
             self._entered_files = size
 
     def are_fetched(self) -> None:
-        """Release the memory that the files do not need, unless another conversation of the body may need it."""
+        """Release the memory that the fetched files do not need, unless other conversations of the body may need it."""
         unused = self._entered_files - self._file_bytes
         if unused > 0 and not self.has_several_conversations:
             self._entered_files -= unused
@@ -213,11 +213,11 @@ class MediaUse:
     async def enter(self) -> None:
         """Wait until there is memory for the request's decoded media. Further calls have no effect.
 
-        Conversations of one body would deadlock if they waited for each other's memory. So the first of several
-        conversations takes all of the tenant's memory.
+        If a body has several conversations, the first takes all of the tenant's memory on behalf of the others. If each
+        conversation took its own memory, they could deadlock.
 
         Raises:
-            Refusal: the request needs more memory than a tenant may have.
+            Refusal: the request needs more memory than a tenant may take.
         """
         room = self._tenant.memory.size
         size = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE
@@ -237,7 +237,7 @@ class MediaUse:
             self._entered = size
 
     def leave(self) -> None:
-        """Release all memory. May be called again."""
+        """Release all memory that the request has taken. Further calls have no effect."""
         size, self._entered = self._entered, 0
         if size:
             self._tenant.memory.leave(size)
@@ -247,12 +247,12 @@ class MediaUse:
 
 
 def file_room(room: int) -> int:
-    """Returns the maximum number of bytes of fetched files, in addition to ``room`` bytes of decoded media."""
+    """Returns the maximum number of bytes of fetched files if decoded media may have ``room`` bytes."""
     return max(1, room // _PARTS_FOR_FILES)
 
 
 def least_pixels(bounds: Bounds) -> int:
-    """Returns the minimum number of pixels that an image counts as."""
+    """Returns the minimum number of pixels with which each image is counted."""
     return bounds.max_request_pixels // max(1, bounds.max_media_items)
 
 

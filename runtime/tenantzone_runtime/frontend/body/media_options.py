@@ -1,7 +1,7 @@
 """Limits a request's options for decoding and resizing media.
 
-vLLM passes these options to its decoders and to the model's processor without limits, so they can enlarge an image of
-one pixel to any size.
+vLLM passes these options unchecked to its decoders and to the model's processor. They can enlarge an image of one pixel
+to any size.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _EDGES: Final = frozenset({"height", "width", "shortest_edge", "longest_edge"})
 _FEWEST_PIXELS: Final = "min_pixels"
 _MOST_PIXELS: Final = "max_pixels"
 _FRAMES: Final = frozenset({"fps", "num_frames", "min_frames", "max_frames"})
-"""Options that select frames of a video; the number of frames is limited elsewhere."""
+"""Options that select frames of a video. They need no check here, because `MediaUse.add_video` limits the frames."""
 _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
     "image": frozenset({"image_mode", "rgba_background_color"}),
     "video": _FRAMES
@@ -39,14 +39,14 @@ _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def check_media_options(body: Mapping[str, Any], bounds: Bounds) -> None:
-    """Check that a request's media options can't enlarge an image beyond the size that counts for the limits.
+    """Check that a request's media options can't enlarge an image beyond the size with which it is counted.
 
     Args:
         body: the parsed body.
-        bounds: the limits of requests, among them of pixels.
+        bounds: the settings with the limits of pixels.
 
     Raises:
-        Refusal: an option exceeds its limit or is unknown; the message names the option.
+        Refusal: an option exceeds its limit or is unknown. The message names the option.
     """
     for name, value in _options(body, _PROCESSOR).items():
         _check_of_processor(name, value, bounds)

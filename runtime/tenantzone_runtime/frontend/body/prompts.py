@@ -1,7 +1,7 @@
-"""Counts the engine requests of one body: one for each prompt in it and each answer to the prompt.
+"""Limits the number of engine requests that vLLM makes from one body: one for each answer to each prompt.
 
-The engine's requests of one body begin at once, and vLLM's event loop does nothing else meanwhile: without a bound, one
-body of a few kilobytes could block all clients.
+vLLM starts all engine requests of a body at once, and its event loop serves no other client meanwhile. Without a limit,
+one body of a few kilobytes could block all clients.
 """
 
 from collections.abc import Mapping
@@ -10,22 +10,23 @@ from typing import Any, Final
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 _PROMPTS: Final = ("prompt", "prompt_embeds")
-"""Fields with prompts; vLLM answers the prompts of both fields if a body has both."""
+"""Fields with prompts. If a body has both fields, vLLM answers the prompts of both."""
 _CONVERSATIONS: Final = "messages"
 _TEXTS_OR_MESSAGES: Final = "input"
-"""Texts to be embedded, conversations, or the messages of a single one."""
+"""Field with texts to be embedded, a list of conversations, or the messages of one conversation."""
 _CHOICES: Final = ("n", "best_of")
 
 
 def check_prompts(body: Mapping[str, Any], limit: int) -> int:
-    """Check that a body makes at most ``limit`` requests of the engine, and return their number.
+    """Check that vLLM makes at most ``limit`` engine requests from a body, and return their number.
 
     Args:
-        body: parsed.
-        limit: maximum number of prompts, each times the number of its answers.
+        body: the parsed body.
+        limit: maximum number of prompts times the number of answers to each prompt.
 
     Raises:
-        Refusal: it makes more; the message names the list, or the field that requests several answers to one prompt.
+        Refusal: the body leads to more engine requests. The refusal names the field with the prompts, or the field that
+            requests several answers to one prompt.
     """
     field, prompts = prompts_in(body)
     choice, choices = max(((name, _count(body.get(name))) for name in _CHOICES), key=lambda it: it[1])
@@ -41,7 +42,7 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
 
 
 def prompts_in(body: Mapping[str, Any]) -> tuple[str, int]:
-    """Returns the field with the most prompts of a body, and their number."""
+    """Returns the name of the body's field with the most prompts, and the number of the body's prompts."""
     counts = {name: _members(body, name) for name in (*_PROMPTS, _CONVERSATIONS, _TEXTS_OR_MESSAGES)}
     together = sum(counts[name] for name in _PROMPTS if body.get(name) is not None)
     return max(counts, key=counts.__getitem__), max(together, *counts.values())
@@ -55,12 +56,13 @@ def _members(body: Mapping[str, Any], name: str) -> int:
         return sum(isinstance(member, list) for member in value) or 1
     if name == _TEXTS_OR_MESSAGES:
         return sum(isinstance(member, str | list) for member in value) or 1
-    # One prompt may be a list of token ids. vLLM refuses any other list, but first spends time on each member.
+    # A list of only token ids is one prompt. Otherwise count each member, because vLLM spends time on each, even if it
+    # then refuses the list.
     return 1 if {int}.issuperset(map(type, value)) else len(value)
 
 
 def _count(value: object) -> int:
-    """Returns a number as vLLM may read it, including texts and fractions; values that it refuses count as 1."""
+    """Returns a value as the whole number that vLLM may read from it. A value that vLLM refuses counts as 1."""
     if isinstance(value, str | float):
         try:
             value = int(float(value))

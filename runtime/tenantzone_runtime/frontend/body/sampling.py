@@ -1,7 +1,7 @@
-"""Bounds the engine's work per token of a request, because the work for one tenant delays the steps of all tenants.
+"""Limits the engine's work per token of a request, because the work for one tenant delays the steps of all tenants.
 
-vLLM processes these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
-model runner has room for a fixed number of tokens in a list, and ends the engine if a request names more.
+vLLM processes the limited fields during each step, in the engine core or in the worker. In addition, its newer model
+runner has room for a fixed number of tokens in a list, and the engine stops if a request has more.
 """
 
 from collections.abc import Mapping
@@ -11,25 +11,26 @@ from typing import Any, Final
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
-"""Maximum number of members of each field. A request has room for 128 stop tokens, including the model's own."""
+"""Maximum number of members of each field. vLLM has room for 128 stop tokens per request, including the model's own."""
 MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
-"""The most characters of each field, plus one for each text in it. vLLM searches an answer for stop strings after each
-token, on its event loop; it tokenizes bad words there, and checks for them in each step."""
+"""Maximum number of characters of each field, where each text counts one character more. On its event loop, vLLM
+searches for stop strings after each token, and tokenizes bad words. It also checks for bad words in each step."""
 MAX_LOGPROBS: Final = 2**17
-"""Maximum number of log probabilities of an answer that is sent in one piece, because vLLM creates an object for each
+"""Maximum number of log probabilities of an answer that is sent in one piece. vLLM creates an object for each of them
 on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
-"""Maximum number of log probabilities of all prompts of a body. It is lower, because vLLM creates them all at once."""
+"""Maximum number of log probabilities of all prompts of a body. It is lower than `MAX_LOGPROBS`, because vLLM creates
+them all at once."""
 _UNSAID_TOKENS: Final = 4096
-"""The assumed tokens of an answer without a given length: the frontend does not know how long it may get."""
+"""Assumed number of tokens of an answer if the request does not limit them, because the frontend can't predict it."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
 _STREAMED: Final = frozenset({"/v1/completions", "/v1/chat/completions", "/v1/messages"})
-"""Routes whose streams have each token in one piece only. `/v1/responses` ends a stream with the whole answer in one
-piece, and no other route streams, whatever the field ``stream`` says."""
+"""Routes whose streams send each token only once. `/v1/responses` also sends the whole answer at the end of a stream.
+Other routes never stream, even if the field ``stream`` is true."""
 _BEAM_SEARCH: Final = "use_beam_search"
-"""With it a chat's stream has the whole answer in one piece."""
+"""If this field is set, a chat's stream has the whole answer in one piece."""
 _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
@@ -38,13 +39,13 @@ _MOST_COMPARED: Final = 2**14
 
 
 def check_sampling(body: Mapping[str, Any]) -> None:
-    """Check that a request's work per token is within bounds.
+    """Check that a request does not need too much work per token.
 
     Args:
-        body: parsed.
+        body: the parsed body.
 
     Raises:
-        Refusal: a field asks for more; the message names it.
+        Refusal: a field exceeds its limit. The message names the field.
     """
     for field, longest in LONGEST.items():
         value = body.get(field)
@@ -63,15 +64,15 @@ def check_sampling(body: Mapping[str, Any]) -> None:
 
 
 def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
-    """Check that an answer in one piece, or a stream's piece, does not have too many log probabilities.
+    """Check that no answer in one piece, and no piece of a stream, would have too many log probabilities.
 
     Args:
-        body: parsed.
-        answers: the number of the body's answers.
-        path: of its route.
+        body: the parsed body.
+        answers: the number of answers to the body.
+        path: the path of the request's route.
 
     Raises:
-        Refusal: it has too many.
+        Refusal: there would be too many log probabilities.
     """
     wanted_by = {name: _logprobs(body.get(name)) for name in _LOGPROBS}
     wanted_by[_LOGPROB_TOKENS] = _members(body.get(_LOGPROB_TOKENS))
@@ -79,7 +80,7 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
     if wanted < 1:
         return
     said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
-    # Pieces of a stream are kept small where they are made.
+    # Count one token for a stream, because the engine keeps the pieces of a stream small.
     tokens = 1 if is_in_pieces(body, path) else max(said, default=_UNSAID_TOKENS)
     if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
@@ -90,37 +91,37 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
 
 
 def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
-    """Whether a body's answer is streamed, and each piece has at most a few tokens.
+    """Returns whether the answer to a body is streamed in pieces of at most a few tokens.
 
-    The engine divides larger pieces, such as those of a stream with an interval.
+    This includes streams with an interval, whose larger pieces the engine divides.
     """
     return body.get("stream") is True and path in _STREAMED and body.get(_BEAM_SEARCH) in (None, False)
 
 
 def tokens_with_logprobs(answers: int, each: int) -> int:
-    """Returns the most tokens that an answer in one piece may have, however long it is requested to be.
+    """Returns the maximum number of tokens that an answer in one piece may have, whatever length the body requests.
 
     Args:
-        answers: the number of the body's answers.
-        each: log probabilities of each token, including its own.
+        answers: the number of answers to the body.
+        each: number of log probabilities per token, including that of the token itself.
     """
     return max(1, MAX_LOGPROBS // (answers * each))
 
 
 def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
-    """Returns the field that requests log probabilities of the prompts; empty if none does."""
+    """Returns the name of the field that requests log probabilities of the prompts, if any field does."""
     return _ECHO if body.get(_PROMPT_LOGPROBS) is None else _PROMPT_LOGPROBS
 
 
 def check_prompt_logprobs(count: int, field: str) -> None:
-    """Check that an answer does not have too many log probabilities of its prompts, streamed or not.
+    """Check that the answers to a body do not have too many log probabilities of prompt tokens.
 
     Args:
-        count: for all tokenized prompts of the body, each times the number of its answers.
-        field: that requests them.
+        count: number of log probabilities of all prompts of the body, each prompt times the number of its answers.
+        field: name of the field that requests the log probabilities.
 
     Raises:
-        Refusal: it has too many.
+        Refusal: there are too many log probabilities.
     """
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
@@ -132,14 +133,14 @@ def check_prompt_logprobs(count: int, field: str) -> None:
 
 
 def _compared(repetition: Mapping[str, Any]) -> float:
-    """Returns the most tokens that vLLM compares if it tries each length of a pattern to its last token."""
+    """Returns the maximum number of tokens that vLLM compares after each token, when it tries all pattern lengths."""
     size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
     return size * size * max(count, 2.0) if size > 0 else 0.0
 
 
 def _logprobs(value: object) -> float:
     number = _number(value)
-    # -1 stands for the whole vocabulary.
+    # -1 requests the log probabilities of the whole vocabulary.
     return float("inf") if number < 0 else number
 
 
@@ -148,7 +149,7 @@ def _members(value: object) -> float:
 
 
 def _number(value: object) -> float:
-    """Returns a number as vLLM may read it, including texts; an unreadable value counts as too large."""
+    """Returns a value as the number that vLLM may read from it. A value that is not a number counts as infinite."""
     if value is None:
         return 0.0
     try:

@@ -1,7 +1,7 @@
-"""Bounds the shape of a request's body: the number of values, their nesting, and the size without media.
+"""Limits the shape of a request's body: the number of values, their nesting, and the size without media.
 
-A body that is cheap to send can be expensive to read: a megabyte of brackets makes half a million objects, and each is
-processed several times before the engine gets the request.
+A body that is cheap to send can be expensive to process. For example, a megabyte of brackets makes half a million
+objects, and each object is processed several times before the engine gets the request.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from tenantzone_runtime.frontend.body.values import (
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 MAX_VALUES = 2**18
-"""Maximum number of objects, lists and members. Each token id of a prompt is a member."""
+"""Maximum number of objects, lists and their members. Each token id of a prompt is a member."""
 MAX_MESSAGES = 4096
-"""Maximum number of messages of a conversation, or parts of a message; vLLM's event loop reads each several times."""
+"""Maximum number of messages of a conversation, or parts of a message. vLLM's event loop reads each several times."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
 """The types of message parts that contain an image, a sound or a video."""
@@ -29,32 +29,33 @@ _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"
 _BITS = 64
-"""Size in bits of the largest integers that vLLM's processes can exchange."""
+"""Maximum size in bits, including the sign, of integers that vLLM's processes can exchange."""
 
 
 def check_count(body: bytes) -> None:
-    """Check, before it is parsed, that a JSON body does not have too many values.
+    """Check that a JSON body that is not parsed yet does not have too many values.
 
-    It counts the characters that begin or separate values, including those within texts.
+    This function counts the characters that begin or separate values, and so may count more values than there are,
+    because texts may contain these characters.
 
     Raises:
-        Refusal: it has too many.
+        Refusal: the body has too many values.
     """
     if sum(body.count(character) for character in (b",", b"[", b"{")) > MAX_VALUES:
         raise Refusal(400, "complex_body", f"The request's body has more than {MAX_VALUES} values; send fewer")
 
 
 def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
-    """Check that a body, and the JSON texts of tool call arguments in it, do not nest too deep.
+    """Check that neither a body nor a tool call's arguments, which are a JSON text, nest too deep.
 
     Args:
         raw: the body as received.
-        body: parsed.
+        body: the parsed body.
 
     Raises:
-        Refusal: a field nests too deep; the message names it.
+        Refusal: a field nests too deep. The message names the field.
     """
-    # Each level opens with a bracket, so a long prompt of token ids needs no walk.
+    # Each level opens with a bracket. So a body with few brackets, such as a long prompt of token ids, needs no walk.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
         for name, value in body.items():
             if nests_deeper(value, MAX_DEPTH - 1):
@@ -66,7 +67,7 @@ def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
 
 
 def _is_deep(arguments: object) -> bool:
-    """Whether a tool call's arguments are a JSON text that nests too deep: vLLM parses such a text."""
+    """Returns whether a tool call's arguments are a JSON text that nests too deep. vLLM parses this text."""
     if not isinstance(arguments, str) or arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
         return False
     try:
@@ -77,20 +78,20 @@ def _is_deep(arguments: object) -> bool:
 
 
 def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
-    """Check that all texts are Unicode: JSON can contain half of a surrogate pair, which has no encoding.
+    """Check that no text contains half of a surrogate pair, which JSON permits, but which can't be encoded as UTF-8.
 
     Args:
         raw: the body as received.
-        body: parsed.
+        body: the parsed body.
 
     Raises:
-        Refusal: a field contains such a text; the message names it.
+        Refusal: a field contains such a text. The message names the field.
     """
     if raw.isascii() and b"\\ud" not in raw and b"\\uD" not in raw:
         return
     for name, value in body.items():
         try:
-            # Text by text: one call for all of them would hold the interpreter's lock until it ends.
+            # Encode the texts one by one, because one call for all texts would hold the interpreter's lock for long.
             for text in (name, value) if type(value) not in (dict, list) else (name, *texts_in(value)):
                 if type(text) is str and not text.isascii():
                     text.encode()
@@ -105,12 +106,12 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
 
 
 def check_kinds(body: Mapping[str, Any]) -> None:
-    """Check the types of fields that vLLM does not check itself, and the length of conversations.
+    """Check the types of fields that vLLM does not check, the size of integers, and the length of conversations.
 
-    Numbers must fit into what one of vLLM's processes can pass to another.
+    Integers may have at most the size that vLLM's processes can pass to each other.
 
     Raises:
-        Refusal: a field has another type, or is too long; the message names it.
+        Refusal: a field has the wrong type, or is too large or too long. The message names the field.
     """
     for name, value in body.items():
         if isinstance(value, int) and value.bit_length() >= _BITS:
@@ -142,26 +143,26 @@ def _length(value: object) -> int:
 
 
 def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
-    """Check that a body that may contain images is not too large without them.
+    """Check that a body is not too large when its images, sounds and videos are not counted.
 
     Args:
-        body: parsed.
-        size: the bytes of the body as received.
-        limit: bytes of everything but images.
+        body: the parsed body.
+        size: size of the body as received, in bytes.
+        limit: maximum size of the body without media, in bytes.
 
     Raises:
-        Refusal: it is too large.
+        Refusal: the body without media is too large.
     """
     if size > limit and size - _media_bytes(body.get("messages")) - _media_bytes(body.get("input")) > limit:
         raise Refusal(
-            413, "large_body", f"The request's body has more than {limit} bytes besides images; send a smaller one"
+            413, "large_body", f"The request's body has more than {limit} bytes besides its media; send a smaller one"
         )
 
 
 def _media_bytes(messages: object) -> int:
-    """Returns the bytes of images in messages.
+    """Returns the number of bytes of images, sounds and videos in messages.
 
-    Only parts that vLLM reads as images count: those in a tool's arguments, for instance, become part of the prompt.
+    Only parts that vLLM reads as media count. Others, for example in a tool's arguments, become part of the prompt.
     """
     size = 0
     left = [messages] if isinstance(messages, list) else []
@@ -177,7 +178,7 @@ def _media_bytes(messages: object) -> int:
 
 
 def _text_bytes(value: object) -> int:
-    """Returns the characters of all texts in a parsed value."""
+    """Returns the number of characters of all texts in a parsed value."""
     size = 0
     left = [value]
     while left:

@@ -1,7 +1,7 @@
-"""Bounds a request by its zone's limits: the length, number and detail of answers, and the priority.
+"""Checks a request against its zone's limits for the length, number and detail of answers, and for the priority.
 
-vLLM reads some numbers from texts and from other types of number. Bounded fields must be whole numbers here, so that
-the frontend and vLLM never read different values.
+vLLM also converts texts and fractions to whole numbers. This module accepts only whole numbers in limited fields, so
+that the frontend and vLLM never read different values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 from tenantzone_runtime.frontend.responses.refusals import Reason
 
 PRIORITY_HEADER: Final = "x-vllm-priority"
-"""The header that overrides the body's ``priority`` in vLLM."""
+"""Name of the header that overrides the body's ``priority`` in vLLM."""
 
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens")
 _BEAM_SEARCH: Final = "use_beam_search"
@@ -24,7 +24,7 @@ _CHOICES: Final = ("n", "best_of")
 _LOGPROBS: Final = ("logprobs", "top_logprobs", "prompt_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
 _WITH_COUNTED_LOGPROBS: Final = "/v1/completions"
-"""The only route where ``logprobs`` is a number; on the other routes it is a boolean."""
+"""The only route where ``logprobs`` is a number. On other routes, ``logprobs`` is a boolean."""
 
 
 def check_terms(
@@ -32,8 +32,8 @@ def check_terms(
 ) -> None:
     """Check that a request is within its zone's limits.
 
-    If a request sets no maximum length, the scheduler limits its answer. It can't do that with beam search, where each
-    token is a separate request, so a request with beam search must set a maximum length.
+    If a request sets no maximum length, the scheduler limits its answer. With beam search, the scheduler can't do this,
+    because each token is a separate engine request. So a request with beam search must set a maximum length.
 
     Args:
         body: the parsed body.
@@ -42,7 +42,7 @@ def check_terms(
         zone: the tenant's zone; None means that there are no limits.
 
     Raises:
-        Refusal: a field or header exceeds its limit; the message names it.
+        Refusal: a field or header exceeds its limit. The message names the field or header.
     """
     urgent = _priorities_in(headers)
     if any(value.bit_length() >= 64 for value in urgent):
@@ -88,7 +88,7 @@ def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> No
         value = body.get(field)
         if value is None or (field == "logprobs" and isinstance(value, bool) and path != _WITH_COUNTED_LOGPROBS):
             continue
-        # -1 stands for the whole vocabulary.
+        # -1 requests the log probabilities of the whole vocabulary.
         if not 0 <= _whole(field, value, "request_limits") <= bound:
             raise _beyond(field, "logprobs", bound)
     tokens = body.get(_LOGPROB_TOKENS)
@@ -105,12 +105,12 @@ def _check_prompts(body: Mapping[str, Any], bound: int | None) -> None:
 
 
 def _priorities_in(headers: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """Returns the priorities in the headers."""
+    """Returns the values of all priority headers that vLLM accepts as numbers."""
     found = []
     for name, text in headers:
         if name.lower() == PRIORITY_HEADER.encode():
-            with suppress(ValueError):  # vLLM ignores it
-                # Decode like vLLM, because Latin-1 has blanks that ASCII does not have.
+            with suppress(ValueError):  # vLLM ignores a header that is not a number
+                # Decode Latin-1 like vLLM, because int() then ignores blanks that ASCII does not have.
                 found.append(int(text.decode("latin-1")))
     return found
 

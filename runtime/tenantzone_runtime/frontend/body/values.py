@@ -1,8 +1,8 @@
-"""Walks parsed JSON level by level, without recursion, and reads the JSON texts in it within bounds.
+"""Walks parsed JSON level by level, without recursion, and reads JSON texts inside it within limits.
 
-Clients choose how deep their bodies nest. A recursive function fails at about a thousand levels, and a recursive
-generator passes each value through all levels above it, so that a text of 60 kB takes half a second. Every walk over
-client data in this package is therefore a loop.
+Clients choose how deep their bodies nest. A recursive function fails at about a thousand levels. A recursive generator
+passes each value through all levels above, so it takes half a second for a text of 60 kB. So every walk over client
+data in this package is a loop.
 """
 
 import json
@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 128
 
 _CONTAINERS: Final = frozenset({dict, list})
 _CHARACTERS_OF_CONTAINER: Final = 16
-"""Minimum average number of characters per object or list in the input of a `Reader`; schemas and tools have more."""
+"""A `Reader` accepts one object or list per this number of characters of its limit. Schemas and tools have fewer."""
 
 Container = dict[str, Any] | list[Any]
 
@@ -27,23 +27,23 @@ class TooDeep(Exception):
 
 
 class TooMuch(Exception):
-    """Values, with the JSON texts in them, exceed the limits of a `Reader`. The exception's text names the limit."""
+    """Values and the JSON texts inside them exceed the limits of a `Reader`. The exception's text names the limit."""
 
 
 def refuse_depth(reason: Literal["complex_body", "complex_grammar"], what: str, param: str | None = None) -> Refusal:
     """Returns the refusal of a value that nests too deep.
 
     Args:
-        reason: for the metric.
-        what: the value, as the subject of a sentence.
-        param: the field that contains it; None if it is unknown.
+        reason: the machine-readable reason, for the metric of refusals.
+        what: a phrase that names the value and starts the message.
+        param: name of the field that contains the value; None if it is unknown.
     """
     advice = "send flatter data; in a schema, move inner schemas to '$defs' and refer to them"
     return Refusal(400, reason, f"{what} nests deeper than {MAX_DEPTH} levels; {advice}", param=param)
 
 
 def levels(value: object) -> Iterator[list[Container]]:
-    """Yields the objects and lists in a parsed value, itself included, level by level from the outside."""
+    """Iterates over the levels of a parsed value, outermost first: each is a list of all objects and lists in it."""
     level: list[Any] = [value] if type(value) in _CONTAINERS else []
     while level:
         yield level
@@ -51,12 +51,12 @@ def levels(value: object) -> Iterator[list[Container]]:
 
 
 def members(container: Container) -> Collection[Any]:
-    """Returns the values in an object or a list."""
+    """Returns the values that an object or a list contains."""
     return container.values() if isinstance(container, dict) else container
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Yields the texts in the objects and lists of a parsed value, and the names in its objects."""
+    """Iterates over all texts in the objects and lists of a parsed value, including the names of members."""
     for level in levels(value):
         for each in level:
             if isinstance(each, dict):
@@ -65,12 +65,12 @@ def texts_in(value: object) -> Iterator[str]:
 
 
 def nests_deeper(value: object, depth: int) -> bool:
-    """Whether a parsed value has more than ``depth`` levels of objects and lists."""
+    """Returns whether a parsed value has more than ``depth`` levels of objects and lists."""
     return next(islice(levels(value), depth, None), None) is not None
 
 
 def read_text(text: str) -> Container | None:
-    """Returns the object or list that a text contains as JSON; None if it contains neither.
+    """Parse a text that is a JSON object or list; returns None for any other text.
 
     Raises:
         TooDeep: the text nests deeper than `MAX_DEPTH` levels.
@@ -83,20 +83,20 @@ def read_text(text: str) -> Container | None:
         return None
     except RecursionError:
         raise TooDeep from None
-    # Each level opens with a bracket, so a text with few brackets can't nest too deeply and need not be walked.
+    # Each level opens with a bracket. So a text with few brackets can't nest too deep, and needs no walk.
     if text.count("{") + text.count("[") > MAX_DEPTH and nests_deeper(parsed, MAX_DEPTH):
         raise TooDeep
     return parsed
 
 
 class Reader:
-    """Reads some values of one request body and the JSON texts in them, up to a total size.
+    """Reads values of one request body and the JSON texts inside them, up to a total size.
 
-    A text may contain further texts, and each of them is parsed again. The bound keeps the work linear in the size of
-    the body.
+    A JSON text can contain further JSON texts, which must be parsed again. The limit keeps the total work linear in the
+    size of the body.
 
     Args:
-        limit: maximum number of characters of all values, as JSON, and of all texts in them.
+        limit: maximum number of characters of all values, as JSON, plus those of all JSON texts inside them.
     """
 
     def __init__(self, limit: int) -> None:
@@ -105,15 +105,15 @@ class Reader:
         self._containers = 0
 
     def texts_in(self, value: object, size: int) -> Iterator[str]:
-        """Yields the texts and names with a brace or a square bracket, in a parsed value and in the JSON texts in it.
+        """Iterates over the texts with a bracket, and the member names with a brace, in a value and its JSON texts.
 
         Args:
-            value: parsed.
-            size: its characters as JSON.
+            value: the parsed value.
+            size: number of characters of the value as JSON.
 
         Raises:
-            TooDeep: a text nests too deep.
-            TooMuch: together with earlier values it exceeds the limit.
+            TooDeep: a JSON text nests too deep.
+            TooMuch: this value and the values read before exceed the reader's limit.
         """
         self._count_characters(size)
         left: list[Container] = [[value]]

@@ -1,1 +1,1 @@
-"""The ways to identify a request's tenant. A pool uses exactly one of them, without a fallback."""
+"""The ways to identify a request's tenant. Each pool uses exactly one way, without a fallback."""

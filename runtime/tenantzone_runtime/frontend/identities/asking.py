@@ -1,4 +1,4 @@
-"""The protocol of identities, and helpers that read headers, check tenants' names and make refusals."""
+"""The interface of all ways to identify tenants, and helpers that read headers, check names and make refusals."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from tenantzone_runtime.frontend.responses.answers import Refusal, Scope
 from tenantzone_runtime.frontend.responses.refusals import Reason
 
 ABOUT = "the frontend's identity"
-"""The purpose of an identity's files, for log lines."""
+"""Prefix of log lines about an identity's files."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
-"""Pattern of the names that the CRD accepts for a TenantZone's ``tenant``."""
+"""The names that the CRD accepts for a TenantZone's ``tenant``."""
 
 
 class Identity(Protocol):
@@ -21,11 +21,11 @@ class Identity(Protocol):
 
     @property
     def problem(self) -> str:
-        """The reason why no tenant can be identified; empty if tenants can be identified."""
+        """The reason why this identity can identify no tenant; empty if it can."""
 
     @property
     def secret_headers(self) -> frozenset[bytes]:
-        """Names, in lower case, of the headers that the frontend does not pass on to vLLM."""
+        """Lower-case names of headers with secrets, which the frontend does not pass on to vLLM."""
 
     def refresh(self) -> None:
         """Reload the identity's files if they have changed."""
@@ -34,19 +34,19 @@ class Identity(Protocol):
         """Returns the tenant of a request.
 
         Raises:
-            Refusal: the request names no known tenant, or has no valid proof.
+            Refusal: the request names no valid tenant, or has no valid credentials.
         """
 
 
 def only_header(headers: Headers, name: bytes) -> bytes | None:
-    """Returns the value of a header; None if the request does not have the header.
+    """Returns the value of a header that may not be repeated; None if the request does not have the header.
 
     Args:
         headers: the request's headers.
         name: the header's name in lower case.
 
     Raises:
-        Refusal: the header is repeated, so its values may come from different parties.
+        Refusal: the header is repeated. The client and a gateway may have set different values.
     """
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
@@ -57,7 +57,7 @@ def only_header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def check_tenant_name(name: str) -> str:
-    """Returns ``name`` if it is a valid tenant's name.
+    """Check that a name is valid for a tenant, and return the name.
 
     Raises:
         Refusal: the name is invalid.
@@ -72,19 +72,19 @@ def check_tenant_name(name: str) -> str:
 
 
 def without_headers(scope: Scope, names: frozenset[bytes]) -> Scope:
-    """Returns the request without the headers in ``names``, which are in lower case."""
+    """Returns the request without the headers in ``names``. The names must be in lower case."""
     if not names:
         return scope
     return {**scope, "headers": [header for header in scope["headers"] if header[0].lower() not in names]}
 
 
 def unauthorized(reason: Reason, message: str) -> Refusal:
-    """Returns a 401 refusal, for a client that is unknown or not trusted."""
+    """Returns a refusal with status 401, for a request whose tenant could not be verified."""
     return Refusal(401, reason, message, headers={"www-authenticate": "Bearer"})
 
 
 def unusable() -> Refusal:
-    """Returns the refusal of all requests while no tenant can be identified; the admin port reports the reason."""
+    """Returns the refusal for all requests while the frontend can identify no tenant. The admin port shows why."""
     return Refusal(
         503,
         "identity_unusable",

@@ -1,4 +1,4 @@
-"""Makes the identity that a pool's config selects, without a fallback."""
+"""Selects the way to identify tenants from a pool's config, without a fallback."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from tenantzone_runtime.frontend.identities.trusted_header import HeaderIdentity
 
 
 def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) -> Identity:
-    """Make the identity that a pool's config selects, and read its files.
+    """Create the identity that a pool's config selects, and read the identity's files.
 
     Args:
         declared: the pool's ``identity``; None for API keys.
         keys: the mounted API keys.
-        folder: the folder in which secrets, certificates and token keys are mounted.
+        folder: the folder in which secrets, certificates and the keys of tokens are mounted.
     """
     if declared is not None and declared.trusted_header is not None:
         made: Identity = HeaderIdentity(declared.trusted_header, folder)

@@ -1,14 +1,13 @@
 """Maps API keys to tenants, from a folder with one file per tenant, such as a mounted Secret.
 
-The file's name is the tenant's name. Each line is a key, in clear text or as ``sha256:`` and its digest; several lines
-allow rotating a key. Only digests are kept in memory.
+The file's name is the tenant's name. Each line is one key, as clear text or as ``sha256:`` followed by the key's
+digest. A file may have several keys, so that keys can be rotated. Only digests are kept in memory.
 
 kubelet replaces all files of a mounted Secret (a projection) atomically. In any other folder (a plain folder), a file
-may be incomplete, and the beginning of a key would be accepted as a key, so a file's content is only used once it has
-not changed for a second.
+may be incomplete, so that the beginning of a key would be accepted. So it is only used after a second without changes.
 
-A refresh has a bounded cost for any number of tenants. A new projection is read in parts over several refreshes, and
-takes effect when all of it has been read.
+The cost of a refresh is limited for any number of tenants. A new projection is read over several refreshes, and takes
+effect when all its files have been read.
 """
 
 import hashlib
@@ -30,21 +29,21 @@ _log = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
 MIN_KEY_LENGTH = 8
-"""Minimum length of a key in clear text, because a shorter key could be guessed, or be the beginning of another key."""
+"""Minimum length of a clear-text key, because a shorter text could be guessed, or be the beginning of another key."""
 REST_SECONDS = 1.0
-"""Time for which a file of a plain folder must not have changed before it is used."""
+"""Seconds for which a file of a plain folder must not have changed before the file is used."""
 FILES_PER_LOOK = 500
-"""Maximum number of files that one refresh of a large folder reads or examines, unless `STALE_SECONDS` have passed."""
+"""Maximum number of files that one refresh of a large folder reads or checks, unless `STALE_SECONDS` have passed."""
 STALE_SECONDS = 5.0
-"""Time after which an incomplete check of the folder is finished by one refresh, because refreshes may be rare."""
+"""Seconds after the last complete check from which one refresh checks all files, because refreshes may be rare."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""Pattern of the names that a TenantZone's tenant may have."""
+"""The names that a TenantZone's tenant may have."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
-"""Pattern of the names of backup copies that editors, package managers and administrators leave next to a file."""
+"""The names of backup copies that editors, package managers and administrators leave next to a file."""
 
 
 class KeyFileError(ValueError):
-    """A key file can't be used; the message names the line and never shows a key."""
+    """A key file can't be used. The message names the line, if any, and never shows a key."""
 
 
 def parse_keys(content: bytes) -> frozenset[bytes]:
@@ -54,7 +53,7 @@ def parse_keys(content: bytes) -> frozenset[bytes]:
         KeyFileError: a line is not a key.
     """
     try:
-        # Do not use splitlines(), because it would also split keys at Unicode's other line separators.
+        # Do not use splitlines(), because it also splits at other Unicode line separators, which a key might contain.
         lines = content.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise KeyFileError("not UTF-8 text") from None
@@ -92,7 +91,7 @@ class _KeyFile:
 
 @dataclass(slots=True)
 class _Part:
-    """A new projection that has been read only in part."""
+    """A new projection, some of whose files have not been read yet."""
 
     projection: Path
     remaining: list[str]
@@ -103,21 +102,21 @@ class KeyRing:
     """The API keys of all tenants, as digests, from the key files.
 
     If a file becomes invalid, its last valid keys stay accepted. Removing a file revokes its keys. Once a key file has
-    existed, keys are required until the process ends, even if the folder disappears.
+    existed, requests need a key until the process ends, even if the folder is removed.
 
     Args:
-        folder: the folder of the key files; if it is missing, there are no keys.
+        folder: the folder of the key files. If it is missing from the start, there are no keys.
         digest_key: the HMAC key for :attr:`digest`, the same in all of the engine's processes; empty for no digest.
-        clock: the monotonic time in seconds.
+        clock: returns the monotonic time in seconds.
     """
 
     required: bool = False
-    """Whether a key file exists or has existed."""
+    """Whether requests need a key, because a key file exists or has existed, or the folder could not be read."""
 
     digest: str = ""
-    """A digest of all keys in the files, to compare the engine's processes; empty if there are no files.
+    """An HMAC of all keys, which shows whether the engine's processes have the same keys; empty if there are no files.
 
-    It is an HMAC whose key is only known to the engine, so that a reader can't use the digest to test guessed API keys.
+    Only the engine has the HMAC's key, so that a reader can't use the digest to test guessed API keys.
     """
 
     def __init__(self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,46 +124,46 @@ class KeyRing:
         self._digest_key = digest_key
         self._clock = clock
         self._current_at = clock()
-        """Time at which all active files were last known to match the folder."""
+        """Time of the last check at which all active files matched the folder."""
         self._round_began = self._current_at
         """Time at which the current pass over the files of the plain folder began."""
         self._projection: Path | None = None
-        """The projection from which all active files were read; None if they were read from a plain folder."""
+        """The projection from which the active files were read; None if they were read from a plain folder."""
         self._part: _Part | None = None
         self._listed: FileStamp | None = None
-        """The plain folder's stamp when ``_names`` was listed; None if the next refresh must list the folder again."""
+        """The plain folder's stamp when its files were listed; None if the next refresh must list them again."""
         self._names: list[str] = []
         """The sorted names of the tenants' files in the plain folder."""
         self._next = 0
         """The index in ``_names`` at which the next refresh of a plain folder continues."""
         self._unsettled: dict[str, tuple[FileStamp, float]] = {}
-        """Recently changed files of a plain folder: each one's stamp, and the time at which it was first seen."""
+        """Recently changed files of a plain folder. Each has its stamp, and the time when that stamp was first seen."""
         self._left_out: frozenset[str] = frozenset()
         self._files: dict[str, _KeyFile] = {}
         self._folder_error: str | None = None
-        # Index the table by HMACs with a random key, which clients can't choose or predict. So the time of a lookup
-        # reveals nothing about keys, and does not depend on the number of tenants.
+        # The table's keys are HMACs with a random key, which clients can't choose or predict. So the time of a lookup
+        # reveals nothing about API keys, and does not depend on the number of tenants.
         self._table_key = secrets.token_bytes(32)
         self._tenants: dict[bytes, str] = {}
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether only a part of a new projection has been read."""
+        """Whether some files of a new projection have not been read yet."""
         return self._part is not None
 
     @property
     def problem(self) -> str:
-        """The reason why the ring has no keys; empty if it has keys."""
+        """The reason why no key is accepted; empty if there are keys."""
         if self._tenants:
             return ""
         return f"the key folder {self._folder} {self._folder_error or 'contains no valid key'}"
 
     def tenant_of(self, key: bytes) -> str | None:
-        """Returns the tenant of a key; None if the key is unknown."""
+        """Returns the tenant of an API key; None if the key is unknown."""
         return self._tenants.get(self._table_digest(hashlib.sha256(key).digest()))
 
     def refresh(self) -> None:
-        """Read changes in the folder; an error is logged once, and does not affect the keys of other files."""
+        """Read what has changed in the folder. An error is logged once, and does not affect the keys of other files."""
         try:
             files = across_swaps(self._folder, self._read_files)
         except FileNotFoundError:
@@ -176,7 +175,7 @@ class KeyRing:
             self._complain(f"can't be read: {error.strerror}; the keys stay unchanged")
             return
         self._folder_error = None
-        # A file with an invalid name also makes keys required, because it was probably meant to be a key file.
+        # Require keys even if all names are invalid, because the files were probably meant to be key files.
         self.required = self.required or bool(files) or bool(self._names) or bool(self._left_out)
         if files != self._files:
             self._files = files
@@ -193,8 +192,8 @@ class KeyRing:
         return self._read_projection(projection)
 
     def _read_projection(self, projection: Path) -> dict[str, _KeyFile]:
-        """Read the next part of a projection; returns its files if all have been read, and else the active files."""
-        # Start over with a new projection, so that files of two projections are never mixed.
+        """Read the next files of a projection. Returns its files once all are read, and the active files until then."""
+        # If the projection was replaced, start over, so that files of two projections are never mixed.
         if self._part is None or self._part.projection != projection:
             self._part = _Part(projection, self._list(projection)[::-1])
         part, began = self._part, self._clock()
@@ -210,7 +209,7 @@ class KeyRing:
         return part.files
 
     def _read_plain(self) -> dict[str, _KeyFile]:
-        """Read the new and recently changed files of a plain folder, and check the next part of the others."""
+        """Read new and recently changed files of a plain folder, and check some of the other files for changes."""
         self._part = self._projection = None
         began_ns = time.time_ns()
         stamp = FileStamp.of(self._folder)
@@ -234,12 +233,12 @@ class KeyRing:
             if name in due or name in known
         }
         if None in files.values():
-            # A removed file revokes its keys. If the whole folder is gone, this raises, so that no keys are revoked.
+            # A removed file revokes its keys. If the whole folder is missing, this call raises, so no key is revoked.
             FileStamp.of(self._folder)
         return {name: file for name, file in files.items() if file is not None}
 
     def _read_if_there(self, tenant: str) -> _KeyFile | None:
-        """Read a file of a plain folder; returns None if it does not exist, or is a broken link."""
+        """Read a file of a plain folder. Returns None if the file does not exist, or is a broken link."""
         try:
             return self._read(self._folder / tenant, tenant, is_plain=True)
         except FileNotFoundError:
@@ -247,16 +246,16 @@ class KeyRing:
 
     @property
     def _limit(self) -> int:
-        """Maximum number of files that a refresh may read.
+        """Maximum number of files that the next refresh may read.
 
-        It is unlimited for the first refresh, before which no key is accepted, and if the last complete check was
-        longer ago than `STALE_SECONDS`, because a revoked key might still be accepted.
+        There is no limit for the first refresh, because no key is accepted before it. There is no limit either if the
+        last complete check is older than `STALE_SECONDS`, because a revoked key might still be accepted.
         """
         is_stale = self._clock() - self._current_at > STALE_SECONDS
         return sys.maxsize if is_stale or not self._files else FILES_PER_LOOK
 
     def _list(self, source: Path) -> list[str]:
-        """Returns the names of the tenants' files in a folder; files with other names are logged once."""
+        """Returns the names of the key files in a folder. Files whose name is no valid tenant name are logged once."""
         names = _key_file_names(source)
         tenants = [name for name in names if is_tenants_name(name)]
         left_out = frozenset(names) - frozenset(tenants)
@@ -269,7 +268,7 @@ class KeyRing:
         return all(file.stamp is not None for file in self._files.values())
 
     def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
-        """Returns whether a plain folder's file has not changed for a while, by its mtime or by previous refreshes."""
+        """Returns whether a file has not changed for `REST_SECONDS`, by its modification time or previous refreshes."""
         if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
             before, since = self._unsettled.get(tenant, (None, 0.0))
             if before != stamp:
@@ -300,7 +299,7 @@ class KeyRing:
             file = _KeyFile(settled, last_good, str(error))
         if before is None or file.error != before.error:
             _log.error(
-                "key file of tenant %r: %s; its previous keys stay in force",
+                "key file of tenant %r: %s; the tenant's previous keys stay valid",
                 tenant,
                 file.error,
                 extra={"tenant": tenant},
@@ -314,7 +313,7 @@ class KeyRing:
                 owners.setdefault(digest, []).append(tenant)
         for digest, tenants in owners.items():
             if len(tenants) > 1:
-                # If the key identified one of the tenants, the other tenants would act in its name.
+                # Refuse the key, because each of its tenants could act in the name of the others.
                 _log.error(
                     "the key sha256:%s... is refused, because it is in the key files of several tenants (%s); give "
                     "each tenant its own key",
@@ -341,7 +340,7 @@ class KeyRing:
 
 
 def is_tenants_name(name: str) -> bool:
-    """Returns whether a file's name is a valid tenant's name, and not the name of a backup copy."""
+    """Returns whether a file's name is a valid tenant name, and not the name of a backup copy."""
     return bool(_TENANT.fullmatch(name)) and not _COPY.fullmatch(name)
 
 
@@ -351,9 +350,9 @@ def _key_file_names(folder: Path) -> list[str]:
 
 
 def _is_meant_as_file(entry: os.DirEntry[str]) -> bool:
-    """Returns whether an entry is a file, a link to a file, or a broken link, whose target may be created later."""
+    """Returns whether an entry is a file, a link to a file, or a broken link whose target may be created later."""
     try:
         return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
     except OSError:
-        # For example a circle of links. Reading the entry reports the error, without affecting other files.
+        # The entry may be a circular link. Reading the entry later reports the error, without affecting other files.
         return True

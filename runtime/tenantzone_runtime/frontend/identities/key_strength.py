@@ -1,4 +1,4 @@
-"""Decides which public keys are strong enough for signatures that identify tenants."""
+"""Decides which public keys are strong enough to verify signatures that identify tenants."""
 
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -9,20 +9,20 @@ T = TypeVar("T")
 
 MIN_RSA_BITS: Final = 2048
 CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
-"""The EC curves that are strong enough: names in JSON Web Keys by names in the package cryptography."""
+"""The EC curves that are strong enough: the name in JSON Web Keys, by the name in the package ``cryptography``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T]):
-    """The accepted keys or certificates of a mounted file."""
+    """The keys or certificates of a mounted file that are strong enough, and the problems of the others."""
 
     value: T
     problems: tuple[str, ...]
-    """One message for each key or certificate that was left out because it is too weak."""
+    """One message for each key or certificate that is ignored because it is too weak."""
 
 
 def weakness(key: object) -> str:
-    """Returns why a public key is too weak, as a predicate ("is ..."), and what to use instead; empty if it is not."""
+    """Returns why a public key is refused and what to use instead, as a phrase ("is ..."); empty if it is accepted."""
     if isinstance(key, rsa.RSAPublicKey):
         is_strong = key.key_size >= MIN_RSA_BITS
         return "" if is_strong else f"is an RSA key of {key.key_size} bits; use one of {MIN_RSA_BITS} bits or more"
@@ -34,7 +34,7 @@ def weakness(key: object) -> str:
 
 
 def curve_weakness(name: object) -> str:
-    """Returns why an EC key on a curve that is not in `CURVES` is refused, as a predicate ("is ...").
+    """Returns why an EC key is refused whose curve is not in `CURVES`, as a phrase ("is ...").
 
     Args:
         name: the curve's name.

@@ -1,4 +1,4 @@
-"""Identifies tenants by API keys: a request belongs to the tenant whose API key it has."""
+"""Identifies tenants by API keys: a request belongs to the tenant whose API key its headers contain."""
 
 from tenantzone_runtime.frontend.identities.asking import Headers, unauthorized
 from tenantzone_runtime.frontend.identities.key_ring import KeyRing
@@ -6,10 +6,10 @@ from tenantzone_runtime.frontend.responses.answers import Scope
 
 
 class KeyIdentity:
-    """Identifies tenants by the API keys of a ring.
+    """Identifies tenants by the API keys of a key ring.
 
     Args:
-        keys: the ring, which other code refreshes.
+        keys: the key ring. Its owner must refresh it.
     """
 
     secret_headers: frozenset[bytes] = frozenset()
@@ -22,13 +22,13 @@ class KeyIdentity:
         return self._keys.problem
 
     def refresh(self) -> None:
-        """Do nothing, because other code refreshes the ring in any case, to know whether keys are required at all."""
+        """Do nothing, because `ActiveConfig` refreshes the key ring for all identities."""
 
     def tenant_of(self, scope: Scope) -> str:
         """Returns the tenant whose API key the request has.
 
         Raises:
-            Refusal: the request has no API key, several different ones, or an unknown one.
+            Refusal: the request has no API key, several different API keys, or an unknown API key.
         """
         tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
         if tenant is None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-# Use the common library for parsing and verifying certificates, which vLLM depends on anyway.
+# Use the most common library for certificates, because vLLM depends on it anyway.
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
@@ -39,12 +39,12 @@ class HopProof(Protocol):
         """Verify that a request comes from the gateway.
 
         Raises:
-            Refusal: the request has no proof, or a wrong one.
+            Refusal: the request has no proof, or a wrong proof.
         """
 
 
 def make_proof(declared: Proof, folder: Path) -> HopProof:
-    """Make the proof that the config selects, with the files mounted in the folder."""
+    """Create the proof that the config selects. ``folder`` is the folder of the mounted secret or certificates."""
     if declared.secret_header is not None:
         return SharedSecret(declared.secret_header, folder)
     assert declared.client_certificate is not None, "a proof has a secret header or a client certificate"
@@ -52,7 +52,7 @@ def make_proof(declared: Proof, folder: Path) -> HopProof:
 
 
 class SharedSecret:
-    """Verifies a header whose value only the gateway and the engines know."""
+    """Verifies a request by a header whose value only the gateway and the engines know."""
 
     def __init__(self, declared: SecretHeader, folder: Path) -> None:
         self._header = declared.name.lower().encode()
@@ -76,7 +76,7 @@ class SharedSecret:
                 "no_proof", "The request did not come through this server's gateway; send it to the gateway"
             )
         digest = hashlib.sha256(shown).digest()
-        # Compare with all secrets in constant time, so that the duration reveals nothing about them.
+        # Compare with all secrets in constant time, so that the duration reveals nothing about the secrets.
         if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
             raise unauthorized(
                 "wrong_proof", "The request did not come through this server's gateway; send it to the gateway"
@@ -84,7 +84,7 @@ class SharedSecret:
 
 
 def _read_secrets(content: bytes) -> tuple[bytes, ...]:
-    """Returns the SHA-256 digests of the secrets in a file's content, one per line.
+    """Returns the SHA-256 digests of the secrets in a file. Each line of the file is one secret.
 
     Raises:
         ValueError: a line is not a valid secret, or the file contains no secret.
@@ -105,13 +105,16 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
 
 
 class GatewayCertificate:
-    """Verifies the client certificate of a connection; the TLS server has verified that the client has its key."""
+    """Verifies a request by the client certificate of its connection.
+
+    The TLS server has already verified that the client has the certificate's private key.
+    """
 
     def __init__(self, declared: ClientCertificate, folder: Path) -> None:
         self._subjects = frozenset(declared.subjects)
         self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
         self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
-        """The CAs, and the certificates verified with them, by their PEM; validity periods are checked each time."""
+        """The CAs, and the certificates verified with these CAs, by PEM. Validity periods are checked each time."""
 
     @property
     def problem(self) -> str:
@@ -177,15 +180,15 @@ def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool
 
 
 def _read_certificates(content: bytes) -> Accepted[_Certificates]:
-    """Parse certificates in PEM; those whose keys are too weak are left out, and reported in ``problems``.
+    """Parse CA certificates in PEM. Certificates with too weak keys are ignored, and reported in ``problems``.
 
     Raises:
-        ValueError: the content has no certificate, an invalid one, or none with a key that is strong enough.
+        ValueError: the content has no certificate, an invalid certificate, or only certificates with too weak keys.
     """
     try:
         certificates = x509.load_pem_x509_certificates(content)
     except (ValueError, x509.InvalidVersion):
-        raise ValueError("expected certificates in PEM") from None
+        raise ValueError("expected one or more valid certificates in PEM") from None
     strong, problems = [], []
     for number, certificate in enumerate(certificates, start=1):
         if problem := _weakness_of(certificate):
@@ -198,7 +201,7 @@ def _read_certificates(content: bytes) -> Accepted[_Certificates]:
 
 
 def _weakness_of(certificate: x509.Certificate) -> str:
-    """Returns why a certificate's key is too weak, and what to use instead; empty if it is strong enough."""
+    """Returns why a certificate's key is refused, and what to use instead; empty if the key is accepted."""
     try:
         return weakness(certificate.public_key())
     except (ValueError, UnsupportedAlgorithm):

@@ -1,4 +1,4 @@
-"""Identifies tenants by JSON Web Tokens: a claim of a request's token names its tenant."""
+"""Identifies tenants by JSON Web Tokens: a claim of the request's token names the tenant."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Use the common library, which vLLM depends on anyway, because code of our own could easily be insecure.
+# Use the most common library for tokens, because code of our own could easily be insecure. vLLM depends on it anyway.
 import jwt
 
 from tenantzone_contract.zone_config.identity import JWKS_FILE, Jwt
@@ -27,20 +27,20 @@ _TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """Key type (``kty``) by the first two letters of the algorithm."""
 _CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
-"""Members of a JSON Web Key that only private keys have: those of RFC 7518 and RFC 8037, and of ML-DSA keys."""
+"""Members that only private JSON Web Keys have, according to RFC 7518, RFC 8037 and the standard for ML-DSA keys."""
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
-"""Public keys by id (``kid``) and algorithm. A key is repeated for each algorithm that it may be used with."""
+"""Public keys by id (``kid``) and algorithm. A key has one entry for each algorithm with which it may be used."""
 
 
 _Found = dict[bytes, tuple[str, float]]
-"""Cached results by the token's SHA-256 digest, the oldest first: the tenant, and the Unix time of expiry."""
+"""Cached results, oldest first: the tenant and the Unix time of expiry, by the token's SHA-256 digest."""
 
 
 class TokenIdentity:
     """Identifies tenants by signed tokens of one issuer.
 
-    Because verifying a signature is expensive, the result is cached until the token expires or the keys change.
+    Verifying a signature is expensive. So the result is cached until the token expires or the keys change.
 
     Args:
         declared: the pool's ``identity.jwt``.
@@ -55,7 +55,8 @@ class TokenIdentity:
             folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
         )
         self._known: tuple[Accepted[Keys] | None, _Found] = (None, {})
-        """The keys, and the results verified with them; one tuple, because another thread may replace both."""
+        """The keys, and the results of verifying tokens with these keys. They are one tuple, so that a reader never
+        combines new keys with old results while another thread replaces both."""
 
     @property
     def problem(self) -> str:
@@ -104,7 +105,7 @@ class TokenIdentity:
             raise _refused("has another issuer or audience; get one for this server") from None
         except jwt.MissingRequiredClaimError as error:
             raise _refused(f"lacks the claim {error.claim}; get one with this claim") from None
-        # Besides PyJWT's errors, catch those for invalid text, too large numbers and too deep nesting.
+        # Besides PyJWT's errors, catch the errors for invalid text, too large numbers and too deep nesting.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise _refused("is invalid; get a new one") from None
 
@@ -119,9 +120,9 @@ class TokenIdentity:
 
 
 def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
-    """Parse a JSON Web Key Set, and return its keys for any of the algorithms; other keys are skipped.
+    """Parse a JSON Web Key Set. Returns its keys for any of the algorithms, and ignores keys for other algorithms.
 
-    Keys that are too weak are left out, and reported in ``problems``.
+    Keys that are too weak are also ignored, and reported in ``problems``.
 
     Raises:
         ValueError: the content is not a JSON Web Key Set, contains a private key, contains two keys with the same id
@@ -138,7 +139,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
-            # Refuse even a private key that would be skipped, because every reader of the file could forge tokens.
+            # Refuse the file even if the key would be ignored, because every reader of the file could forge tokens.
             raise ValueError(
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer stop "
                 "signing with this key"
@@ -166,7 +167,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
 
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
-    """Returns whether a key may verify signatures of an algorithm, by the members of its JSON Web Key."""
+    """Returns whether a JSON Web Key may be used to verify signatures of an algorithm."""
     operations = entry.get("key_ops") or ["verify"]
     return (
         entry.get("kty") == _TYPES[algorithm[:2]]
@@ -180,9 +181,9 @@ def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
 
 
 def _key_for(header: Mapping[str, Any], keys: Keys) -> jwt.PyJWK:
-    """Returns the key that a token's header names.
+    """Returns the key that a token's header names by its key id and algorithm.
 
-    If the header has no key id, the only key for the token's algorithm is used.
+    If the header has no key id, returns the key for the token's algorithm if there is exactly one.
 
     Raises:
         jwt.InvalidKeyError: no key matches, or the header has no key id and several keys match.

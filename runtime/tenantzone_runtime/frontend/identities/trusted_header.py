@@ -1,4 +1,4 @@
-"""Identifies tenants by a header, which is trusted only with a proof that the request comes from the gateway."""
+"""Identifies tenants by a header. It is trusted only with a proof that the request comes from the gateway."""
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -11,11 +11,11 @@ from tenantzone_runtime.frontend.transport.peer import peer_address
 
 
 class HeaderIdentity:
-    """Identifies tenants by the gateway's header.
+    """Identifies tenants by a header that the gateway sets.
 
     Args:
         declared: the pool's ``identity.trustedHeader``.
-        folder: the folder in which the proof's file is mounted.
+        folder: the folder of the mounted secret or certificates that prove that requests come from the gateway.
     """
 
     def __init__(self, declared: TrustedHeader, folder: Path) -> None:
@@ -54,6 +54,6 @@ class HeaderIdentity:
             address = ip_address(peer_address(scope) or "")
         except ValueError:
             return False
-        # A dual-stack socket reports an IPv4 address as an IPv4-mapped IPv6 address.
+        # Convert an IPv4-mapped IPv6 address, because a dual-stack socket reports IPv4 addresses in this form.
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)

@@ -1,1 +1,1 @@
-"""Refusals and errors, in the format of the API that the client called."""
+"""Responses of the frontend: refusals and errors, in the format of the API that the client called."""

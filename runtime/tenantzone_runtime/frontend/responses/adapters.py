@@ -1,6 +1,6 @@
-"""Restricts the models that a tenant may use to the base model and the LoRA adapters that its zone lists.
+"""Restricts a tenant to the base model and the LoRA adapters that the tenant's zone lists.
 
-For an adapter that it may not use, a tenant gets the same answer as for a model that does not exist.
+A tenant gets the same answer for an adapter that it may not use as for a model that does not exist.
 """
 
 import json
@@ -17,7 +17,7 @@ def usable_models(scope: Scope, zone: ZoneConfig | None) -> frozenset[str] | Non
     """Returns the model names that a tenant may use.
 
     Args:
-        scope: the request's ASGI scope, whose application knows the base model's names.
+        scope: the request's ASGI scope. Its application has the base model's names.
         zone: the tenant's zone; None if the tenant has no zone.
 
     Returns:
@@ -36,7 +36,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
         Refusal: the tenant may not use the model.
     """
     model = body.get("model")
-    # Without a name vLLM uses the base model, and it refuses a name that is not a string.
+    # Other values need no check, because vLLM uses the base model if there is no name, and refuses other types.
     if usable is not None and isinstance(model, str) and model and model not in usable:
         raise Refusal(
             404, "model", f"The model `{model}` does not exist, or this tenant may not use it (adapters)", param="model"
@@ -44,7 +44,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
 
 
 def listing(app: App, usable: frozenset[str] | None) -> App:
-    """Wrap the application for requests that list models, so that its answer only has the models in ``usable``."""
+    """Wrap the application so that its list of models has only the models in ``usable``; None for all models."""
     if usable is None:
         return app
 
@@ -69,7 +69,7 @@ class _Listing:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Collect a message from the application; after the last one, send the filtered response."""
+        """Collect a message from the application. After the last message, send the filtered response."""
         if message["type"] == "http.response.start":
             self._head = message
             return

@@ -47,7 +47,7 @@ def error_body(scope: Scope, status: int, message: str, param: str | None = None
     Args:
         scope: the request's ASGI scope.
         status: the HTTP status.
-        message: the problem and its remedy, for the client.
+        message: the error message, which says what the client should change.
         param: the invalid field of the request's body; None if the error is not about a field.
     """
     error: dict[str, Any]
@@ -61,7 +61,7 @@ def error_body(scope: Scope, status: int, message: str, param: str | None = None
 
 
 def error_event(scope: Scope, body: bytes) -> bytes:
-    """Returns the server-sent events that end a stream with an error.
+    """Returns the bytes that end a stream of server-sent events with an error.
 
     Args:
         scope: the request's ASGI scope.
@@ -79,12 +79,12 @@ def is_anthropic(scope: Scope) -> bool:
 
 
 class Refusal(Exception):
-    """The frontend refuses a request.
+    """Raised to refuse a request with an error response.
 
     Args:
         status: the HTTP status.
         reason: the machine-readable reason, for the metric of refusals.
-        message: the problem and its remedy, for the client.
+        message: the error message, which says what the client should change.
         param: the invalid field of the request's body; None if the error is not about a field.
         headers: additional response headers.
     """
@@ -109,7 +109,7 @@ class Refusal(Exception):
         return error_body(scope, self.status, str(self), self.param)
 
     async def send(self, scope: Scope, send: Send) -> None:
-        """Answer the request with this refusal."""
+        """Send this refusal to the client as the complete response."""
         body = self.body(scope)
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self.headers}
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -1,8 +1,8 @@
 """Converts vLLM's error responses to the error format of the request's API.
 
-Most of vLLM's errors have OpenAI's format. Errors of FastAPI, on which vLLM is built, do not: for example
-``{"detail": "Not Found"}`` for a route that the engine does not serve. On Anthropic's routes, some errors have OpenAI's
-format or error types.
+Most of vLLM's errors have OpenAI's format. Two kinds must be converted: errors of FastAPI, on which vLLM is built, such
+as ``{"detail": "Not Found"}`` for a route that the engine does not serve, and errors on Anthropic's routes, some of
+which have OpenAI's format or error types.
 """
 
 import json
@@ -25,7 +25,7 @@ def in_api_format(app: App) -> App:
 
 
 class _Errors:
-    """Converts the response to one request if it is an error.
+    """Converts the response to one request if the response is an error.
 
     Args:
         scope: the request's ASGI scope.
@@ -72,7 +72,7 @@ def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, 
         headers: the response's headers, by lower-case names.
 
     Returns:
-        The converted body; None if the body already has the format, or has an unknown format.
+        The converted body; None if the body already has the API's format, or has an unknown format.
     """
     try:
         parsed: Any = json.loads(body)
@@ -91,7 +91,7 @@ def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, 
 
 
 def _message(scope: Scope, status: int, detail: object, headers: Mapping[bytes, bytes]) -> str:
-    """Returns a message for the client, which replaces FastAPI's terse texts for unknown routes and methods."""
+    """Returns the error message for the client. FastAPI's short texts for unknown routes and methods are replaced."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     if (status, detail) == (404, "Not Found"):
         return f"This engine does not serve {path}, possibly because its model has other routes; check the URL"

@@ -1,9 +1,9 @@
-"""Lets the engine refuse an admitted request with an answer of the frontend, and report that it has the request.
+"""Lets the engine's code refuse a request that the frontend has already passed on to vLLM.
 
-vLLM can't refuse a request at the point at which its blocks are known: an error there becomes a 500, or an event in a
-stream. So the engine's code passes a refusal to the frontend, and waits. The frontend then reports to vLLM that the
-client has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine begins to
-answer, the frontend buffers the messages from vLLM, so that it can still send the status of a refusal.
+The engine's code can decide only when it knows how many blocks the request needs. An error raised there would become a
+500, or an event in a stream. So this code passes a refusal to the frontend, and waits. The frontend reports to vLLM
+that the client has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine
+begins to answer, the frontend buffers vLLM's messages, so that it can still send the status of a refusal.
 """
 
 import asyncio
@@ -15,17 +15,22 @@ from tenantzone_runtime.frontend.responses.answers import App, Message, Receive,
 from tenantzone_runtime.frontend.responses.refusals import count_refusal
 
 _PATIENCE_SECONDS = 30.0
-"""Maximum time in seconds for which a refusal waits until vLLM handles the client's disconnect."""
+"""Maximum time in seconds for which a refused request waits until vLLM handles the reported disconnect."""
 
 
 class RefusalListener(Protocol):
     """Listens to the engine's decision on one request."""
 
     def is_ready(self) -> None:
-        """Called when the request was tokenized and is in the engine."""
+        """Called when the request has been tokenized and passed to the engine."""
 
     def is_refused(self, refusal: Refusal, seconds: float) -> None:
-        """Called when the engine has refused the request, and will refuse the tenant's others for ``seconds``."""
+        """Called when the engine has refused the request.
+
+        Args:
+            refusal: the answer for the client.
+            seconds: seconds for which the engine will also refuse the tenant's other requests.
+        """
 
 
 async def _nothing_kept() -> None:
@@ -33,24 +38,24 @@ async def _nothing_kept() -> None:
 
 
 class _EngineDecision:
-    """The engine's decision on one request: whether it is refused, and with which answer."""
+    """The engine's decision on one request: the refusal, if any, and whether the engine has begun to answer."""
 
     def __init__(self, listener: RefusalListener) -> None:
         self.listener = listener
         self.refusal: Refusal | None = None
         self.is_given = asyncio.Event()
-        """Set once there is a refusal."""
+        """Set when the engine refuses the request."""
         self.is_accepted = False
         """Whether the engine has begun to answer."""
         self.release: Callable[[], Awaitable[None]] = _nothing_kept
-        """Sends the part of the answer that is buffered."""
+        """Sends the buffered part of the answer to the client."""
 
 
 _current: ContextVar[_EngineDecision | None] = ContextVar("tenantzone_engine_decision", default=None)
 
 
 def arrive() -> None:
-    """Report that the current request is in the engine; does nothing without a frontend."""
+    """Report that the current request was passed to the engine. Does nothing without a frontend."""
     decision = _current.get()
     if decision is not None:
         decision.listener.is_ready()
@@ -59,8 +64,8 @@ def arrive() -> None:
 async def accept() -> None:
     """Report that the engine has begun to answer the current request.
 
-    The frontend then sends the part of the answer that it has buffered. Further calls have no effect, and neither has a
-    call for a request that did not come through the frontend.
+    The frontend then sends the buffered part of the answer. Further calls have no effect. A call for a request that did
+    not pass through the frontend has no effect either.
     """
     decision = _current.get()
     if decision is not None and not decision.is_accepted:
@@ -76,31 +81,32 @@ async def refuse(
     *,
     param: str | None = None,
 ) -> None:
-    """Have the frontend answer the current request with an error of the engine's; see `refuse_with`.
+    """Have the frontend answer the current request with an error of the engine; see `refuse_with`.
 
     Args:
         status: HTTP status of the answer.
         message: the error message for the client.
-        retry_after: seconds after which the client should retry; None to state no time.
-        closed_seconds: seconds for which the frontend may refuse all further requests of the tenant itself.
-        param: the field of the body that is at fault; None if no field is.
+        retry_after: seconds after which the client should retry; None if unknown.
+        closed_seconds: seconds for which the frontend may refuse further requests of the tenant without asking the
+            engine.
+        param: the invalid field of the request's body; None if the error is not about a field.
     """
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
     await refuse_with(Refusal(status, "engine", message, param=param, headers=headers), closed_seconds)
 
 
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
-    """Have the frontend answer the current request with a refusal; returns if there is no frontend."""
+    """Have the frontend refuse the current request, and wait to be cancelled. Without a frontend, returns at once."""
     if refuse_answer(refusal, closed_seconds):
-        # vLLM cancels this task when it handles the disconnect.
+        # Wait here, because vLLM cancels this task when it handles the disconnect.
         await asyncio.sleep(_PATIENCE_SECONDS)
 
 
 def refuse_answer(refusal: Refusal, closed_seconds: float = 0.0) -> bool:
-    """Have the frontend answer the current request with a refusal, in place of anything that vLLM still sends.
+    """Have the frontend answer the current request with a refusal, and drop everything that vLLM still sends.
 
     Returns:
-        Whether there is a frontend.
+        True if the request passed through the frontend; otherwise False, and nothing is done.
     """
     decision = _current.get()
     if decision is None:
@@ -112,7 +118,7 @@ def refuse_answer(refusal: Refusal, closed_seconds: float = 0.0) -> bool:
 
 
 def refusable(app: App, listener: RefusalListener) -> App:
-    """Returns the application for a request that the engine may refuse."""
+    """Wrap the application so that the engine may refuse the request that the application answers."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         decision = _EngineDecision(listener)
@@ -148,14 +154,14 @@ def _gone_when_refused(decision: _EngineDecision, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """The answer to a request, which is buffered until it is known whether the engine refuses the request.
+    """The application's answer to a request. It is buffered until the engine has accepted or refused the request.
 
-    This is known when the engine begins to answer, or when the application's answer is complete. Buffering is needed
-    because some routes send the first events of a stream before the engine gets the request.
+    The engine accepts the request by beginning to answer. A complete answer of the application is also sent. The answer
+    is buffered because some routes send the first events of a stream before the engine gets the request.
 
     Args:
-        decision: the engine's decision. If it is a refusal, no further message of the application is sent.
-        send: takes the answer's messages.
+        decision: the engine's decision. After a refusal, no further message of the application is sent.
+        send: sends the answer's ASGI messages to the client.
     """
 
     def __init__(self, decision: _EngineDecision, send: Send) -> None:
@@ -164,10 +170,10 @@ class _Answer:
         self._kept: list[Message] = []
         self._has_begun = False
         self._turn = asyncio.Lock()
-        """Held while messages are sent, to keep their order, because `accept` may run in another task."""
+        """Held while messages are sent, so that they keep their order. `accept` may send messages in another task."""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application, or buffer it."""
+        """Send, buffer or drop a message of the application, according to the engine's decision."""
         async with self._turn:
             if self._decision.refusal is not None:
                 return
@@ -183,7 +189,7 @@ class _Answer:
                 await self._pass_on()
 
     async def _pass_on(self) -> None:
-        # Send the head only together with the first part of the body, because until then the status can still change.
+        # Send the head only together with the first part of the body. Until then, a refusal can still set the status.
         if not self._has_begun and len(self._kept) < 2:
             return
         self._has_begun = True
@@ -192,7 +198,7 @@ class _Answer:
             await self._send(message)
 
     async def refuse(self, scope: Scope, refusal: Refusal) -> None:
-        """Answer with a refusal, or with an error event if the stream has already begun."""
+        """Send a refusal to the client, as an error event if the stream has already begun."""
         if self._has_begun:
             event = error_event(scope, refusal.body(scope))
             await self._send({"type": "http.response.body", "body": event})

@@ -1,8 +1,8 @@
-"""Error masking: hides the server's internals from tenants when the server itself fails.
+"""Error masking: hides the server's internals from tenants when the server fails to process a request.
 
-If a request makes vLLM fail, the client would get a 500 with the text of Python's exception, which names classes,
-attributes and paths. vLLM answers some exceptions itself, and others pass through the frontend to the code around it.
-Here, the details go to the log, and the tenant learns only that the request failed.
+Without masking, the client would get a 500 with the text of Python's exception, which names classes, attributes and
+paths. vLLM answers some exceptions itself. Others pass through the frontend to the ASGI server. In both cases, this
+module logs the details, and only reports to the client that the request failed.
 """
 
 import json
@@ -19,29 +19,29 @@ _log = logging.getLogger(__name__)
 _LONGEST_LOGGED = 2000
 _EVENT = b"data: "
 _SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
-"""Each event of a failure has one of the signs; the last is the form of the routes like Anthropic's."""
+"""Texts that identify events with an internal error in a stream. The last text is used on routes like Anthropic's."""
 _READ_BODIES = (
     ("fastapi.", "request_body_to_args"),
     ("vllm.entrypoints.", "to_chat_completion_request"),
     ("vllm.entrypoints.", "construct_input_messages"),
     ("vllm.", "_parse_chat_message_content"),
-    # The function's name since 0.33.
+    # Since vLLM 0.33, the function above has this name.
     ("vllm.", "parse_chat_message_content"),
 )
-"""Functions, by the beginning of their module's name, that only parse a body into its route's input: FastAPI's for the
-body's model, and vLLM's for conversations in another form than chat completions, and for each message of a
-conversation."""
+"""Functions that only parse a body, as the beginning of their module's name and their own name. FastAPI's function
+parses the body into the route's input. vLLM's functions convert other formats of conversations to chat completions, and
+parse each message of a conversation."""
 
 
 def masked(app: App) -> App:
-    """Returns the application with its 500 answers, and stream events of such failures, replaced by the frontend's."""
+    """Wrap the application so that its 500 answers, and events about such errors in streams, have no details."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         answer = _MaskedAnswer(scope, send)
         try:
             await app(scope, receive, answer.send)
         except Exception as error:
-            # The code around the frontend would send the details to the client.
+            # Answer here, because the ASGI server would send the details to the client.
             if answer.has_begun:
                 raise
             if _is_of_the_body(error):
@@ -53,7 +53,7 @@ def masked(app: App) -> App:
 
 
 def _is_of_the_body(error: Exception) -> bool:
-    """Whether an error was raised while the request's body was parsed, before anything was done with its contents."""
+    """Returns whether an error was raised while the request's body was being parsed."""
     return any(
         frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(module)
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -70,11 +70,11 @@ async def _refuse_body(scope: Scope, send: Send) -> None:
 
 
 class _MaskedAnswer:
-    """The answer to one request.
+    """The answer to one request, with internal errors replaced.
 
     Args:
-        scope: of the request.
-        send: takes the answer's messages.
+        scope: the request's ASGI scope.
+        send: sends the answer's ASGI messages to the client.
     """
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -82,12 +82,12 @@ class _MaskedAnswer:
         self._path = str(scope["path"])
         self._send = send
         self._failure: bytes | None = None
-        """The collected body of an answer that is to be replaced."""
+        """The collected body of a 500 answer, which is logged and replaced; None for other answers."""
         self.has_begun = False
-        """Whether anything was sent to the client."""
+        """Whether a message was sent to the client."""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application's, or its replacement."""
+        """Send a message of the application, or its replacement, to the client."""
         if message["type"] == "http.response.start" and message["status"] == 500:
             self._failure = b""
         elif self._failure is None:
@@ -100,7 +100,7 @@ class _MaskedAnswer:
                 await self._tell()
 
     async def fail(self, error: Exception) -> None:
-        """Answer that the application failed before it answered."""
+        """Log an error that the application raised before it answered, and answer with a 500."""
         _log.error("vLLM failed to process a request to %s", self._path, exc_info=error)
         await self._tell()
 
@@ -118,7 +118,7 @@ class _MaskedAnswer:
         return {**message, "body": b"\n".join(map(self._without_failure, body.split(b"\n")))}
 
     def _without_failure(self, line: bytes) -> bytes:
-        """Returns a line of a stream; one that describes a server failure is replaced by one without details."""
+        """Returns a line of a stream. If the line is an event with an internal error, its details are removed."""
         if not line.startswith(_EVENT):
             return line
         try:
@@ -131,7 +131,7 @@ class _MaskedAnswer:
         self._note(line)
         shown = {**error, "message": FAILED}
         if error.get("type") == "internal_error":
-            # vLLM's word, replaced by that of Anthropic's API.
+            # Replace vLLM's error type by that of Anthropic's API.
             shown["type"] = "api_error"
         return _EVENT + json.dumps({**event, "error": shown}).encode()
 

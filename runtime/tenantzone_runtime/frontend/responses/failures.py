@@ -1,8 +1,8 @@
-"""Answers a request for which the frontend itself raises an exception, without disclosing the request's contents.
+"""Answers requests for which the frontend itself raises an exception, without logging the request's contents.
 
-Such an exception is a bug in the frontend. The client gets an error in its API's format. The log gets one line without
-the exception's text and traceback, because the text, and the local variables that some log handlers add to a traceback,
-may contain parts of the request's body.
+Such an exception is a bug in the frontend. The client gets an error in its API's format. The log gets one line, without
+the exception's text and traceback. Both may contain parts of the request's body, because some log handlers add local
+variables to tracebacks.
 """
 
 import logging
@@ -14,18 +14,18 @@ _log = logging.getLogger(__name__)
 
 
 class BodyCheckFailed(Exception):
-    """A check of a request's body raised an unexpected exception, in ``__cause__``; a retry would fail, too."""
+    """A check of a request's body raised an unexpected exception, which is ``__cause__``. A retry would fail, too."""
 
 
 def failure(scope: Scope, error: Exception) -> Refusal:
-    """Log an exception of the frontend, and return the answer for the client.
+    """Log an exception of the frontend, and return the refusal for the client.
 
     Args:
         scope: the request's ASGI scope.
         error: the exception, raised before the request reached vLLM.
 
     Returns:
-        A refusal with status 400, which clients do not retry, if ``error`` is a `BodyCheckFailed`; otherwise with 503.
+        A refusal. Its status is 400 for a `BodyCheckFailed`, so that clients do not retry, and 503 for other errors.
     """
     cause = error.__cause__ if isinstance(error, BodyCheckFailed) and error.__cause__ is not None else error
     frame = traceback.extract_tb(cause.__traceback__)[-1]

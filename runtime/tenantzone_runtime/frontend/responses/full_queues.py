@@ -1,4 +1,4 @@
-"""Remembers which tenants' queues are full, so that further requests are refused without asking the engine."""
+"""Remembers which tenants' queues are full, so that the frontend can refuse requests without asking the engine."""
 
 import time
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 
 
 class FullQueues:
-    """Refuses requests of a tenant for as long as the engine has announced that the tenant's queue stays full.
+    """Refuses requests of a tenant while the tenant's queue is full, according to the engine's last refusal.
 
-    The engine refuses a request only after it was tokenized, on a thread that all tenants share. Until one of the
-    waiting requests can have been served, the answer is known in advance.
+    The engine can refuse a request only after it was tokenized, on a thread that all tenants share. Refusing it here
+    saves that work.
 
     Args:
         clock: returns a monotonic time in seconds.
@@ -19,24 +19,24 @@ class FullQueues:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._full: dict[str, tuple[float, Refusal]] = {}
-        """The time until which each tenant's queue is full, and the engine's refusal, by tenant."""
+        """For each tenant, the time until which its queue is full, and the engine's refusal."""
 
     def note(self, tenant: str, refusal: Refusal, seconds: float) -> None:
-        """Note that the engine has refused a request, and will refuse others for ``seconds``."""
+        """Record that the engine refused a request of the tenant, and will refuse further requests for ``seconds``."""
         if seconds > 0:
             now = self._clock()
             self._full = {name: known for name, known in self._full.items() if known[0] > now}
             self._full[tenant] = now + seconds, refusal
 
     def forget(self) -> None:
-        """Forget all full queues, because their limits may have changed."""
+        """Forget all full queues. Called when a new config may have changed the limits of the queues."""
         self._full = {}
 
     def check(self, tenant: str) -> None:
-        """Check that a tenant's queue is not known to be full.
+        """Refuse a request if the tenant's queue is full.
 
         Raises:
-            Refusal: the queue is full; the message is that of the engine's refusal.
+            Refusal: the queue is full. The message is that of the engine's refusal.
         """
         until, refusal = self._full.get(tenant, (0.0, None))
         if refusal is not None and self._clock() < until:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 _SINGLE = (b"host", b"content-length", b"content-type", b"transfer-encoding")
-"""Headers that may not be repeated: one server could use the first, and another the second."""
+"""Headers that may not be repeated, because one server could use the first value, and another server the second."""
 
 
 def check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Check that a request's headers describe its body unambiguously, and that it is not compressed.
+    """Check that a request's headers describe the body unambiguously, and that the body is not compressed.
 
     Raises:
         Refusal: the headers are ambiguous, or the body is compressed.
@@ -18,7 +18,7 @@ def check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
     for single in _SINGLE:
         if names.count(single) > 1:
             raise Refusal(
-                400, "duplicate_header", f"The request has several headers '{single.decode()}'; send one of them"
+                400, "duplicate_header", f"The request has several headers '{single.decode()}'; send only one"
             )
     if b"content-length" in names and b"transfer-encoding" in names:
         raise Refusal(400, "duplicate_header", "The request has both Content-Length and Transfer-Encoding; send one")

@@ -1,7 +1,4 @@
-"""Counts the frontend's refusals, in the Prometheus registry of the API server's process, which vLLM's /metrics serves.
-
-The counter has one series per reason.
-"""
+"""Counts the frontend's refusals by reason, as a metric that vLLM's ``/metrics`` route serves."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -52,7 +49,7 @@ Reason = Literal[
     "parsing_budget",
     "failed",
 ]
-"""Machine-readable reason of a refusal. Each is a label value of a metric, so the set must not grow at run time."""
+"""The machine-readable reasons of refusals. The set is fixed, because each reason is a label value of a metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class Family:
     """The description of a metric of the frontend."""
 
     name: str
-    """The name in a scrape."""
+    """The metric's name as Prometheus scrapes it."""
     type: Literal["counter"]
     labels: tuple[str, ...]
     help: str
@@ -83,5 +80,5 @@ def families() -> tuple[Family, ...]:
 
 
 def count_refusal(reason: Reason) -> None:
-    """Count a request that the frontend has refused."""
+    """Add 1 to the counter of refused requests with this reason."""
     _refused.labels(reason).inc()

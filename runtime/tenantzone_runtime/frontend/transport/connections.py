@@ -1,9 +1,9 @@
-"""Bounds below the frontend: the size and time of request heads, connections, and pipelined requests.
+"""Limits for connections: the size and time of request heads, the number of connections, and pipelined requests.
 
-The frontend sees a request only when its head is complete. Until then, uvicorn collects the head without a bound, and
-its parser copies the incomplete header again with each new piece. So this module extends uvicorn's own protocol by a
-bound and a deadline for the head. It takes effect in each process that calls :func:`bound_connections` before uvicorn
-is configured.
+The ASGI middleware gets a request only when its head (request line and headers) is complete. Until then, uvicorn
+collects the head without a limit, and its parser copies the incomplete header again with each new piece. So this module
+extends uvicorn's protocol class. The limits take effect in each process that calls :func:`bound_connections` before
+uvicorn is configured.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from tenantzone_runtime.frontend.responses.refusals import Reason, count_refusal
 from tenantzone_runtime.frontend.transport.peer import PeerProtocol
 
 MAX_HEAD_BYTES = 64 * 2**10
-"""Maximum number of bytes of the request line and all headers; ``--h11-max-incomplete-event-size`` can lower it."""
+"""Maximum number of bytes of a request's head. The flag ``--h11-max-incomplete-event-size`` can lower it."""
 MAX_HEADERS = 256
-"""Maximum number of headers; ``--h11-max-header-count`` can lower it."""
+"""Maximum number of headers of a request. The flag ``--h11-max-header-count`` can lower it."""
 HEAD_SECONDS = 10.0
-"""Maximum time until a head is complete, from the start of the connection or the end of the last answer."""
+"""Maximum seconds until a head is complete, from the start of the connection or the end of the previous answer."""
 UNREAD_SECONDS = 120.0
-"""Time after which a client is disconnected if it reads its answer more slowly than `MIN_READ_PER_SECOND`."""
+"""Seconds after which a client is disconnected if it reads its answer more slowly than `MIN_READ_PER_SECOND`."""
 MIN_READ_PER_SECOND = 2**10
 """Minimum rate at which a client must read its answer, in bytes per second."""
 READING_SECONDS = 1.0
-"""Time after which a client that has not read its whole answer may be disconnected in favour of a new connection."""
+"""Seconds after which a client with an unread answer may be disconnected to make room for a new connection."""
 MAX_PIPELINED = 16
-"""Maximum number of pipelined requests of a connection, because each takes far more memory than its bytes."""
+"""Maximum number of pipelined requests of a connection. A pipelined request takes far more memory than its bytes."""
 MAX_CONNECTIONS = 4096
-"""Maximum number of connections of one API server. If there are more, the connection that has been idle for longest is
-closed, or else the one whose client has left its answer unread for longest."""
+"""Maximum number of connections of one API server. A further connection closes the connection that has been idle for
+longest. If none is idle, it closes the connection whose client has left its answer unread for longest."""
 
 
 def bound_connections() -> None:
-    """Have uvicorn use the bounded protocol where it would choose a protocol itself, as vLLM does."""
+    """Have uvicorn use `BoundedProtocol` as its default HTTP protocol. vLLM uses the default."""
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
 
 
@@ -63,15 +63,15 @@ _refuse_upgrade = _refusing(
 
 
 class BoundedProtocol(PeerProtocol):
-    """A connection to the API server whose heads are bounded in size and in time."""
+    """A connection to the API server, with limits on request heads, unread answers and pipelined requests."""
 
     head_seconds: float = HEAD_SECONDS
     unread_seconds: float = UNREAD_SECONDS
     max_connections: int = MAX_CONNECTIONS
     _idle: ClassVar[dict["BoundedProtocol", None]] = {}
-    """The connections of this process without a request, ordered by their idle time, longest first."""
+    """The connections of this process that wait for a request, the one that has waited longest first."""
     _unread: ClassVar[dict["BoundedProtocol", float]] = {}
-    """The connections with unread output, by the loop's time since which it is unread, oldest first."""
+    """The connections with unread output, and the event loop's time since which output is unread, oldest first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -79,24 +79,25 @@ class BoundedProtocol(PeerProtocol):
         self._max_headers = min(MAX_HEADERS, getattr(self.config, "h11_max_header_count", None) or MAX_HEADERS)
         self._in_head = False
         self._has_progressed = False
-        """Whether the last received data completed a head or contained part of a body."""
+        """Whether the data received last began or completed a head, or contained part of a body."""
         self._unfinished_bytes = 0
-        """Number of bytes received since then, of a head or of the trailers after a chunked body."""
+        """Number of bytes received since the last progress, of a head or of the trailers after a chunked body."""
         self._running: RequestResponseCycle | None = None
-        """The request that is being answered; uvicorn knows only the last request, which may wait behind this one."""
+        """The request that is being answered. In contrast, uvicorn's ``cycle`` is the last request, which may wait."""
         self._deadline: asyncio.TimerHandle | None = None
+        """The timer that closes the connection if no head is completed in time."""
         self._reader: asyncio.TimerHandle | None = None
-        """The timer of the check whether the client reads its answer."""
+        """The timer of the next check that the client reads its answer."""
         self._unread_bytes = 0
         """Number of unread bytes of the answer at the last check."""
         self._has_strayed = False
-        """Whether the parser took data that is not an HTTP request for the end of one."""
+        """Whether further data is ignored, because the parser ended a request with Upgrade or CONNECT early."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.scheme == "http":
-            # With no buffer, uvicorn and the read timer also wait for the last byte of an answer, because a connection
-            # is closed only after the client has read it. With TLS, asyncio has a time-out for closing.
+            # Set the buffer's limit to 0, so that uvicorn and the read timer wait until the client has read the last
+            # bytes of an answer. TLS connections need no limit, because asyncio has a time-out for closing them.
             transport.set_write_buffer_limits(0)
         if len(self.connections) > self.max_connections:
             self._make_room()
@@ -125,12 +126,12 @@ class BoundedProtocol(PeerProtocol):
         self._has_progressed = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
-            return  # it is closing, or has become a WebSocket
+            return  # the connection is closing, or has become a WebSocket
         self._unfinished_bytes = 0 if self._has_progressed else self._unfinished_bytes + len(data)
         if self._unfinished_bytes > self._max_head:
             self._close_for_head()
         elif not self._is_answering():
-            # Uvicorn has just stopped its own timer for idle connections, whatever data came.
+            # Start our timer again, because any data stops uvicorn's timer for idle connections.
             self._await_head()
 
     def on_message_begin(self) -> None:
@@ -140,14 +141,14 @@ class BoundedProtocol(PeerProtocol):
         self._in_head = self._has_progressed = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Ignore trailers after a chunked body, because proxies in front of this server have not checked them.
+        # Ignore trailers after a chunked body, because proxies in front of this server do not check trailers.
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
-        # With Upgrade or CONNECT, the parser ends the request here, and would parse its body as the next request.
+        # With Upgrade or CONNECT, the parser ends the request here, and would parse the body as a new request.
         self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head
@@ -159,11 +160,11 @@ class BoundedProtocol(PeerProtocol):
         if not self.pipeline:
             self._running = self.cycle
         else:
-            # Uvicorn has stopped reading, and would not notice that the client disconnected.
+            # Uvicorn has paused reading. Resume it, because otherwise a disconnect of the client would go unnoticed.
             self.flow.resume_reading()
 
     def on_chunk_header(self) -> None:
-        """Note that a chunk of a body begins. The parser calls this."""
+        """Record that a chunk of a body begins. The parser calls this method."""
         self._has_progressed = True
 
     def on_body(self, body: bytes) -> None:
@@ -173,7 +174,7 @@ class BoundedProtocol(PeerProtocol):
             self._abort_pipeline()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand over the connection, unless a request is still being answered or output is unread."""
+        """Hand the connection over to the WebSocket protocol, or abort it if an earlier answer is not complete."""
         if self._is_answering() or self in self._unread:
             count_refusal("pipelined")
             self.transport.abort()
@@ -181,7 +182,7 @@ class BoundedProtocol(PeerProtocol):
         begun = len(self.tasks)
         super().handle_websocket_upgrade()
         if len(self.tasks) == begun and not self.transport.is_closing():
-            # The request was not a valid handshake, and no other code would end the connection.
+            # The request was not a valid handshake. Abort the connection, because no other code would do so.
             self.transport.abort()
 
     def _should_upgrade(self) -> bool:
@@ -226,11 +227,11 @@ class BoundedProtocol(PeerProtocol):
     def _abort_pipeline(self) -> None:
         count_refusal("pipelined")
         self.transport.abort()
-        # Nothing else stops the parser from processing the rest of this data.
+        # Raise, because otherwise the parser would process the rest of the received data.
         raise ConnectionAbortedError("too many requests or bytes wait for the answer to an earlier request")
 
     def _head_bytes(self) -> int:
-        # Count 4 more bytes for each header, for ": " and the end of the line.
+        # Each header has 4 bytes besides its name and value: ": " and the end of the line.
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _is_answering(self) -> bool:

@@ -1,4 +1,4 @@
-"""Startup hooks of the API server's process, which packages register so that the frontend need not import them."""
+"""Startup hooks of the API server's process. Other packages register them, so the frontend does not import these."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ _serving_openers: list[ServingOpener] = []
 
 
 def before_opening(opener: Opener) -> None:
-    """Register a function to run when the frontend is created; registering it again has no effect."""
+    """Register a function that runs when the frontend is created. Registering it twice has no effect."""
     if opener not in _openers:
         _openers.append(opener)
 

@@ -1,7 +1,7 @@
 """Passes the address and certificate of a connection's peer to the frontend.
 
-Uvicorn does not pass on a client's certificate. And for requests from loopback or from ``FORWARDED_ALLOW_IPS``, it
-takes the client's address from the header ``X-Forwarded-For``, which any client at these addresses can forge.
+Uvicorn does not pass on a client's certificate. It also replaces the address of clients on loopback or in
+``FORWARDED_ALLOW_IPS`` by the one in the header ``X-Forwarded-For``, which any client at these addresses can forge.
 """
 
 import ssl
@@ -20,10 +20,10 @@ def peer_address(scope: Mapping[str, Any]) -> str | None:
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which also passes on the connection's address and the client's certificate.
+    """Uvicorn's protocol, extended to pass on the address of the connection's peer and the client's certificate.
 
-    The certificate is passed on as in ASGI's TLS extension. It is only present if the server requests one
-    (``--ssl-cert-reqs``); TLS has then verified that the client has the certificate's key.
+    The certificate is passed on as in ASGI's TLS extension. It is only present if the server requests client
+    certificates (``--ssl-cert-reqs``). TLS has then verified that the client has the certificate's private key.
     """
 
     def on_message_begin(self) -> None:

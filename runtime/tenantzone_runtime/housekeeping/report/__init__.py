@@ -1,1 +1,1 @@
-"""Makes the engine's report and its map of blocks."""
+"""Makes the engine's report, its figures for scrapes, and its block map."""

@@ -1,8 +1,8 @@
-"""Makes the block map, a picture of an engine's blocks, while the engine runs.
+"""Makes the block map, a picture of the use of an engine's blocks, while the engine runs.
 
-No step waits for it, because it takes no lock and pauses often to free the interpreter. It reads slices of lists, which
-Python copies atomically, and reads each block once. So a block that changes meanwhile is shown with its old or new
-state, never with both.
+No step waits for the map, because making it needs no lock for the blocks and pauses often. The lists of blocks are read
+in slices, which Python copies atomically, and each block is read once. So a block that changes meanwhile is shown with
+its old state or its new state, never with a mixture.
 """
 
 import time
@@ -22,16 +22,16 @@ from tenantzone_runtime.zones.model.zone import Zone
 Kind = tuple[Zone | None, BlockUse, bool]
 
 _BLOCKS_AT_ONCE = 1000
-"""Number of blocks to read between two pauses. They take some tenths of a millisecond."""
+"""Number of blocks to read between two pauses. Reading them takes some tenths of a millisecond."""
 
 
 def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> BlockMap:
-    """Returns a map of the zones' blocks.
+    """Returns the map of an engine's blocks.
 
     Args:
         engine: the engine of the blocks.
-        report: the newest report, which has the loans.
-        cells: the maximum number of cells of the picture.
+        report: the engine's newest report, for its loans.
+        cells: the maximum number of cells of the map.
     """
     borrowed = Counter[str]()
     for loan in report.loans:
@@ -41,13 +41,13 @@ def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> Bl
 
 
 def take_tier_map(engine: ServedEngine, report: EngineReport, name: str, cells: int) -> BlockMap | None:
-    """Returns a map of the zones' chunks in a tier, or None if the engine has no such tier.
+    """Returns the map of the zones' chunks in a tier; None if the engine has no tier with this name.
 
     Args:
         engine: the engine of the tier.
-        report: the engine's newest report.
+        report: the engine's newest report, for the name of the pod.
         name: the name of the tier.
-        cells: the maximum number of cells of the picture.
+        cells: the maximum number of cells of the map.
     """
     tier = next((served.tier for served in engine.tiers if served.tier.name == name), None)
     if tier is None:
@@ -116,8 +116,8 @@ class _Reader:
                 self._choose(zone, count)
 
     def _choose(self, zone: Zone, count: int) -> None:
-        # The order may change during the iteration, which may then end early or continue in another zone's blocks. So
-        # it is limited to ``count`` blocks, and each block is checked again when it is shown.
+        # The engine may change the order during the iteration. Then the iteration may end early, or continue in another
+        # zone's blocks. So limit it to ``count`` blocks. `_kind` checks each block again.
         chosen = set[int]()
         for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)
@@ -125,7 +125,7 @@ class _Reader:
         self._borrowed_in_use[zone] = max(0, count - len(zone.cached))
 
     def kinds(self, first: int, last: int) -> Counter[Kind]:
-        """Returns the number of blocks of each kind among ``first`` to ``last - 1``."""
+        """Returns the number of blocks of each kind among the blocks ``first`` to ``last - 1``."""
         ids = range(first, last)
         return Counter(map(self._kind, ids, self._owner[first:last], self._order_of[first:last]))
 

@@ -1,12 +1,12 @@
-"""Copies of the zones' state and counters, taken between steps, for reports and scrapes.
+"""Copies the zones' state and counters between steps, for reports and scrapes.
 
-No step runs while the engine's lock is held for copying, so the zones are copied in slices, and the lock is released
-between slices. The copy of one zone is consistent, and so is the copy of the pool's totals. Two zones may be copied
-some milliseconds apart, and a block that changed owners in between appears in both copies or in neither. Zones that are
-removed meanwhile are omitted, and new zones are not included yet.
+No step runs while the engine's lock is held for copying. So the zones are copied in slices, and the lock is released
+between slices. The copy of each zone is consistent, and so is the copy of the pool's totals. But two zones may be
+copied some milliseconds apart. If a block changes owners in between, it appears in both copies or in neither. Zones
+that are removed meanwhile are omitted, and so are new zones.
 
-Under the lock, values are only appended to a list, and no other objects are created. Creating objects can trigger
-Python's garbage collector, which may traverse all objects and should do so while the lock is free.
+While the lock is held, values are only appended to a list, and no other objects are created. Creating objects can start
+Python's garbage collector, which may traverse all objects, and should do so only while the lock is free.
 """
 
 import gc
@@ -27,11 +27,11 @@ from tenantzone_runtime.zones.model.flat import take
 from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
 
 ZONES_AT_ONCE = 100
-"""Number of zones to copy before the lock is released. They take some tenths of a millisecond."""
+"""Number of zones to copy before the lock is released. Copying them takes some tenths of a millisecond."""
 LOANS_AT_ONCE = 1000
 
 _MAX_CONTAINERS = 50
-"""Upper bound of the container objects created under the lock: short-lived iterators and views, and a pool's copy."""
+"""Maximum number of container objects that are created while the lock is held, such as iterators and a pool's copy."""
 
 Item = TypeVar("Item")
 Counts = TypeVar("Counts")
@@ -45,16 +45,16 @@ class PoolCopy:
     refusals: dict[RefusalReason, int]
     config: PoolConfig | None
     zones: list[Zone]
-    """Existing zones, whose state is not copied yet."""
+    """The zones at that moment. Their state is not copied."""
     loans: list[Loan]
-    """Existing loans, whose state is not copied yet."""
+    """The loans at that moment. Their state is not copied."""
 
 
 class ZoneCopy(NamedTuple):
     """The properties and the state of one zone, at one moment."""
 
     zone: Zone
-    """Original zone, which continues to change."""
+    """The original zone, which continues to change."""
     running_requests: int
     spec: ZoneSpec
     state: ZoneState
@@ -67,7 +67,7 @@ class ZoneCopy(NamedTuple):
 
 
 class LoanCopy(NamedTuple):
-    """The state of one loan at one moment, with times of the monotonic clock."""
+    """The state of one loan at one moment. Times are monotonic, in seconds."""
 
     lender: Zone
     borrower: Zone
@@ -82,10 +82,10 @@ _read_loan = attrgetter(*LoanCopy._fields)
 
 @contextmanager
 def held(lock: AbstractContextManager[object]) -> Iterator[None]:
-    """Hold an engine's lock within the ``with`` block, for a copy that does not trigger Python's garbage collector."""
+    """Hold an engine's lock within the ``with`` block, without starting Python's garbage collector meanwhile."""
     threshold, *_ = gc.get_threshold()
     if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
-        # A few more containers would trigger the garbage collector, so collect the youngest generation before.
+        # Collect the youngest generation now, because a few more containers would start the garbage collector.
         gc.collect(0)
     with lock:
         yield
@@ -105,7 +105,7 @@ def copy_pool(engine: ServedEngine) -> PoolCopy:
 
 
 def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
-    """Returns the LoRA adapters that have slots, each with the zones whose requests run with it."""
+    """Returns the zones whose requests use each LoRA adapter that has a slot, by the adapter's name."""
     values: list[Any] = []
     with held(engine.zone_lock):
         engine.put_adapters(values)
@@ -118,7 +118,7 @@ def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
 
 
 def copy_encoder_use(engine: ServedEngine) -> dict[Zone, int]:
-    """Returns the number of embeddings that requests use, by zone. Zones that use none are omitted."""
+    """Returns the number of embeddings that each zone's requests use. Zones without embeddings are omitted."""
     values: list[Any] = []
     with held(engine.zone_lock):
         engine.put_encodings(values)
@@ -150,13 +150,13 @@ def copy_zones(
     put_counts: Callable[[Zone, list[Any]], None],
     take_counts: Callable[[Iterator[Any]], Counts],
 ) -> Iterator[tuple[ZoneCopy, Counts]]:
-    """Generate copies of the zones that are not being removed, each with the requested counters.
+    """Returns copies of the zones that are not being removed, each with the requested counters.
 
     Args:
-        engine: the engine of the zones. The caller must not hold its lock.
+        engine: the engine of the zones. The caller must not hold the engine's lock.
         zones: the zones to copy.
-        put_counts: appends the requested values. It runs with the lock held, and should create no other objects.
-        take_counts: makes a copy from an iterator, and consumes only the values appended by ``put_counts``.
+        put_counts: appends a zone's values to a list. It runs with the lock held, and should create no other objects.
+        take_counts: makes the counters from an iterator. It must consume exactly the values of ``put_counts``.
     """
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
@@ -180,13 +180,13 @@ def in_slices(
     put: Callable[[Sequence[Item], list[Any]], None],
     at_once: int,
 ) -> Iterator[list[Any]]:
-    """Generate flat lists of the values of several items, each made with the lock held.
+    """Returns flat lists of the values of all items, one list for each ``at_once`` items.
 
     Args:
-        lock: released between two copies.
+        lock: held while each list is made, and released in between.
         items: the items to copy.
-        put: appends the values of some items, and should create no other objects.
-        at_once: the number of items per copy.
+        put: appends the values of some items to a list. It should create no other objects.
+        at_once: the number of items per list.
     """
     for some in in_turns(items, at_once):
         values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Shows many blocks in few cells with correct proportions. Pure functions without I/O."""
+"""Shows many blocks in few cells, so that each kind of blocks gets its share of the cells. It does no I/O."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -8,22 +8,22 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class Picture(Generic[Kind]):
-    """A row of cells. Each cell shows one kind of blocks.
+    """A row of cells. Each cell represents several blocks, and shows one kind of blocks.
 
-    If each cell showed its majority, a kind that has a majority nowhere would be invisible. So blocks that a cell does
-    not show are carried over to later cells, so that each kind gets its share of the cells. (Floyd and Steinberg, *An
-    Adaptive Algorithm for Spatial Grey Scale*, 1976, in one dimension.) A cell of one block shows that block.
+    If each cell showed its most frequent kind, a kind that is most frequent in no cell would be invisible. So blocks
+    that a cell does not show count for later cells. This is the algorithm of Floyd and Steinberg in one dimension (*An
+    Adaptive Algorithm for Spatial Grey Scale*, 1976). A cell of one block shows the kind of that block.
     """
 
     def __init__(self) -> None:
         self.blocks: Counter[Kind] = Counter()
         """Number of blocks of each kind."""
         self.runs: list[tuple[Kind, int]] = []
-        """Runs of cells that show the same kind."""
+        """Runs of consecutive cells that show the same kind: the kind, and the number of cells."""
         self._owed: dict[Kind, int] = {}
 
     def add_cell(self, counts: Counter[Kind]) -> None:
-        """Add the next cell, which represents these blocks, at least one."""
+        """Add the next cell. ``counts`` is the number of blocks of each kind in the cell, at least one in total."""
         owed = self._owed
         self.blocks.update(counts)
         for kind, count in counts.items():

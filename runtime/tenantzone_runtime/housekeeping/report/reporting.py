@@ -1,7 +1,7 @@
-"""Builds the report and the scrape figures from an engine's state.
+"""Builds the report, and the figures for a scrape, from an engine's state.
 
-Both are made from copies that are taken in slices (``copying``). The state of each zone is consistent, and so is the
-state of the pool, but they may be copied at different times.
+The module ``copying`` copies the state in slices. So the state of each zone is consistent, and so is the state of the
+pool, but they may be from different times.
 """
 
 import time
@@ -69,7 +69,7 @@ _REPORTED: Final = (
     "scrubbed_blocks",
     "block_seconds",
 )
-"""Names of counters that are the same in a zone's report."""
+"""Names of the counters that have the same name in a zone's report."""
 _read_reported = attrgetter(*_REPORTED)
 
 _OWN_SALT_KEY: Final = SaltKeyStatus()
@@ -77,11 +77,11 @@ _API_KEYS: Final = IdentityReport(kind="APIKeys", digest=identity_digest(None))
 _CLOSED: Final = AdminPortStatus()
 
 _NOT_TOLD: Final = Counters()
-"""The counters of a zone that is reported as part of the overflow zone."""
+"""The counters of a zone that is reported only as a part of the overflow zone."""
 
 
 class _Lending:
-    """Sums of loans by zone: blocks lent and borrowed, and the number of loans as lender."""
+    """Sums of loans by zone: the blocks lent, the blocks borrowed, and the number of loans that the zone has given."""
 
     def __init__(self, loans: Sequence[LoanCopy]) -> None:
         self.lent, self.borrowed, self.loans = Counter[Zone](), Counter[Zone](), Counter[Zone]()
@@ -105,7 +105,7 @@ def make_report(
     missing_api_servers: int = 0,
     admin_port: AdminPortStatus = _CLOSED,
 ) -> EngineReport:
-    """Returns an immutable report of an engine, in which the sums of a zone's loans agree with the reported loans."""
+    """Returns a report of an engine. The blocks lent and borrowed by zones agree with the reported loans."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)
@@ -160,7 +160,7 @@ def make_figures(
     started_unix_time: float,
     refused_at_admin_port: int = 0,
 ) -> EngineFigures:
-    """Returns the figures of a scrape, an immutable snapshot."""
+    """Returns the figures for one scrape of the metrics."""
     taken_unix_time = time.time()
     pool = copy_pool(engine)
     lending = _Lending(copy_loans(engine, pool.loans))
@@ -230,7 +230,7 @@ def _put_reported(zone: Zone, values: list[Any]) -> None:
 
 
 def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
-    """Returns the counter fields of a zone's report, from copied values."""
+    """Returns the counter fields of a zone's report, from the values that `make_report` copied."""
     unscrubbed = next(values)
     purge_id, purged, withdrawn = take(values, 3)
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))

@@ -1,4 +1,4 @@
-"""Copies of zones' state and counters in an engine's tiers, taken between steps as in ``copying``."""
+"""Copies the state and counters that zones have in an engine's tiers, between steps. The module uses ``copying``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -29,33 +29,35 @@ class TierZoneCopy(NamedTuple):
     reserved: int
     limit: int
     awaited: int
-    """Part of the reservation that does not fit."""
+    """Part of the reservation that the tier does not grant yet, because it does not fit."""
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """Immutable copy of the counters."""
+    """A copy of the zone's counters."""
     window: TierWindow | None = None
-    """Use in the last evaluated window, or None if there was none."""
+    """The zone's use of the tier in the last evaluated window of time; None if there was none."""
     is_ineffective: bool = False
+    """Whether the zone loads so little of what it stores that the tier is of little use to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierCopy:
-    """One tier, and its zones by their tenants."""
+    """The state of one tier and of its zones."""
 
     name: AnyTierName
     chunk_bytes: int
     chunk_count: int
-    """Number of chunks, or 0 for a shared tier."""
+    """Number of chunks for which the tier has room; 0 for a shared tier."""
     held: int
-    """Number of held chunks."""
+    """Number of chunks that zones hold."""
     problem: str
     totals: TierTotals
-    """Immutable copy of the totals."""
+    """A copy of the tier's counters, summed over all zones."""
     zones: Mapping[str, TierZoneCopy]
+    """The state of each zone in the tier, by tenant."""
     questions: Mapping[QuestionOutcome, int] | None = None
-    """Number of queries to the KV-cache manager by outcome, or None unless the tier is shared."""
+    """Number of queries to the KV-cache manager, by outcome; None for a tier that is not shared."""
 
 
 def copy_tiers(engine: ServedEngine) -> list[TierCopy]:
@@ -124,7 +126,7 @@ def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
     def taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
         for tenant in values:
             (held_bytes,) = take(values, 1)
-            # Only the manager knows the zone's limit in storages, and its evictions.
+            # Report zeros, because only the manager knows the zone's limit in storages and the zone's evictions.
             yield TierZoneCopy(tenant, 0, 0, 0, held_bytes // size, 0.0, {}, _take_counts(values))
 
     copies = {

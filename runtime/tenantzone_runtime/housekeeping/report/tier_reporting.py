@@ -1,4 +1,4 @@
-"""Converts copies of an engine's tiers to parts of the report and of the scrape figures."""
+"""Converts copies of an engine's tiers to parts of the report, and to parts of the figures for a scrape."""
 
 from tenantzone_contract.reports.report import TierEffectReport, TierReport, ZoneTierReport
 from tenantzone_runtime.housekeeping.report.tier_copying import TierCopy, TierZoneCopy
@@ -6,7 +6,7 @@ from tenantzone_runtime.metrics.figures import TierFigures, ZoneTierFigures
 
 
 def tier_report(tier: TierCopy) -> TierReport:
-    """Returns the report of one tier, for all zones."""
+    """Returns the report of one tier, for all zones together."""
     return TierReport(
         tier=tier.name,
         capacity_bytes=tier.chunk_count * tier.chunk_bytes,
@@ -49,7 +49,7 @@ def _effect_report(tier: TierCopy, zone: TierZoneCopy) -> TierEffectReport | Non
 
 
 def tier_figures(tier: TierCopy) -> TierFigures:
-    """Returns the figures of one tier, for all zones."""
+    """Returns the figures of one tier for a scrape, for all zones together."""
     return TierFigures(
         tier=tier.name,
         capacity_bytes=tier.chunk_count * tier.chunk_bytes,
@@ -62,7 +62,7 @@ def tier_figures(tier: TierCopy) -> TierFigures:
 
 
 def zone_tier_figures(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierFigures:
-    """Returns the figures of one zone in one tier."""
+    """Returns the figures of one zone in one tier, for a scrape."""
     return ZoneTierFigures(
         tier=tier.name,
         chunk_bytes=tier.chunk_bytes,

@@ -1,1 +1,1 @@
-"""The client of the KV-cache manager."""
+"""The engine's client of the KV-cache manager: calls, queries for requests, and removals."""

@@ -1,22 +1,22 @@
-"""The parts of the KV-cache manager's answers that an engine reads."""
+"""The KV-cache manager's answers, with only the fields that an engine reads."""
 
 import msgspec
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """A part of a location."""
+    """A part of a location, such as a file or an object."""
 
     name: str
     uri: str
     size: int
-    """The size in bytes."""
+    """Size of the part in bytes."""
 
 
 class Location(msgspec.Struct, frozen=True):
     """A location at which one block is stored or will be written."""
 
     id: str
-    """Unique id of the write."""
+    """Unique id of the location, which differs for each write."""
     type: str
     storage: str
     """Name of the storage."""
@@ -24,24 +24,23 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class BlockLocations(msgspec.Struct, frozen=True):
-    """The locations from which one block can be read, the preferred one first."""
+    """The locations from which one block can be read, the preferred location first."""
 
     locations: list[Location] = []
 
 
 class CacheLocations(msgspec.Struct, frozen=True):
-    """The readable blocks at the beginning of a prompt."""
+    """The blocks at the beginning of a prompt that can be read, and where they are."""
 
     blocks: list[BlockLocations] = []
     matched_blocks: int = 0
-    """Number of the prompt's blocks that were found. With several groups, ``blocks`` may have several entries for each.
-    """
+    """Number of blocks of the prompt that can be read. With several groups, ``blocks`` may have more entries."""
     lease_seconds: float = 0.0
-    """Seconds from the query for which the locations stay valid."""
+    """Seconds, counted from the query, for which the locations stay valid."""
 
 
 class BlockToWrite(msgspec.Struct, frozen=True):
-    """The state of a block for a writer."""
+    """The state of one block in an answer to a writer, and the location to write to."""
 
     standing: str
     """``write``, ``serving``, ``writing``, ``no_prefix`` or ``no_room``."""
@@ -49,7 +48,7 @@ class BlockToWrite(msgspec.Struct, frozen=True):
 
 
 class StartedWrite(msgspec.Struct, frozen=True):
-    """The locations to write to."""
+    """The answer to a writer that wants to store blocks."""
 
     write_id: str = ""
     """Id of the write; empty if no block must be written."""
@@ -57,32 +56,35 @@ class StartedWrite(msgspec.Struct, frozen=True):
 
 
 class WriteEndings(msgspec.Struct, frozen=True):
-    """The outcome of each block: ``serving``, ``failed`` or ``expired``."""
+    """The answer to a writer that reported the end of a write."""
 
     endings: list[str] = []
+    """The outcome of each block: ``serving``, ``failed`` or ``expired``."""
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The number of removed blocks, which can't be found any more."""
+    """The answer to a call that removes blocks."""
 
     blocks: int = 0
+    """Number of removed blocks."""
 
 
 class RegisteredInstance(msgspec.Struct, frozen=True):
-    """An instance. Engines need only its name; its other properties are ignored."""
+    """An instance in the manager. Engines need only the instance's name."""
 
     name: str
 
 
 class InstanceUse(msgspec.Struct, frozen=True):
-    """The usage of an instance."""
+    """One instance, and the number of bytes that it uses."""
 
     instance: RegisteredInstance
     bytes_by_type: dict[str, int] = {}
+    """Number of stored bytes, by the type of storage."""
 
 
 class Instances(msgspec.Struct, frozen=True):
-    """The usage of the caller's instances."""
+    """All instances that the caller may see, with their usage."""
 
     instances: list[InstanceUse] = []
 
@@ -95,6 +97,6 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The answer of a failed call."""
+    """The manager's answer to a call that failed."""
 
     error: Problem

@@ -1,4 +1,4 @@
-"""Requests' queries to the manager, within a time budget. No query is sent while the manager fails."""
+"""Queries the manager for requests, within a time budget. While the manager fails, no queries are sent."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.tiers.tier_counts import QuestionOutcome
 logger = logging.getLogger(__name__)
 
 _PROBE_SECONDS: Final = 5.0
-"""Maximum seconds between two probes of a failing manager."""
+"""Maximum seconds between two probes of a manager that fails."""
 
 
 _SAME_TIME: Final = 0.002
@@ -27,13 +27,13 @@ _SAME_TIME: Final = 0.002
 
 
 Located = tuple[Sequence[bytes], CacheLocations]
-"""Keys of chunks, and the manager's answer for them, in the same order."""
+"""Keys of chunks, and the manager's answer, whose blocks are in the same order."""
 Locate = Callable[[str, Sequence[bytes], float], Located]
-"""Queries the locations of a prompt, given the instance, the keys of the prompt's blocks, and a timeout in seconds."""
+"""Queries the locations of a prompt's chunks, given the instance's name, the prompt's keys and a timeout in seconds."""
 
 
 def locate_prefix(client: ManagerClient) -> Locate:
-    """Returns a query for the chunks of a prompt in which each chunk needs all chunks before it."""
+    """Returns a `Locate` function for models in which each chunk needs all chunks before it in the prompt."""
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
         return keys, client.get_cache_location(instance, keys, seconds)
@@ -47,7 +47,7 @@ class Asking:
     Args:
         locate: queries the manager.
         threads: threads that wait for the manager.
-        tell_gone: reports missing chunks to the manager, which would otherwise return them to the next request.
+        tell_gone: reports missing chunks to the manager. Otherwise, the manager would return their locations again.
     """
 
     def __init__(self, locate: Locate, threads: Threads, tell_gone: Callable[[], None]) -> None:
@@ -59,19 +59,19 @@ class Asking:
 
     @property
     def counts(self) -> Counter[QuestionOutcome]:
-        """A copy of the number of queries, by outcome."""
+        """The number of queries by outcome, as a copy."""
         return self._counts.copy()
 
     def ask(self, zone: SharedZone, query: Query, now: float, budget: float, removals: Sequence[Event] = ()) -> None:
-        """Query the locations of a request's whole prompt, unless the manager fails.
+        """Query the locations of a request's whole prompt. While the manager fails, record that nothing was found.
 
         Args:
             zone: the zone of the request.
             query: the request's query.
             now: monotonic time in seconds.
             budget: maximum seconds until the answer.
-            removals: removals that should reach the manager before. The query waits for them for at most half of the
-                budget.
+            removals: reports of removed chunks that should reach the manager before the query. The query waits at most
+                half of the budget for them.
         """
         if self.breaker.is_open:
             self._counts["skipped"] += 1
@@ -92,50 +92,50 @@ class Asking:
         self._threads.ask(zone.tenant, work, partial(self._answered, query, located))
 
     def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
-        """Query a request's prompt if no valid answer is known. Returns whether to wait for the answer."""
+        """Query the locations of a request's prompt, unless a valid answer exists. Returns whether to wait for it."""
         if query.must_ask(now):
             self._tell_gone()
             self.ask(zone, query, now, budget, zone.space.removals)
         return self.is_pending(query, now)
 
     def is_pending(self, query: Query, now: float) -> bool:
-        """Returns whether a query may still be answered in time."""
+        """Returns whether a query is not answered yet, but may still be answered in time."""
         if query.is_pending:
             self._threads.take_note()
         if query.is_late(now):
             self._counts["late"] += 1
             query.end()
-            # Record this here, because the thread that waits for the manager may be blocked, and each further request
-            # would wait for as long.
+            # Record the failure now. The thread that waits for the manager may be blocked for longer, and until the
+            # failure is recorded, each further request waits as long as this one.
             self.heard(ManagerError("UNAVAILABLE", "the KV-cache manager did not answer a query in time"))
         return query.is_pending
 
     def heard(self, error: Exception | None) -> None:
-        """Record the manager's health after any call."""
+        """Record from the outcome of a call whether the manager works. ``error`` is the call's error, or None."""
         if not isinstance(error, ManagerError) or not error.is_failure:
             self.breaker.succeeded()
             return
         if not self.breaker.is_open:
             logger.warning("A call of the shared tier to the KV-cache manager failed: %s", error)
-        # Open the breaker at once if access is denied, because a retry would not succeed either.
+        # Open the breaker at once if access is denied, because a retry would be denied, too.
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
 
     def _answered(self, query: Query, located: Sequence[Located], error: Exception | None) -> None:
         if not query.is_pending:
-            # The query was already counted as late. A late answer does not show that the manager is healthy.
+            # The query was already counted as late, and a late answer does not show that the manager works.
             return
         self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
             query.answer(*(located[0] if located else ((), CacheLocations())))
         else:
-            # The thread stops waiting at the same deadline, and may notice it before this thread does.
+            # The thread that waits for the manager has the same deadline, and may have noticed it slightly earlier.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)
             self._counts["late" if is_late else "failed"] += 1
             query.end()
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Returns whether the manager does not know the instance, because no engine has stored any chunk yet."""
+    """Returns whether an error reports that the instance does not exist yet, because no engine has stored chunks."""
     return isinstance(error, ManagerError) and error.code == "NOT_FOUND"

@@ -1,4 +1,4 @@
-"""A socket with a single deadline for all operations. A timeout is not enough, because it bounds only one operation."""
+"""A socket with one deadline for all operations. A timeout is not enough, because it limits only one operation."""
 
 import io
 import socket
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class BoundSocket:
-    """A connected socket, with the methods that :mod:`http.client` uses.
+    """A connected socket with a deadline. It has only the methods that :mod:`http.client` uses.
 
     Args:
         connected: the socket.
@@ -15,22 +15,22 @@ class BoundSocket:
 
     def __init__(self, connected: socket.socket) -> None:
         self.deadline = 0.0
-        """Monotonic time after which operations raise `TimeoutError`, set by the user of the socket."""
+        """Monotonic time after which operations raise `TimeoutError`. The user of the socket must set it."""
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all of the data."""
+        """Send all of ``data``; raises `TimeoutError` after the deadline."""
         left = memoryview(data)
         while left:
             self.bound()
             left = left[self._socket.send(left) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Returns a reader of the received data."""
+        """Returns a buffered reader of the received data, whose reads obey the deadline."""
         return io.BufferedReader(_BoundReads(self, self._socket.makefile("rb", buffering=0)))
 
     def close(self) -> None:
-        """Close the socket, once its readers are closed."""
+        """Close the socket as soon as its readers are closed."""
         self._socket.close()
 
     def bound(self) -> None:
@@ -58,7 +58,7 @@ class _BoundReads(io.RawIOBase):
 
 
 def seconds_left(deadline: float) -> float:
-    """Returns the seconds until a deadline, a time of the monotonic clock.
+    """Returns the seconds until a deadline, which is a monotonic time.
 
     Raises:
         TimeoutError: the deadline has passed.

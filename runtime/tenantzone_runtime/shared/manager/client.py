@@ -1,7 +1,7 @@
 """An HTTP client of the KV-cache manager, for threads that may block. Each call has a deadline.
 
-It uses HTTP instead of gRPC because that is faster: in the manager's benchmark, a query for a prefix of 1,000 blocks
-takes only two thirds of the time.
+The client uses HTTP instead of gRPC, because HTTP is faster: in the manager's benchmark, a query for a prefix of 1,000
+blocks takes only two thirds of the time.
 """
 
 import http.client
@@ -34,17 +34,17 @@ _encode: Final = msgspec.json.Encoder().encode
 MOST_KEYS: Final = 16_384
 """Maximum number of keys in a call."""
 LONGEST_ANSWER: Final = 64 * 2**20
-"""Maximum size of an answer in bytes. The location of a block takes about 300 bytes."""
+"""Maximum size of an answer in bytes. Each location in an answer takes about 300 bytes."""
 _CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""Errors that occur if the other side has closed the connection."""
+"""Errors that occur if the manager has closed the connection."""
 
 
 class ManagerError(Exception):
     """A call to the manager failed.
 
     Args:
-        code: name of the gRPC status code, such as ``NOT_FOUND``; ``UNAVAILABLE`` if the manager does not answer.
-        message: human-readable message.
+        code: name of a gRPC status code, such as ``NOT_FOUND``; ``UNAVAILABLE`` if the manager does not answer.
+        message: the error message.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -53,18 +53,20 @@ class ManagerError(Exception):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the error is due to the state of the manager or the access to it, and not due to this call."""
+        """Whether all calls would fail now, because of the manager's state or denied access; False if only this one."""
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 class ManagerClient:
-    """Calls one manager. It is thread-safe: each thread has its own connection, which is kept alive.
+    """Calls one manager. The client is thread-safe, because each thread has its own connection, which is kept alive.
+
+    The methods raise `ManagerError` if the call fails. Their argument ``seconds`` is the call's timeout.
 
     Args:
         url: URL of the manager's HTTP port, such as ``http://kv-cache-manager:9470``.
         token: returns the current bearer token to send; empty for none.
-        tls: trusted CA certificates and client certificate for https. They are reloaded for new connections when the
-            files have changed.
+        tls: trusted CA certificates and client certificate for https. If the files change, new connections use the new
+            certificates.
 
     Raises:
         ValueError: the URL is invalid.
@@ -81,23 +83,26 @@ class ManagerClient:
         self._of_thread = threading.local()
 
     def register_instance(self, instance: dict[str, Any], seconds: float) -> None:
-        """Register an instance; does nothing if it is already registered with the same properties."""
+        """Register an instance. Does nothing if the instance is already registered with the same properties."""
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """Returns the locations of the readable beginning of a prompt, within its first ``MOST_KEYS`` blocks."""
+        """Returns the locations of the blocks at the beginning of a prompt, as far as all blocks can be read.
+
+        Only the prompt's first ``MOST_KEYS`` blocks are looked up.
+        """
         asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "prefix"}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
     def get_hit(
         self, instance: str, keys: Sequence[bytes], groups: Sequence[tuple[bytes, int]], seconds: float
     ) -> CacheLocations:
-        """Returns the beginning of a prompt that is readable for all groups of a model, and its locations.
+        """Returns the longest beginning of a prompt that can be read for all KV cache groups, and its locations.
 
         Args:
             instance: name of the instance.
             keys: keys of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
-            groups: for each group, the suffix of its keys, and the number of last blocks that it needs (0 for all).
+            groups: for each group, the suffix of its keys, and how many of the last blocks the group needs (0 for all).
             seconds: timeout of the call in seconds.
         """
         named = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
@@ -113,16 +118,16 @@ class ManagerClient:
         seconds: float,
         parents: Sequence[int] = (),
     ) -> StartedWrite:
-        """Reserve room for the blocks of a prompt from ``first`` on, and return the locations to write to.
+        """Reserve room for the blocks of a prompt from index ``first`` on. Returns the locations to write to.
 
         Args:
             instance: name of the instance.
-            keys: keys of the blocks.
+            keys: keys of the prompt's blocks from the beginning.
             first: index of the first block to write.
             write_seconds: seconds after which the manager considers the writer dead.
             seconds: timeout of the call in seconds.
-            parents: for each block, the index of its preceding block, or -1 for none; then either all blocks are
-                written or none. If ``parents`` is empty, each block follows the previous one.
+            parents: for each block, the index of the preceding block, or -1 for none. If given, the manager reserves
+                room for either all blocks or none. If empty, each block follows the previous block in ``keys``.
         """
         asked: dict[str, Any] = {
             "instance_id": instance,
@@ -137,12 +142,15 @@ class ManagerClient:
     def finish_write_cache(
         self, instance: str, write_id: str, keys: Sequence[bytes], failed: Sequence[int], seconds: float
     ) -> WriteEndings:
-        """Make written blocks readable, and remove blocks with indices in ``failed``. The call is idempotent."""
+        """Make written blocks readable, except blocks whose indices are in ``failed``: these are removed.
+
+        The call is idempotent.
+        """
         asked = {"instance_id": instance, "write_id": write_id, "block_keys": keys, "failed_blocks": failed}
         return self._call("FinishWriteCache", asked, seconds, WriteEndings)
 
     def remove_cache(self, instance: str, keys: Sequence[bytes], seconds: float) -> Removed:
-        """Remove blocks, so that they can't be found any more."""
+        """Remove the blocks with these keys from an instance. After the call, they can't be found any more."""
         return self._call("RemoveCache", {"instance_id": instance, "block_keys": keys}, seconds, Removed)
 
     def trim_cache(self, instance: str, unused_for_seconds: float, seconds: float) -> Removed:
@@ -155,7 +163,7 @@ class ManagerClient:
         return self._call("ListInstances", {}, seconds, Instances)
 
     def unregister_instance(self, instance: str, seconds: float) -> None:
-        """Remove an empty instance."""
+        """Remove an instance, which must have no blocks."""
         self._call("UnregisterInstance", {"instance_id": instance}, seconds, Any)
 
     def _call(self, name: str, asked: dict[str, Any], seconds: float, kind: type[_T]) -> _T:
@@ -169,7 +177,7 @@ class ManagerClient:
         except TlsError as error:
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be called: {error}") from error
         except (OSError, http.client.HTTPException) as error:
-            # This clause precedes ValueError, because the error of an untrusted certificate is both.
+            # Keep this clause before ValueError: the error for an untrusted certificate is an OSError and a ValueError.
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
             raise ManagerError("UNAUTHENTICATED", f"the token for the manager can't be sent: {error}") from error
@@ -198,13 +206,13 @@ class ManagerClient:
                 self.forget_connection()
                 if is_new:
                     raise
-                # Retry: the manager has closed a connection from an earlier call, so it has not received this call.
+                # Retry, because the manager closed the connection of an earlier call, and has not received this call.
             except BaseException:
                 self.forget_connection()
                 raise
 
     def _open(self, connection: http.client.HTTPConnection, deadline: float) -> None:
-        """Open the connection if necessary, and set the deadline of its operations."""
+        """Open the connection if it is not open, and set the deadline of its operations."""
         if connection.sock is None:
             connection.timeout = seconds_left(deadline)
             connection.connect()
@@ -224,7 +232,7 @@ class ManagerClient:
         return made, True
 
     def forget_connection(self) -> None:
-        """Close this thread's connection; the next call opens another."""
+        """Close this thread's connection. The next call opens a new connection."""
         known = getattr(self._of_thread, "connection", None)
         self._of_thread.connection = None
         if isinstance(known, http.client.HTTPConnection):
@@ -233,7 +241,11 @@ class ManagerClient:
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
-    """Returns the whole body, so that the connection can be reused."""
+    """Read the whole body, so that the connection can be reused.
+
+    Raises:
+        http.client.HTTPException: the body is larger than ``LONGEST_ANSWER``.
+    """
     body = bytearray()
     while part := answer.read1(2**20):
         body += part

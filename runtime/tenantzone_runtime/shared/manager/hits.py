@@ -1,8 +1,8 @@
-"""The queries to the manager for models with several KV cache groups, whose chunks are only useful together.
+"""Queries the manager for models with several KV cache groups, whose chunks are only useful together.
 
-For the manager, each chunk is a block with its own key. Chunks that are needed from a prompt's beginning form a chain,
-on which the chunks of windows depend. The windows of former ends are not used any more, and are evicted before the
-common chain.
+The manager treats each chunk as a block with a separate key. Chunks that are needed from the beginning of a prompt form
+a chain. Chunks of windows depend on this chain. When a prompt grows, nothing uses the windows at its former end any
+more, so the manager evicts them before the chain.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
-    """Returns a query for the longest beginning of a prompt for which each group has the chunks that it needs."""
+    """Returns a `Locate` function that finds the longest hit, for which each group has the chunks that it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:

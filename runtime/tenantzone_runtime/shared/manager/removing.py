@@ -1,4 +1,4 @@
-"""Removals of removed and purged zones' instances from the manager, retried until all instances are gone."""
+"""Removes the instances of removed and purged zones from the manager, and retries until no such instance is left."""
 
 import time
 from collections.abc import Callable
@@ -13,12 +13,13 @@ from tenantzone_runtime.shared.manager.threads import Work
 from tenantzone_runtime.shared.spaces import Space
 
 AGAIN_SECONDS: Final = 1.0
-"""Seconds between attempts. Several may be needed, since the manager keeps chunks until all leases have expired."""
+"""Seconds between two attempts. Several are needed if leases must expire first, because until then the manager keeps
+the chunks."""
 
 
 @dataclass(eq=False, slots=True)
 class _Going:
-    """Instances of a tenant to remove."""
+    """A pending removal of a tenant's instances."""
 
     receipt: Receipt
     goes: Callable[[str], bool]
@@ -26,9 +27,11 @@ class _Going:
     space: Space | None
     """The space to which this engine may still be writing, if any."""
     is_told: bool
-    """Whether there is a receipt even if nothing was removed."""
+    """Whether a receipt is issued even if nothing was removed."""
     due: float = 0.0
+    """Monotonic time of the next attempt."""
     is_under_way: bool = False
+    """Whether a thread is making an attempt."""
 
 
 class Removing:
@@ -36,9 +39,9 @@ class Removing:
 
     Args:
         client: calls the manager.
-        run: runs work on a thread.
+        run: runs a function on a thread.
         call_seconds: timeout of a call to the manager in seconds.
-        heard: called with the error, or None, of each attempt.
+        heard: called after each attempt with the error, or None.
     """
 
     def __init__(
@@ -58,30 +61,30 @@ class Removing:
 
     @property
     def has_work(self) -> bool:
-        """Whether any removals are pending."""
+        """Whether removals are pending."""
         return bool(self._going)
 
     def is_going(self, instance: str, tenant: str) -> bool:
-        """Returns whether an instance of a tenant is about to be removed, including chunks stored in it meanwhile."""
+        """Returns whether an instance will be removed, with the chunks that are stored in it before the removal."""
         return any(each.goes(instance) for each in self._going.get(tenant, ()))
 
     def add_all(self, tenant: str, space: Space | None) -> None:
-        """Remove all of a tenant's instances, because its zone was removed, or may not store any more.
+        """Schedule the removal of all of a tenant's instances. The zone was removed, or may not store any more.
 
         Args:
             tenant: the tenant.
-            space: a space whose transfers must end before the removal; None if there is no such space.
+            space: a space whose writes must end before the removal; None if there is no such space.
         """
         self._add(_Going(Receipt(tenant, "", 0), lambda name: is_instance_of(name, tenant), space, False))
 
     def add_before(self, tenant: str, purge: str, space: Space | None, *, is_told: bool) -> None:
-        """Remove all of a tenant's instances that may have data from before a purge.
+        """Schedule the removal of all of a tenant's instances that may have data from before a purge.
 
         Args:
             tenant: the tenant.
             purge: id of the purge.
-            space: a space whose transfers must end before the removal; None if there is no such space.
-            is_told: whether there is a receipt even if nothing was removed.
+            space: a space whose writes must end before the removal; None if there is no such space.
+            is_told: whether a receipt is issued even if nothing was removed.
         """
 
         def goes(name: str) -> bool:
@@ -90,14 +93,14 @@ class Removing:
         self._add(_Going(Receipt(tenant, purge, 0), goes, space, is_told))
 
     def add_one(self, space: Space) -> None:
-        """Remove only the instance of a space."""
+        """Schedule the removal of one space's instance, and of no other instance of the tenant."""
         self._add(_Going(Receipt(space.tenant, "", 0), lambda name: name == space.instance, space, False))
 
     def _add(self, going: _Going) -> None:
         self._going.setdefault(going.receipt.tenant, []).append(going)
 
     def go_on(self) -> None:
-        """Begin the removals that are due."""
+        """Start the removals whose time has come and whose spaces have no writes in progress."""
         now = time.monotonic()
         for going in [each for some in self._going.values() for each in some]:
             if not going.is_under_way and now >= going.due and not (going.space and going.space.transfers):
@@ -105,7 +108,7 @@ class Removing:
                 self._begin(going)
 
     def take_receipts(self) -> list[Receipt]:
-        """Returns the receipts that were completed since the last call."""
+        """Returns the receipts of removals that were completed since the last call."""
         receipts, self._receipts = self._receipts, []
         return receipts
 
@@ -131,14 +134,14 @@ class Removing:
         others.remove(going)
         if not others:
             del self._going[receipt.tenant]
-        # Each chunk was a single object.
+        # Each chunk was stored as one object, so the numbers of chunks and files are equal.
         receipt.files = receipt.chunks
         receipt.is_complete = True
         if going.is_told or receipt.chunks:
             self._receipts.append(receipt)
 
     def _remove(self, going: _Going) -> list[str]:
-        """Remove as many of the instances as possible. Returns the names of the remaining instances."""
+        """Remove the instances that can be removed now. Returns the names of the other instances to remove."""
         left = []
         for use in self._client.list_instances(self._seconds).instances:
             name = use.instance.name

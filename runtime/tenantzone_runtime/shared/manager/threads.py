@@ -1,4 +1,4 @@
-"""Threads that wait in place of the caller; the caller's own thread processes their results."""
+"""Threads that do blocking work for the caller. The caller's own thread processes the results."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,24 +13,24 @@ from tenantzone_runtime.shared.manager.client import ManagerError
 from tenantzone_runtime.shared.settings import SharedSettings
 
 Work = Callable[[], object]
-"""Work that may raise errors of the manager, a storage or a seal."""
+"""A function that may raise errors of the manager, a storage or a seal."""
 Steps = Iterator[str]
-"""Work that waits for several services in turn. Each item is the name of the storage for which it waits next, or an
-empty name for the manager. The iterator may raise their errors."""
+"""Work that waits for one service after another. Before each wait, the iterator returns the name of the storage, or an
+empty name for the manager. The iterator may raise errors of the manager, a storage or a seal."""
 
 _MOST_STORAGES: Final = 32
-"""Maximum number of storages with threads of their own. All other storages share threads."""
+"""Maximum number of storages that have separate threads. All other storages share their threads."""
 _OTHERS: Final = "\n"
-"""A key that is not the name of a storage."""
+"""The key of the shared threads, which can't be the name of a storage."""
 
 
 class Threads:
-    """The threads of one tier for queries, reads and writes, with round-robin scheduling of tenants.
+    """The threads of one tier for queries, reads and writes. Tenants take turns.
 
-    Each storage has its own threads, so that a hanging storage does not block the others.
+    Each storage has separate threads, so that a storage that hangs does not block other storages.
 
     Args:
-        settings: settings with the numbers of threads.
+        settings: the settings with the numbers of threads.
     """
 
     def __init__(self, settings: SharedSettings) -> None:
@@ -40,36 +40,36 @@ class Threads:
         self._writers = _ByStorage("tenantzone-shared-write", settings.writers)
 
     def ask(self, tenant: str, work: Work, ended: Ended) -> None:
-        """Run a query to the manager."""
+        """Run a call to the manager on a thread. Then the next :meth:`take_note` calls ``ended``."""
         self._results.run(self._askers, tenant, work, ended)
 
     def read(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run reads of storages."""
+        """Run reads from storages on their threads. Then the next :meth:`take_note` calls ``ended``."""
         self._go_on(self._readers, tenant, steps, ended)
 
     def write(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run writes to storages, with the calls to the manager that they need."""
+        """Run writes to storages, including their calls to the manager. Then :meth:`take_note` calls ``ended``."""
         self._go_on(self._writers, tenant, steps, ended)
 
     def may_read_at_once(self, storage: str) -> bool:
-        """Returns whether a thread could begin to read a storage immediately. Thread-safe, like the next method."""
+        """Returns whether a thread is idle and could begin to read from a storage now. Thread-safe."""
         return self._readers.of(storage).has_idle
 
     def may_write_at_once(self, storage: str) -> bool:
-        """Returns whether a thread could begin to write to a storage immediately."""
+        """Returns whether a thread is idle and could begin to write to a storage now. Thread-safe."""
         return self._writers.of(storage).has_idle
 
     def take_note(self) -> None:
-        """Call the callbacks of finished work."""
+        """Call the ``ended`` callbacks of all finished work, on the calling thread."""
         self._results.take_note()
 
     def stop(self) -> None:
-        """Begin no new work."""
+        """Drop queued work, and begin no new work."""
         for workers in (self._askers, self._readers, self._writers):
             workers.stop()
 
     def _go_on(self, by_storage: "_ByStorage", tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run the next step, and submit the rest to the threads of the next service."""
+        """Run the next step, and queue the remaining steps for the threads of the storage that the step returned."""
         storages: list[str] = []
         error = self._results.error_of(lambda: storages.extend(islice(steps, 1)))
         if storages:
@@ -79,7 +79,7 @@ class Threads:
 
 
 class _ByStorage:
-    """Threads for each storage, created at its first use."""
+    """Threads for each storage, which are created when the storage is first used."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
@@ -88,7 +88,7 @@ class _ByStorage:
         self._is_stopped = False
 
     def of(self, storage: str) -> Workers:
-        """Returns the threads of one storage. Thread-safe."""
+        """Returns the threads for one storage, or for the manager if the name is empty. Thread-safe."""
         with self._lock:
             if storage not in self._workers and len(self._workers) >= _MOST_STORAGES:
                 storage = _OTHERS

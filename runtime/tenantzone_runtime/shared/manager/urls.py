@@ -1,4 +1,4 @@
-"""Checks URLs of KV-cache managers. It imports no dependencies of vLLM, since the command line uses it before vLLM."""
+"""Checks URLs of KV-cache managers. It imports none of vLLM's dependencies, because the CLI uses it before vLLM."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -6,10 +6,10 @@ from tenantzone_contract.keys.tls import TlsFiles
 
 
 def check_url(url: str) -> SplitResult:
-    """Returns the parts of a manager's URL.
+    """Parse and check the URL of a manager, and return its parts.
 
     Raises:
-        ValueError: the URL is invalid; the message shows a valid one.
+        ValueError: the URL is invalid. The message shows a valid form.
     """
     try:
         parts = urlsplit(url)
@@ -25,7 +25,7 @@ def check_tls(url: str, files: TlsFiles) -> None:
     """Check that TLS files are only given for an https URL.
 
     Raises:
-        ValueError: there are files for another URL, which would not be used.
+        ValueError: files are given, but the URL is not an https URL, so they would not be used.
     """
     if files.paths and urlsplit(url).scheme != "https":
         raise ValueError(f"TLS files require an https:// URL of the manager, not {url}")

@@ -1,1 +1,1 @@
-"""Reads and writes chunks in the storages that engines share."""
+"""Reads and writes chunks in the storages that engines share: files, S3 buckets and Mooncake's memory pool."""

@@ -1,4 +1,4 @@
-"""Objects in a memory pool of several nodes, using Mooncake's client, on threads that may block."""
+"""Reads and writes objects in a Mooncake memory pool, which spans several nodes. All methods may block."""
 
 import os
 
@@ -7,13 +7,13 @@ from tenantzone_runtime.shared.storage.places import PoolPlace
 
 
 class MooncakeStorages:
-    """The pool of this engine's ``MOONCAKE_MASTER``. The manager can't redirect the engine to another pool."""
+    """The pool whose master is in the environment variable ``MOONCAKE_MASTER``. Other pools are refused."""
 
     def write(self, place: PoolPlace, content: bytearray) -> None:
         """Write an object. Later reads return the whole object.
 
         Raises:
-            OSError: the object could not be written, for instance if there is no room.
+            OSError: the object could not be written, for example because the pool has no room.
         """
         with using(_master_of(place), len(content)) as store:
             code = store.put(place.name, content, pinned())
@@ -21,24 +21,25 @@ class MooncakeStorages:
             raise OSError(f"Mooncake could not write {place.name} (code {code})")
 
     def read(self, place: PoolPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if its length differs from the length of ``content``.
+        """Read an object into ``content``. Returns False if the object's length differs from that of ``content``.
 
         Raises:
-            OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
+            FileNotFoundError: the object does not exist.
+            OSError: the object could not be read.
         """
         with using(_master_of(place), len(content)) as store:
             handle = store.get_buffer(place.name)
             if handle is None:
                 code = store.get_size(place.name)
                 missing = FileNotFoundError if code == MISSING else OSError
-                # Mooncake does not report why a known object is unavailable. Its node may be gone.
+                # Mooncake does not report why an existing object is unavailable. Its node may be down.
                 why = f"code {code}" if code < 0 else f"the object has {code} bytes"
                 raise missing(f"Mooncake could not read {place.name} ({why})")
             found = memoryview(handle)
             is_whole = found.nbytes == len(content)
             if is_whole:
                 content[:] = found
-            # Free the client's buffer before the next read needs it.
+            # Free the client's buffer, because the next read needs it.
             del found, handle
             return is_whole
 

@@ -1,7 +1,8 @@
-"""Parses a chunk's location from the manager's URI, and checks that the engine may read and write there.
+"""Parses the URI of a chunk's location, and checks that the engine may read and write there.
 
-The manager is not trusted with arbitrary paths: a path must have the form of paths in a manager's storage, and must
-contain the instance and the block. So an impostor can't make the engine read or write other files.
+The URI comes from the manager, which must not be able to choose arbitrary paths. A path must have the form of paths in
+a manager's storage. Files and objects of one chunk must also be named after the instance and the chunk. So an impostor
+of the manager can't make the engine read or write other files.
 """
 
 import re
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tenantzone_runtime.shared.manager.answers import Location
 
 PART: Final = "chunk"
-"""Name of the only part of a location. There is only one, because a chunk has the data of all workers of an engine."""
+"""Name of a location's only part. One part is enough, because a chunk has the data of all workers of an engine."""
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
 _NAMED_OBJECT: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
@@ -24,16 +25,16 @@ _LONGEST_OFFSET: Final = 18
 
 
 class PlaceError(ValueError):
-    """A location that this engine can't or may not use."""
+    """The engine can't or may not use a location."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """A file, or a slot of a large file."""
+    """A file with one chunk, or a slot of a large file."""
 
     path: Path
     offset: int
-    """Offset in bytes; negative if the file contains only the chunk."""
+    """Offset of the slot in bytes; negative if the file contains only one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class ObjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlace:
-    """An object in a memory pool of several nodes."""
+    """An object in a Mooncake memory pool."""
 
     master: str
     """Host and port of the pool's master."""
@@ -57,16 +58,16 @@ Place = FilePlace | ObjectPlace | PoolPlace
 
 
 def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
-    """Returns the place of a chunk.
+    """Returns the file or object in which a location stores a chunk.
 
     Args:
         location: the location from the manager.
-        instance: name of the instance that was queried.
+        instance: name of the instance to which the chunk belongs.
         key: key of the chunk.
-        size: required size in bytes.
+        size: size that the location must have, in bytes.
 
     Raises:
-        PlaceError: the location has an unknown type of storage, or is not a place of this chunk.
+        PlaceError: the storage has an unsupported type, or the URI is not valid for this chunk.
     """
     (part,) = location.specs if len(location.specs) == 1 else (None,)
     if part is None or part.name != PART or part.size != size:

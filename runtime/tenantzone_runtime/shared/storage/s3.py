@@ -1,6 +1,6 @@
-"""Objects on S3 servers, using the AWS client, on threads that may block.
+"""Reads and writes objects on S3 servers with the AWS client. All methods may block.
 
-Endpoint, region and credentials are found as by any AWS client: in environment variables, files, or the pod's identity.
+The client finds the endpoint, region and credentials in environment variables, files, or the pod's identity.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from tenantzone_contract.cache.s3 import create_client, is_denied
 from tenantzone_runtime.shared.storage.places import ObjectPlace
 
 _SECONDS: Final = 2.0
-"""Timeout in seconds for connecting and for each part of an answer, because no load waits longer."""
+"""Timeout in seconds for connecting, and for each part of an answer. No load waits longer."""
 _MISSING: Final = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Storages:
-    """S3 buckets. If the server denies a request, the next request loads the credentials again.
+    """Access to S3 buckets. If the server denies a request, the next request loads the credentials again.
 
     Args:
         connect: creates a thread-safe botocore client.
@@ -41,10 +41,11 @@ class S3Storages:
             client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
 
     def read(self, place: ObjectPlace, content: bytearray) -> bool:
-        """Read an object. Returns False if its length differs from the length of ``content``.
+        """Read an object into ``content``. Returns False if the object's length differs from that of ``content``.
 
         Raises:
-            OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
+            FileNotFoundError: the object does not exist.
+            OSError: the object could not be read.
         """
         with self._asked() as client:
             answer = client.get_object(Bucket=place.bucket, Key=place.name)
@@ -52,7 +53,7 @@ class S3Storages:
                 if answer.get("ContentLength") != len(content):
                     return False
                 filled = 0
-                # Never read more than fits, because the buffer is reused for the next object.
+                # Do not read more bytes than fit into ``content``, even if the server sends more than it announced.
                 while part := body.read(min(2**20, len(content) - filled)):
                     content[filled : filled + len(part)] = part
                     filled += len(part)
@@ -60,7 +61,7 @@ class S3Storages:
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
-        """Yields the client for one request.
+        """Provide the client for one request, and convert the client's errors.
 
         Raises:
             OSError: the request failed.
@@ -81,10 +82,10 @@ class S3Storages:
 
 
 def open_s3() -> S3Storages:
-    """Returns a client of S3 servers.
+    """Create access to S3 buckets with botocore.
 
     Raises:
-        OSError: the client is not installed, or finds no region or credentials.
+        OSError: botocore is not installed, or finds no region or credentials.
     """
     try:
         from botocore.config import Config
@@ -104,10 +105,11 @@ def open_s3() -> S3Storages:
 
 @contextmanager
 def _storage_errors() -> Iterator[None]:
-    """Convert the client's errors to errors of the operating system, as for files.
+    """Convert the client's errors to the errors that file operations raise.
 
     Raises:
-        OSError: the client's error.
+        FileNotFoundError: the object does not exist.
+        OSError: any other error of the client.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
@@ -123,5 +125,5 @@ def _storage_errors() -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:
-        # botocore fails in many ways if an answer is not what S3 sends, for example without a length.
+        # botocore raises errors of many types if a server's answer is not what S3 sends, for example without a length.
         raise OSError(f"the S3 client failed: {error!r}") from error

@@ -1,4 +1,4 @@
-"""Circuit breakers of all storages, for one direction."""
+"""Circuit breakers, one for each storage, for either reads or writes."""
 
 import logging
 import threading
@@ -17,38 +17,38 @@ class Moving(Protocol):
     """A transfer from or to a storage."""
 
     storage: str
-    """The storage that was used last."""
+    """Name of the storage that the transfer used last."""
     began: float
-    """Monotonic time at which the use of the storage began; infinity if it is not in use."""
+    """Monotonic time at which the transfer began to use the storage; infinity if it does not use it now."""
 
 
 class StorageBreakers:
-    """Stops using storages that fail or hang for a while, and then probes each with one load or store.
+    """Stops the use of storages that fail or hang. After a pause, each storage is probed with one load or store.
 
     Args:
-        way: the direction, for messages: ``reads`` or ``writes``.
-        patience: seconds after which a storage is considered too slow.
+        way: the direction, ``reads`` or ``writes``.
+        patience: seconds for one chunk after which a storage is considered too slow.
     """
 
     def __init__(self, way: str, patience: float) -> None:
         self._way, self._patience = way, patience
         self._given_up: set[Moving] = set()
-        """Transfers that were given up, and on which threads may still be working."""
+        """Transfers that were given up, but on which threads may still be working."""
         self._breakers: dict[str, Breaker] = {}
-        """Breakers by storage name."""
+        """Circuit breakers by the name of the storage."""
         self._lock = threading.Lock()
 
     def of(self, storage: str) -> Breaker:
-        """Returns the breaker of one storage."""
+        """Returns the circuit breaker of one storage."""
         return self._breakers.setdefault(storage, Breaker(service=self._about(storage)))
 
     def allows(self, storage: str) -> bool:
-        """Returns whether a chunk may be transferred now; for a failing storage, True begins a probe. Thread-safe."""
+        """Returns whether the caller may transfer a chunk now. If the storage fails, this is a probe. Thread-safe."""
         with self._lock:
             return self.of(storage).allows(time.monotonic())
 
     def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
-        """Record the outcome of a chunk; an empty ``error`` means success. ``at_once`` opens the breaker at once."""
+        """Record a transfer; ``error`` is empty after success. With ``at_once``, one failure opens the breaker."""
         with self._lock:
             breaker = self.of(storage)
             if not error:
@@ -59,12 +59,12 @@ class StorageBreakers:
             breaker.failed(time.monotonic(), error, at_once=at_once)
 
     def gave_up(self, moving: Moving, *, is_late: bool) -> None:
-        """Record that a transfer was given up. Its storage is avoided from now on, or once it is certainly too slow.
+        """Record that a transfer was given up, and avoid its storage if the storage is too slow.
 
         Args:
             moving: the transfer.
-            is_late: whether the transfer was given up because it was late. The storage is only to blame if it was in
-                use for long enough.
+            is_late: whether the transfer was late. A late transfer that has used the storage for at least half of
+                ``patience`` makes the storage too slow at once. For others, :meth:`watch` decides later.
         """
         if is_late and time.monotonic() - moving.began >= self._patience / 2:
             self._is_slow(moving)
@@ -72,7 +72,7 @@ class StorageBreakers:
             self._given_up.add(moving)
 
     def watch(self) -> None:
-        """Avoid storages that still block a thread with a given-up transfer for too long."""
+        """Avoid each storage that has blocked the thread of a given-up transfer for at least ``patience``."""
         now = time.monotonic()
         slow = {moving for moving in self._given_up if now - moving.began >= self._patience}
         self._given_up -= slow
@@ -80,7 +80,7 @@ class StorageBreakers:
             self._is_slow(moving)
 
     def ended(self, moving: Moving) -> None:
-        """Record that no thread works on the transfer any more."""
+        """Record that no thread is working on the transfer any more."""
         self._given_up.discard(moving)
 
     def _is_slow(self, moving: Moving) -> None:
@@ -92,6 +92,6 @@ class StorageBreakers:
 
     @property
     def problems(self) -> list[str]:
-        """Messages about the failing storages. Thread-safe."""
+        """One message for each storage that fails. Thread-safe."""
         failing = {name: each for name, each in list(self._breakers.items()) if each.is_open}
         return [f"{self._way} of storage {name} fail: {each.error}" for name, each in failing.items()]

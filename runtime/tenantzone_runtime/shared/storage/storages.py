@@ -1,4 +1,4 @@
-"""Reads and writes chunks in files, S3 objects and pool memory, on threads that may block."""
+"""Reads and writes chunks in files, S3 objects and memory pools. All methods may block."""
 
 import errno
 import os
@@ -17,18 +17,18 @@ class Storages(Protocol):
     """The storage operations of the shared tier. Each method may block, and may raise :class:`OSError`."""
 
     def write(self, place: Place, content: bytearray) -> None:
-        """Write a chunk. Engines that read it later get the whole chunk."""
+        """Write a chunk. When this method returns, any engine can read the whole chunk."""
 
     def read(self, place: Place, content: bytearray) -> bool:
-        """Read a chunk. Returns False if its length differs from the length of ``content``."""
+        """Read a chunk into ``content``. Returns False if the stored length differs from that of ``content``."""
 
 
 class FileStorages:
-    """Folders that the engine has mounted at the same paths as the manager.
+    """Storages in folders that are mounted at the same paths in the engine and the manager.
 
-    A chunk is either a new file of its own, which no other process creates, or a slot in a large file that the manager
-    has created. A folder is a storage only if its ``owner`` file exists. Files are not synced to the disk, because a
-    chunk that was damaged by a power failure does not open.
+    A chunk is either in a separate file, which no other process creates, or in a slot of a large file that the manager
+    has created. A folder is a storage only if it has the file ``owner``. Files are not synced to the disk, because a
+    chunk that a power failure damaged can't be opened, and so is never used.
     """
 
     def write(self, place: FilePlace, content: bytearray) -> None:
@@ -37,7 +37,7 @@ class FileStorages:
                 _write(descriptor, content, place.offset)
             return
         try:
-            # On network file systems, write errors may only be reported when the file is closed.
+            # Closing is part of the write, because a network file system may report write errors only then.
             with _opened(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write(descriptor, content, 0)
         except FileExistsError:
@@ -61,7 +61,7 @@ class FileStorages:
 
 
 class AllStorages:
-    """Reads and writes places of all types. Clients of S3 and of pools are created on first use."""
+    """Storages of all types. The clients of S3 and of memory pools are created at their first use."""
 
     def __init__(self) -> None:
         self._files = FileStorages()
@@ -104,11 +104,11 @@ def _write(descriptor: int, content: bytearray, offset: int) -> None:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    # In a storage, the root folder is always four folders above the folder of the file.
+    # In each storage, the root folder is four levels above the folder of the file.
     if not (path.parents[4] / "owner").exists():
         raise OSError(errno.ENODEV, "no storage is mounted here; mount it at the manager's path", str(path.parents[4]))
-    # Other engines and the manager may be different users, so the umask decides about their access. All data is sealed.
-    # Use O_NONBLOCK, because opening a pipe that another user has put there would block.
+    # Other engines and the manager may run as other users, so let the umask decide about access. All data is sealed.
+    # Use O_NONBLOCK, because opening a pipe that another user has created at the path would block.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor

@@ -1,1 +1,1 @@
-"""Moves chunks between an engine's memory and shared storages."""
+"""Transfers of chunks between an engine's memory and shared storages."""

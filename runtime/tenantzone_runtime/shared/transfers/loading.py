@@ -1,4 +1,4 @@
-"""Loads: each chunk is loaded separately, from the first storage that returns it intact."""
+"""Loads chunks, each from the first of its storages that returns the chunk intact."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,15 +18,15 @@ from tenantzone_runtime.shared.transfers.reading import LoadedChunk
 
 
 class Loading:
-    """Loads chunks that were reported to a request.
+    """Loads chunks that a request's query has found.
 
     Args:
-        storages: the storages.
+        storages: reads the chunks.
         buffers: buffers of the size of an object.
         threads: threads that wait for storages.
         jobs: the jobs in progress.
-        remove: reports corrupt or missing chunks to the manager.
-        settings: the settings.
+        remove: reports corrupt or missing chunks of a space to the manager.
+        settings: the limits of loads.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class Loading:
         self._at_once, self._seconds = settings.chunks_at_once, settings.load_seconds
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
-        """Returns whether a chunk may be loaded now, in addition to ``promised`` chunks reported to the zone."""
+        """Returns whether a chunk may be loaded now, if ``promised`` chunks of the zone will be loaded as well."""
         if promised >= self._at_once - zone.loading:
             return False
         return self._is_readable(locations, now)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
-        """Returns whether all the chunks may be loaded now. To begin loading, the caller must call :meth:`try_with`."""
+        """Returns whether all the chunks may be loaded now. Before it loads them, a caller must call `try_with`."""
         if promised + len(chunks) > self._at_once - zone.loading:
             return False
         return all(self._is_readable(locations, now) for locations in chunks)
 
     def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
-        """Use all these chunks as one probe of failing storages: no other chunks are loaded from them for a while."""
+        """Make the load of the chunks with these keys the next probe of failing storages, which other loads avoid."""
         query.tried = set()
         for key in keys:
             names = [each.storage for each in query.found.get(key, [])]
@@ -67,7 +67,7 @@ class Loading:
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
         """Begin to load a chunk. A chunk that is no longer available counts as failed."""
         found = query.found.get(key, [])
-        # Leave out failing storages, so that they are not read if healthy storages have lost the chunk.
+        # Do not use failing storages that this load does not probe, not even if healthy storages have lost the chunk.
         usable = [each for each in found if each.storage in query.tried or not self.breakers.of(each.storage).is_open]
         if not usable or zone.loading >= self._at_once:
             job.failed += 1
@@ -82,9 +82,12 @@ class Loading:
         self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
     def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
-        """Count late chunks, make requests not wait again for them, and avoid the storages that delayed them."""
+        """Stop counting the job's chunks as being loaded. If the job is late, count its chunks as late, too.
+
+        Requests do not wait for late chunks again, and storages that delayed chunks are avoided.
+        """
         for chunk in job.left.values():
-            # A hanging load must not count against the number of chunks that the zone may load.
+            # A load that hangs must not reduce the number of chunks that the zone may load.
             self._release(chunk)
             if is_late:
                 chunk.zone.counts.late += 1
@@ -95,7 +98,7 @@ class Loading:
         return any(self._may_begin(each.storage, now) for each in locations)
 
     def _may_begin(self, storage: str, now: float) -> bool:
-        """Returns whether a storage is healthy, or can be probed now because not all of its threads are blocked."""
+        """Returns whether a storage may be read now: it works, or it may be probed and a thread is idle."""
         breaker = self.breakers.of(storage)
         return breaker.is_due(now) and (not breaker.is_open or self._threads.may_read_at_once(storage))
 
@@ -125,6 +128,6 @@ class Loading:
         if error is not None:
             chunk.query.give_up()
         if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
-            # Report the loss, so that the chunk is computed once more, and stored again.
+            # Report the lost chunk to the manager, so that the next request computes and stores it again.
             self._remove(chunk.space, [chunk.key])
         self._jobs.chunk_ended(job, chunk.key, error)

@@ -1,4 +1,4 @@
-"""One load on a thread, which reads a chunk from the first of its locations that returns it intact."""
+"""Reads one chunk on a thread, from the first of its locations that returns the chunk intact."""
 
 import math
 import time
@@ -25,32 +25,33 @@ class LoadedChunk:
     space: Space
     key: bytes
     locations: list[Location]
-    """The locations of the chunk, the preferred one first."""
+    """The locations of the chunk, the preferred location first."""
     until: float
-    """Monotonic time until which the chunk may be read. After that, its slot may contain another block."""
+    """Monotonic time until which the chunk may be read. Afterwards, its place may contain another block."""
     memory: Memory
     storage: str = ""
-    """The storage that was read last."""
+    """Name of the storage that is read, or was read last."""
     began: float = math.inf
-    """Monotonic time at which the last read began; infinity while it waits for a thread."""
+    """Monotonic time at which the current read began; infinity while the load waits for a thread."""
     is_counted: bool = True
-    """Whether the chunk counts as being loaded. A late chunk does not, even while its storage is still being read."""
+    """Whether the chunk counts as being loaded. A late chunk does not count, even while a thread still reads it."""
 
     def read(self, storages: Storages, buffers: Buffers, heard: dict[str, str]) -> Iterator[str]:
-        """Load the chunk. The memory never receives data that was not stored for it.
+        """Load the chunk into the memory, which never receives another chunk's data.
 
         Args:
-            storages: the storages.
+            storages: reads the chunk.
             buffers: buffers of the size of an object.
-            heard: receives the outcome of each storage by name: its error, or an empty string if it answered, even if
-                the chunk is missing or corrupt.
+            heard: receives an error message for each used storage, by name. The message is empty if the storage
+                answered, even if the chunk is missing or corrupt.
 
         Yields:
-            The name of each storage before it is read.
+            The name of each storage before the storage is read.
 
         Raises:
             CorruptObjectError: the chunk is corrupt at its last location.
-            OSError: the last location can't be read; ``FileNotFoundError`` if the chunk is missing.
+            FileNotFoundError: the chunk is missing at its last location, or its lease has expired.
+            OSError: the last location can't be read.
             AbandonedError: no request waits for the chunk any more.
         """
         last: Exception = FileNotFoundError("the chunk has no location")
@@ -73,7 +74,7 @@ class LoadedChunk:
         raise last
 
     def _check_use(self) -> None:
-        """Check that the chunk is still wanted, and may still be read."""
+        """Check that a request still waits for the chunk, and that the chunk's lease has not expired."""
         if time.monotonic() >= self.until:
             raise FileNotFoundError("the chunk's lease has expired")
         if not self.memory.is_wanted:

@@ -1,4 +1,4 @@
-"""Stores: runs of consecutive chunks of prompts. A thread writes each run."""
+"""Stores runs of consecutive chunks of prompts. A thread writes each run."""
 
 import logging
 import time
@@ -23,32 +23,32 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
-"""For each chunk: its index in the prompt, its key, and the caller's buffer with its bytes."""
+"""The index in the prompt, the key and the caller's memory of each chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Chunks of a request's prompt that no storage has, and without which later chunks can't be stored."""
+    """Chunks of a prompt that no storage has. Without them, later chunks of the prompt can't be stored."""
 
     query: Query
     first: int
     """Index of the first missing chunk."""
     end: int
-    """Index after the last chunk that the request has tried to store."""
+    """Index of the last chunk that the request has tried to store, plus 1."""
 
 
 class Storing:
-    """Stores chunks, as far as the manager and the storages permit.
+    """Stores the chunks for which the manager grants room and whose storages work.
 
     Args:
         client: calls the manager.
-        storages: the storages.
+        storages: writes the chunks.
         shape: the shape of the chunks.
         buffers: buffers of the size of an object.
-        asking: queries to the manager, which show whether it is healthy.
-        threads: threads that wait for storages.
+        asking: has the circuit breaker of calls to the manager.
+        threads: threads that wait for the manager and storages.
         jobs: the jobs in progress.
-        settings: the settings.
+        settings: the limits of stores.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Storing:
     ) -> None:
         self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
-        """Why the manager does not permit a zone to store, as a message; empty if no zone was refused recently."""
+        """A message why the manager refused the last write of a zone; empty if the last write was not refused."""
         self.gaps: list[Gap] = []
-        """Missing beginnings of prompts that the caller has not taken yet."""
+        """Missing beginnings of prompts, until the caller takes them."""
         self._client, self._storages = client, storages
         self._shape, self._buffers = shape, buffers
         self._asking, self._threads, self._jobs = asking, threads, jobs
@@ -84,7 +84,7 @@ class Storing:
         Args:
             zone: the zone of the chunks.
             job: receives the chunks in transfer.
-            query: the request's query. The runs of its prompt are written one after another.
+            query: the request's query. Runs of the same request are written one after another.
             chunks: the chunks of the prompt.
         """
         run = self._run_of(zone, chunks, time.monotonic())
@@ -94,7 +94,7 @@ class Storing:
     def begin_hit(
         self, zone: SharedZone, job: Job[StoredChunk], query: Query, hit: Sequence[bytes], chunks: Chunks
     ) -> None:
-        """Begin to store either all chunks of a hit that storages may lack, or none.
+        """Begin to store either all of the given chunks of a hit, or none.
 
         Args:
             zone: the zone of the chunks.
@@ -111,7 +111,7 @@ class Storing:
         self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
 
     def length_of(self, hit: Sequence[bytes]) -> int:
-        """Returns the length of a hit, in chunks of the prompt, given all keys that it needs."""
+        """Returns the length of a hit, in chunks of the prompt. ``hit`` has all keys that the hit needs."""
         shape = self._hit_shape
         return shape.tokens_in(len(hit)) // shape.chunk_tokens
 
@@ -138,7 +138,7 @@ class Storing:
         zone.storing += len(run)
         zone.space.transfers += 1
         result = WriteResult()
-        # The manager must consider this writer dead only some time after the caller has stopped waiting.
+        # The manager's timeout for this writer must be longer than the time for which the caller waits.
         steps = write.run(self._may_write, self._settings.call_seconds, 4 * self._settings.store_seconds, result)
         ended = partial(self._ended, zone, job, query, write, result)
         query.writes.append(partial(self._threads.write, zone.tenant, steps, ended))
@@ -146,7 +146,10 @@ class Storing:
             query.writes[0]()
 
     def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
-        """Count late chunks, avoid the storages that delay a job, and stop counting its chunks as being stored."""
+        """Stop counting a job's chunks as being stored, and avoid the storages that delay the job.
+
+        If the job is late, its unfinished chunks are also counted as late.
+        """
         if is_late:
             zone.counts.late += len(job.left)
         for write in [each for each, its_job in self._writes.items() if its_job is job]:
@@ -154,13 +157,16 @@ class Storing:
             self.breakers.gave_up(write, is_late=is_late)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
-        """Discard the chunks with these keys that are being stored."""
+        """Make writes in progress discard the zone's chunks with these keys."""
         for write in self._writes:
             if write.space is zone.space:
                 write.condemned.update(keys)
 
     def _run_of(self, zone: SharedZone, chunks: Chunks, now: float) -> list[StoredChunk]:
-        """Returns the chunks that may be stored now: consecutive chunks of the prompt, within the limit of a call."""
+        """Returns the chunks that may be stored now, and counts the others as refused.
+
+        The returned chunks are consecutive in the prompt, and within the limits of a call and of the zone.
+        """
         if now < zone.space.closed_until or self._asking.breaker.is_open:
             zone.counts.refuse_writes("closed", len(chunks))
             return []
@@ -203,7 +209,10 @@ class Storing:
             self._jobs.chunk_ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
     def _may_write(self, storage: str) -> bool:
-        """Returns whether a storage is healthy, or is probed now because a thread is free for it. Thread-safe."""
+        """Returns whether the caller may write to a storage now: it works, or may be probed and a thread is idle.
+
+        If the storage is probed, the caller's write is the probe. Thread-safe.
+        """
         if self.breakers.of(storage).is_open and not self._threads.may_write_at_once(storage):
             return False
         return self.breakers.allows(storage)

@@ -1,4 +1,4 @@
-"""One write on a thread: the manager returns locations, the chunks are written, and the results are reported to it."""
+"""One write on a thread: gets locations from the manager, writes the chunks, and reports the results to the manager."""
 
 import math
 import time
@@ -19,18 +19,20 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tenantzone_runtime.zones.tiers.tier_counts import WriteRefusal
 
 CLOSED_SECONDS: Final = 10.0
-"""Seconds for which no chunks are written for a zone that may not register its instance."""
+"""Seconds for which a zone writes no chunks after the manager refused to register the zone's instance."""
 _GOING_ON: Final = ("serving", "writing", "write")
-"""States of blocks that can be read, now or once their writes have ended."""
+"""States of blocks that can be read now, or once their writes have ended."""
 _REFUSALS: Final[dict[str, WriteRefusal]] = {"no_room": "room", "no_prefix": "closed", "writing": "transfers"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of all chunks of an engine."""
+    """The size of an engine's chunks, and the shape of hits."""
 
     content_bytes: int
+    """Size of a chunk in memory, in bytes."""
     tokens: int
+    """Number of tokens per chunk."""
     hits: HitShape | None = None
     """The shape of hits if chunks are only useful together; None if each chunk only needs the chunks before it."""
 
@@ -50,35 +52,36 @@ class WriteResult:
     """The outcome of a write."""
 
     written: list[bytes] = field(default_factory=list)
-    """Keys of the chunks that were written."""
+    """Keys of the chunks that were written and can be read."""
     there: list[bytes] = field(default_factory=list)
     """Keys of the chunks that were already stored."""
     refused: dict[WriteRefusal, int] = field(default_factory=dict)
+    """Number of chunks that were not written, by reason."""
     failures: int = 0
     """Number of chunks for which a storage or the manager failed."""
     first_missing: int | None = None
-    """Index of the first chunk of the prompt that is neither stored nor part of this write, or None."""
+    """Index of the first chunk of the prompt that is neither stored nor part of this write; None if there is none."""
     tried: dict[str, str] = field(default_factory=dict)
-    """The last error of each storage that was used; empty if it did not fail."""
+    """The last error message of each used storage, by name; an empty message if the last chunk was written."""
 
     def refuse(self, reason: WriteRefusal) -> None:
-        """Count a chunk that is not stored."""
+        """Count a chunk as not written for this reason."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
 class Write:
-    """A run of consecutive chunks of one prompt.
+    """Writes a run of consecutive chunks of one prompt.
 
     Args:
         client: calls the manager.
-        storages: the storages.
+        storages: writes the chunks.
         space: the space of the chunks.
         prompt: keys from the beginning of the prompt to the last chunk.
         chunks: the chunks in the order of the prompt.
         shape: the shape of the chunks.
         buffers: buffers of the size of an object.
-        parents: for each key of the prompt, the index of its preceding key, or -1 for none; then either all chunks are
-            written or none. If ``parents`` is empty, each key follows the previous one.
+        parents: for each key of the prompt, the index of the preceding key, or -1 for none. If given, either all chunks
+            are written or none. If empty, each key follows the previous key in ``prompt``.
     """
 
     def __init__(
@@ -94,13 +97,14 @@ class Write:
     ) -> None:
         self.space, self.chunks = space, chunks
         self.losses = space.losses
-        """Number of losses of the space before any chunk was written."""
+        """Value of ``space.losses`` before any chunk was written."""
         self.condemned: set[bytes] = set()
-        """Keys of chunks that must be discarded. Another thread adds keys."""
+        """Keys of chunks that must be discarded. Other threads may add keys."""
         self.storage, self.began = "", math.inf
-        """The storage in use, and the monotonic time at which its use began (else infinity). Read by other threads."""
+        """Name of the storage used last, and the monotonic time at which the current use began; infinity while no
+        storage is in use. Other threads read both."""
         self.is_counted = True
-        """Whether the chunks count as being stored. Late chunks do not, even while they are still being written."""
+        """Whether the chunks count as being stored. Late chunks do not count, even while a thread still writes them."""
         self._client, self._storages = client, storages
         self._prompt = prompt
         self._parents = parents
@@ -110,17 +114,16 @@ class Write:
     def run(
         self, may_write: Callable[[str], bool], call_seconds: float, write_seconds: float, result: WriteResult
     ) -> Iterator[str]:
-        """Write the missing chunks.
+        """Write the chunks that are not stored yet.
 
         Args:
-            may_write: returns whether a storage may be used, and is not avoided because it fails. Called once for each
-                storage.
+            may_write: returns whether a storage may be used. It is called once for each storage.
             call_seconds: timeout of a call to the manager in seconds.
             write_seconds: seconds after which the manager considers this writer dead.
             result: receives the outcome.
 
         Yields:
-            The name of each storage before it is written to; an empty name before the manager is called.
+            The name of each storage before the first write to it; an empty name before the manager is called.
 
         Raises:
             ManagerError: the manager did not begin the write.
@@ -142,8 +145,8 @@ class Write:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
                 keys.append(chunk.key)
-                # A chunk after a missing one, or a part of an incomplete hit, could never be read. And an abandoned
-                # chunk would show nothing about its storage, so it must not be a probe.
+                # Do not write a chunk after a missing chunk or of an incomplete hit, because no request could read it.
+                # Do not write an abandoned chunk either: as a probe, it would show nothing about the storage.
                 may_go = is_whole and not failed and chunk.memory.is_wanted and may_write(location.storage)
                 if may_go and location.storage != storage:
                     storage = location.storage
@@ -164,7 +167,7 @@ class Write:
         except ManagerError as error:
             if error.code != "NOT_FOUND":
                 raise
-        # Another engine has purged the instance, or the manager has lost its index.
+        # Register again, because another engine has purged the instance, or the manager has lost its index.
         self.space.is_registered = False
         self._register(call_seconds)
         return self._start_once(first, call_seconds, write_seconds)
@@ -222,7 +225,7 @@ class Write:
                 finished = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
             except ManagerError:
                 if is_last:
-                    # After a while, the manager considers this writer dead, and removes all its chunks.
+                    # The chunks are lost, because the manager will consider this writer dead, and remove its chunks.
                     result.failures += len(keys) - len(gone)
             else:
                 result.written += [
@@ -232,7 +235,7 @@ class Write:
 
 
 def _leave_out(chunk: StoredChunk, result: WriteResult) -> None:
-    """Count a skipped chunk as refused, unless it was given up, and so is counted already."""
+    """Count a skipped chunk as refused, unless it was given up. Then it has already been counted."""
     if chunk.memory.is_wanted:
         result.refuse("closed")
 
