@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class LatencyTargets:
-    """The latency targets of a zone, in seconds. None means no target."""
+    """The latency targets of a zone, in seconds. None means that the zone has no such target."""
 
     token_time_seconds: float | None = None
     """Time between two tokens of a request, at the 99th percentile."""

@@ -50,7 +50,7 @@ class IdleTimes:
 
     @property
     def releases(self) -> Iterator[float]:
-        """Seconds without requests until each share of the blocks is evicted; the last share is all that is left."""
+        """Seconds without requests until each share of the blocks is evicted; the last share is the rest."""
         if self.release is not None:
             for step in range(1, -(-100 // self.release.share) + 1):
                 yield self.after_seconds + step * self.release.every_seconds
@@ -68,13 +68,13 @@ class LoanTerms:
     borrowers: Borrowers = "SameOrHigherPriority"
     """Which zones may borrow, by their priority relative to this zone's."""
     max_loan_seconds: float | None = None
-    """Seconds from the start of a loan until it is due. If None, it is due when the lender needs the blocks."""
+    """Seconds from the start of a loan until the loan is due. If None, it is due when the lender needs the blocks."""
     grace_seconds: float = 30.0
-    """Seconds for which a due loan may stay in use."""
+    """Seconds for which borrowed blocks may stay in use after their loan is due."""
 
     @property
     def are_too_short(self) -> bool:
-        """Whether a loan would end before a request can use it, so that none is granted."""
+        """Whether loans would end before a request can use them, so that no loan is granted."""
         if self.max_loan_seconds is None:
             return False
         return self.max_loan_seconds + self.grace_seconds < SHORTEST_LOAN_SECONDS
@@ -85,20 +85,21 @@ class Retention:
     """How long a zone's blocks are kept cached for later requests with the same prefix."""
 
     ttl_seconds: float | None = None
-    """Seconds without use after which a cached block is evicted; None means until its room is needed."""
+    """Seconds without use after which a cached block is evicted. If None, it stays until its room is needed."""
     no_store: bool = False
     """Whether no blocks are kept at all."""
 
 
 @dataclass(slots=True)
 class Purge:
-    """One purge of a zone, with its effect in this engine, in blocks."""
+    """One purge of a zone, and the numbers of blocks that it affected in this engine."""
 
     id: str
     evicted: int = 0
     """Cached blocks that were evicted."""
     withdrawn: int = 0
-    """Number of blocks in use when the purge began. They can't be found any more, and are free once released."""
+    """Number of blocks in use when the purge began. New requests can't find them, and they become free when released.
+    """
     is_complete: bool = False
 
 
@@ -107,11 +108,11 @@ class SeatQuota:
     """The zone's bounds on concurrent requests, on this engine."""
 
     reserved: int | None = None
-    """Number of reserved seats. If None, it follows from the share of blocks that the zone reserves."""
+    """Number of reserved seats. If None, the zone gets seats in proportion to its reserved blocks."""
     limit: int | None = None
     """Maximum number of seats; None means no limit."""
     awaited: int = 0
-    """Number of seats in the spec's reservation, if the engine has too few of them. Then no seat is reserved."""
+    """Number of seats that the config reserves for the zone, if the engine has too few. Then no seat is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class ZoneSpec:
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
     tells_users_apart: bool = False
-    """Whether the zone's requests name their users, so that seats and tokens are shared fairly among these."""
+    """Whether the zone's requests name their users, so that seats and tokens are shared fairly among the users."""
     purge: str = ""
     """Id of the last purge that was requested; empty if none was."""
     auto_registered: bool = False
@@ -146,12 +147,12 @@ class ZoneSpec:
     level: str = ""
     """Level of unknown tenants to which the tenant belongs; empty if it belongs to none."""
     awaited: int = 0
-    """Number of blocks in the spec's reservation, if it does not fit now. Then the quota has no reservation."""
+    """Number of blocks that the config reserves for the zone, if they do not fit now. Then the quota reserves 0."""
 
 
 @dataclass(slots=True, eq=False)
 class Zone:
-    """The mutable state of one zone. Only the ledger changes its blocks, and only ``states`` its state and quietness.
+    """The mutable state of one zone. Only the ledger changes its blocks. Only ``states`` sets ``state`` and ``quiet``.
 
     Two zones are equal only if they are the same object, because a block's owner refers to the object.
     """
@@ -169,17 +170,17 @@ class Zone:
     cached_when_quiet: int = 0
     """Number of blocks that were cached when the zone last became quiet."""
     overdue: int = 0
-    """Number of blocks on loans past their due time. While it is above 0, no request of the zone is admitted above its
-    reservation."""
+    """Number of borrowed blocks in use past their due time. While it is above 0, no request of the zone is admitted
+    above the zone's reservation."""
     leaving: bool = False
-    """Whether the zone is gone from the config. Its requests finish, and each block that they release is free at once.
+    """Whether the config no longer has the zone. Its requests finish, and the blocks that they release become free.
     """
     wait_reason: WaitReason | None = None
     """Why the next request could not be admitted in the last step; only ``wait_accounting`` changes it."""
     denied: int = 0
     """Number of blocks that the next request was denied; only ``wait_accounting`` changes it."""
     backoff_ticket: int = 0
-    """Ticket of the zone while it backs off because its next request was denied, else 0; see ``admission``."""
+    """Ticket of the zone while it backs off because its next request was denied, else 0; see ``schedule.backoff``."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
     """The zone's prospects when it last backed off."""
     counters: Counters = field(default_factory=Counters)
@@ -187,7 +188,7 @@ class Zone:
     """The zone's account in the fair queue."""
     queue: Queue = field(default_factory=Queue)
     users: Users | None = None
-    """The zone's users, among whom it is fair; None if it does not distinguish users."""
+    """The zone's users, among whom service is shared fairly; None if the zone does not distinguish users."""
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -226,9 +227,9 @@ class Zone:
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """The zone's own quantities that affect whether its next request gets blocks; an increase never hurts.
+        """Three numbers of the zone. If one increases, the zone's next request is more likely to get blocks.
 
-        They are minus its blocks in use, and its own parts of the spare blocks and of the surplus to reclaim.
+        The numbers are minus the blocks in use, and the zone's parts of the spare and of the reclaimable blocks.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
@@ -249,9 +250,9 @@ class Zone:
 
     @property
     def short(self) -> int:
-        """Number of reserved blocks that the zone lacks while its next request waits, which is within the reservation.
+        """Number of reserved blocks that the zone lacks while its next request waits for them.
 
-        It is 0 if the request would exceed the reservation, since then it borrows, and was promised no blocks.
+        0 if the request would exceed the reservation, because it would then borrow, and no zone is promised loans.
         """
         quota = self.spec.quota
         if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:
