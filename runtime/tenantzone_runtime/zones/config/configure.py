@@ -188,7 +188,10 @@ def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) 
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Make a zone leave: end its reservations, and evict up to ``at_once`` cached blocks. Returns the blocks' ids."""
+    """Make a zone leave: end its reservations, keep its limit for running requests, and evict its cached blocks.
+
+    At most ``at_once`` blocks are evicted. Returns the ids of the evicted blocks.
+    """
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")

@@ -170,8 +170,8 @@ class Zone:
     cached_when_quiet: int = 0
     """Number of blocks that were cached when the zone last became quiet."""
     overdue: int = 0
-    """Number of borrowed blocks in use past their due time. While it is above 0, no request of the zone is admitted
-    above the zone's reservation."""
+    """Number of borrowed blocks past their due time. While it is above 0, no request of the zone is admitted above the
+    zone's reservation."""
     leaving: bool = False
     """Whether the config no longer has the zone. Its requests finish, and the blocks that they release become free.
     """
