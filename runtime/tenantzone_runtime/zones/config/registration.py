@@ -1,4 +1,4 @@
-"""Specs of zones for undeclared tenants, and the rule for which registered zones get the reservation of their level.
+"""Registers zones for undeclared tenants, and decides which of the zones get the reservation of their level.
 
 A level's reservation is granted either completely or not at all, so that all reservations together never exceed the
 engine. Declared zones have precedence: if a config needs the room, registered zones lose their reservations. Among

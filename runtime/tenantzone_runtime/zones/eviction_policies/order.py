@@ -111,7 +111,7 @@ class EvictionOrder(ABC):
         return self.links.since[self._first]
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        """Returns how many of the next blocks to evict were released before ``moment``; with ``with_it``, also at it.
+        """Returns how many of the next blocks to evict were released before ``moment`` or, with ``with_it``, at it.
 
         The result is at most ``at_most``, and is a lower bound, because some policies stop counting early.
         """
