@@ -11,7 +11,7 @@ from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.blocks.block_tables import BlockTables
 from tenantzone_runtime.engine.blocks.latencies import Latencies
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
-from tenantzone_runtime.engine.blocks.requests import charge, leave_queue, note_admission, zone_of
+from tenantzone_runtime.engine.blocks.requests import charge, leave_queue, note_admission, state_of, zone_of
 from tenantzone_runtime.engine.errors import ForeignBlockError
 from tenantzone_runtime.zones.model.fair_queue import INPUT
 
@@ -322,8 +322,9 @@ class ZoneKVCacheManager(KVCacheManager):
         vLLM calls this whenever a request is admitted, and when its load begins.
         """
         super().record_prefix_cache_stats(request, num_hits)
-        request.hit_tokens = num_hits
-        if not getattr(request, "loaded_tokens", 0):
+        state = state_of(request)
+        state.hit_tokens = num_hits
+        if not state.loaded_tokens:
             self.admitted(request)
 
     def admitted(self, request: Request) -> None:
@@ -331,15 +332,15 @@ class ZoneKVCacheManager(KVCacheManager):
         if request.status is _LOADING:
             # The request's load has failed, and vLLM starts another load.
             return
-        zone = zone_of(request)
-        request.loaded_tokens = 0
+        zone, state = zone_of(request), state_of(request)
+        state.loaded_tokens = 0
         self.processed.admitted(request)
         if zone is None or request.num_preemptions > 0:
             return
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        hits: int = getattr(request, "hit_tokens", 0)  # not set if the request arrived with its own blocks
+        hits = state.hit_tokens
         # vLLM counts the loaded tokens as computed. They may be fewer than the tokens that the tier reported as hits.
         loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded

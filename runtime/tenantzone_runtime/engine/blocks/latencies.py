@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 from vllm.v1.request import Request
 
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.zones.model.zone import Zone
 
 
 def note_arrival(request: Request, now: float) -> None:
     """Set a request's arrival time on the monotonic clock."""
-    request.arrived = now - max(0.0, time.time() - request.arrival_time)
+    state_of(request).arrived = now - max(0.0, time.time() - request.arrival_time)
 
 
 class Latencies:
@@ -29,7 +30,7 @@ class Latencies:
 
     def scheduled(self, request: Request, zone: Zone, now: float) -> None:
         """Count the queue time of a request that was admitted for the first time."""
-        zone.counters.queue_time.observe(now - request.arrived)
+        zone.counters.queue_time.observe(now - state_of(request).arrived)
         self._tokenless.append((request, zone))
 
     def after_output(self) -> Sequence[tuple[Zone, float]]:
@@ -44,8 +45,8 @@ class Latencies:
         tokenless, came = [], []
         for request, zone in self._tokenless:
             if request.num_output_tokens:
-                zone.counters.time_to_first_token.observe(now - request.arrived)
-                came.append((zone, now - request.arrived))
+                zone.counters.time_to_first_token.observe(now - state_of(request).arrived)
+                came.append((zone, now - state_of(request).arrived))
             elif not request.is_finished():
                 tokenless.append((request, zone))
         self._tokenless = tokenless

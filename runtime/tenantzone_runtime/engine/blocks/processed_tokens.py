@@ -11,8 +11,7 @@ from collections import deque
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request
 
-from tenantzone_runtime.engine.blocks.requests import zone_of
-from tenantzone_runtime.zones.model.processed_tokens import Progress
+from tenantzone_runtime.engine.blocks.requests import state_of, zone_of
 
 
 class ProcessedTokens:
@@ -35,7 +34,7 @@ class ProcessedTokens:
 
     def adopted(self, request: Request) -> None:
         """Record a running request that has just got a zone. Earlier tokens are not counted."""
-        progress_of(request).begin_uncounted(_certain(request))
+        state_of(request).progress.begin_uncounted(_certain(request))
 
     def scheduled(self, output: SchedulerOutput) -> None:
         """Count the initial tokens of requests that were admitted in a step, and record its drafts."""
@@ -46,8 +45,8 @@ class ProcessedTokens:
                 continue
             position = request.num_computed_tokens - scheduled
             # vLLM may recompute the end of a hit for layers with a window.
-            hits = min(getattr(request, "hit_tokens", 0), position)
-            progress_of(request).begin_stay(hits, position - hits, zone.counters)
+            hits = min(state_of(request).hit_tokens, position)
+            state_of(request).progress.begin_stay(hits, position - hits, zone.counters)
         self._begun.clear()
         if output.scheduled_spec_decode_tokens:
             drafts = {name: len(tokens) for name, tokens in output.scheduled_spec_decode_tokens.items()}
@@ -69,7 +68,7 @@ class ProcessedTokens:
         """Count the tokens that a running request has computed since the last call."""
         zone = zone_of(request)
         if zone is not None:
-            progress_of(request).computed_to(_certain(request), zone.counters)
+            state_of(request).progress.computed_to(_certain(request), zone.counters)
 
     def stay_ends(self, request: Request) -> None:
         """Count a request's tokens up to its end or preemption. Must be called before vLLM resets its position."""
@@ -78,15 +77,7 @@ class ProcessedTokens:
         position = max(request.num_computed_tokens, self._reached.pop(request.request_id, 0))
         zone = zone_of(request)
         if zone is not None:
-            progress_of(request).end_stay(position - drafts, drafts, zone.counters)
-
-
-def progress_of(request: Request) -> Progress:
-    """Returns the progress of a request."""
-    progress: Progress | None = getattr(request, "progress", None)
-    if progress is None:
-        progress = request.progress = Progress()
-    return progress
+            state_of(request).progress.end_stay(position - drafts, drafts, zone.counters)
 
 
 def _certain(request: Request) -> int:

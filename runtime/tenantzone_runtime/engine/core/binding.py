@@ -5,6 +5,7 @@ from typing import Final
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.blocks.demand import Demand
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.patches.adapter_weights import ADAPTERS
 from tenantzone_runtime.engine.patches.media.media_names import has_foreign_media
@@ -15,12 +16,6 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
-
-
-def refusal_of(request: Request) -> BindingError | None:
-    """Returns the scheduler's refusal of a request, or None if the request was not refused."""
-    refusal: BindingError | None = getattr(request, "refusal", None)
-    return refusal
 
 
 class Binder:
@@ -58,7 +53,7 @@ class Binder:
         if request.resumable:
             raise BindingError("unsupported", None, NO_SESSIONS)
         try:
-            tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
+            tenant, state_of(request).user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
             raise BindingError("unbound", None, f"{error}; the request did not come through the frontend") from None
         if has_foreign_media(request):

@@ -3,6 +3,7 @@
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.core.binding import NO_SESSIONS
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
 from tenantzone_runtime.engine.errors import BindingError
@@ -59,5 +60,5 @@ class EarlyRequests:
             scheduler._inflight_prefills.discard(request)
             scheduler.deferred_waiting.discard(request)
             scheduler.kv_cache_manager.free(request)
-            request.num_computed_tokens = request.loaded_tokens = 0
+            request.num_computed_tokens = state_of(request).loaded_tokens = 0
             scheduler.waiting.prepend_request(request)

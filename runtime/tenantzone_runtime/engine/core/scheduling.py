@@ -29,11 +29,18 @@ from tenantzone_runtime.engine.blocks.guard import Guard
 from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.blocks.latencies import note_arrival
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
-from tenantzone_runtime.engine.blocks.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
+from tenantzone_runtime.engine.blocks.requests import (
+    count_generated,
+    enter_queue,
+    leave_queue,
+    outcome_of,
+    state_of,
+    zone_of,
+)
 from tenantzone_runtime.engine.blocks.whole_images import WholeImages
 from tenantzone_runtime.engine.core.backported_hooks import HookCalls
 from tenantzone_runtime.engine.core.beside_steps import BesideSteps
-from tenantzone_runtime.engine.core.binding import Binder, refusal_of
+from tenantzone_runtime.engine.core.binding import Binder
 from tenantzone_runtime.engine.core.early_requests import EarlyRequests
 from tenantzone_runtime.engine.core.lower_tiers import tiers_of
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
@@ -200,7 +207,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self.failed_reqs[request.request_id] = request
-        request.refusal = error
+        state_of(request).refusal = error
         cancel_compilation(request)
 
     def is_refused(self, request: Request) -> bool:
@@ -356,7 +363,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         with self.zone_lock:
             self._refuse_what_does_not_compile()
             self._processed.step_ends(scheduler_output)
-            refusals = {id: error for id, request in self.failed_reqs.items() if (error := refusal_of(request))}
+            refusals = {id: error for id, request in self.failed_reqs.items() if (error := state_of(request).refusal)}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals or self._pooling:
                 mark(outputs.values(), refusals, pooling=self._pooling)

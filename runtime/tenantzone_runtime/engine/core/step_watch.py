@@ -9,7 +9,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
-from tenantzone_runtime.engine.blocks.requests import zone_of
+from tenantzone_runtime.engine.blocks.requests import state_of, zone_of
 from tenantzone_runtime.zones.model.step_time import StepLoad
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.schedule.arbiter import Arbiter
@@ -95,11 +95,12 @@ class StepWatch:
             zone = None if request is None else zone_of(request)
             if zone is None or zone not in self._targets or not request.num_output_tokens:
                 continue
-            came, known, spec = getattr(request, "last_token", (0.0, 0, None))
+            state = state_of(request)
+            came, known, spec = state.last_token
             if request.num_output_tokens > known:
                 # If the spec has changed, there may have been a time without a target, when tokens were not observed.
                 if spec is zone.spec:
                     tokens[zone, now - came] += 1
-                request.last_token = now, request.num_output_tokens, zone.spec
+                state.last_token = now, request.num_output_tokens, zone.spec
         for (zone, seconds), times in tokens.items():
             self._arbiter.latency.tokens_came(zone, seconds, now, times)

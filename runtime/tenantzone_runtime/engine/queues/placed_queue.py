@@ -12,9 +12,11 @@ from typing import Any, Final
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.blocks.requests import state_of
+
 _PLACES: Final = count(1)
 """Generates each request's place in the order of arrival, from 1. Preempted requests get places below 1."""
-_BY_PLACE: Final = attrgetter("place")
+_BY_PLACE: Final = attrgetter("zone_request.place")
 
 _FEW: Final = 16
 """Maximum number of leaving requests to look up one by one. For more requests, the whole queue is scanned once."""
@@ -22,7 +24,7 @@ _FEW: Final = 16
 
 def take_last_place(request: Request) -> None:
     """Give a request the last place in the order of arrival, even if it enters a queue later."""
-    request.place = next(_PLACES)
+    state_of(request).place = next(_PLACES)
 
 
 class PlacedQueue(RequestQueue):
@@ -51,9 +53,10 @@ class PlacedQueue(RequestQueue):
 
     def prepend_request(self, request: Request) -> None:
         """Add a skipped request at its place, or a preempted request before all others."""
-        if self._is_by_arrival and (request.status == RequestStatus.PREEMPTED or not hasattr(request, "place")):
-            first = self._requests[0].place if self._requests else 1
-            request.place = min(first, 1) - 1
+        state = state_of(request)
+        if self._is_by_arrival and (request.status == RequestStatus.PREEMPTED or state.place is None):
+            first = _BY_PLACE(self._requests[0]) if self._requests else 1
+            state.place = min(first, 1) - 1
         self.put_back(request)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
@@ -93,7 +96,7 @@ class PlacedQueue(RequestQueue):
 
     def _index(self, request: Request) -> int | None:
         """Returns the index of a request in the queue, or None if it is not in the queue."""
-        if self._is_by_arrival and not hasattr(request, "place"):
+        if self._is_by_arrival and state_of(request).place is None:
             return None
         key = self._order(request) if self._order is not None else request
         # Requests with the same place, or with equal priority and arrival time, are adjacent.

@@ -30,7 +30,7 @@ from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.blocks.requests import may_be_cached, zone_of
+from tenantzone_runtime.engine.blocks.requests import may_be_cached, state_of, zone_of
 from tenantzone_runtime.engine.tiers.instances import instance_of
 from tenantzone_runtime.engine.tiers.migration import Migration
 from tenantzone_runtime.engine.tiers.moved_prompt import Jobs
@@ -321,7 +321,7 @@ class ZoneOffloadingConnector(OffloadingConnector):
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
         if num_external_tokens:
-            request.loaded_tokens = num_external_tokens
+            state_of(request).loaded_tokens = num_external_tokens
         super().update_state_after_alloc(request, blocks, num_external_tokens)
 
 

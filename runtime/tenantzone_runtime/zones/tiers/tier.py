@@ -14,12 +14,13 @@ from math import inf
 
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.tiers import TierName
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.zones.blocks import purging, states
 from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room_to_hold, most_to_hold, trim_to_limit
 from tenantzone_runtime.zones.config import configure
 from tenantzone_runtime.zones.model.parts import ALL
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT, Zone, ZoneSpec, new_zone
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tiers.links import Links
 from tenantzone_runtime.zones.tiers.tier_admission import TierAdmission
@@ -86,7 +87,7 @@ class Tier:
         """Returns whether an unfinished request depends on a chunk, which may become part of a hit when it ends."""
         self._transfers: dict[int, _Transfer] = {}
         # Until a config declares zones, all requests belong to one zone, which may use the whole tier.
-        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), Idle(after_seconds=inf))
         self.ledger.add(new_zone(spec, now, self.ledger.links))
 
     @property
