@@ -65,7 +65,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     if zone.lending.max_loan_seconds is not None:
         longest = zone.lending.max_loan_seconds + zone.lending.grace_seconds
-        # With shorter loans, a borrower's request would be admitted, computed for a step and preempted, again and again.
+        # During shorter loans, a borrower's request would be admitted, computed for one step and preempted, repeatedly.
         lendable = lendable if longest >= _SHORTEST_LOAN_SECONDS else 0
     return ZoneSpec(
         tenant=zone.tenant,

@@ -60,7 +60,7 @@ class ZoneSpec:
     idle: Idle
     weight: int = 1
     lending: Lending = Lending()
-    """The terms of loans. On this engine, ``quota.lendable`` replaces the ``lendable`` of these terms."""
+    """The terms of loans. On this engine, ``quota.lendable`` replaces ``lending.lendable``."""
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
