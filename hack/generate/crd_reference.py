@@ -20,13 +20,14 @@ _PAGE = Template("""\
 
 <!-- Written by `make crd-reference` from crds/. Do not edit by hand. -->
 
-All fields of `tenantzone.io/v1alpha1`. `kubectl explain tz.spec --recursive` says the same, and
-`manifests/samples/uses/` has an example for each use. What may change in a version: [the API](../api.md).
+This page lists all fields of `tenantzone.io/v1alpha1`. `kubectl explain tz.spec --recursive` shows the same
+descriptions, and `manifests/samples/uses/` has an example for each use. [The API](../api.md) lists what may change in a
+version.
 
-- A path ends with `[]` where it is about each item of a list, and with `.*` where it is about each value of a map.
-- Where a number or a string may stand, the bounds are the number's, length and pattern the string's.
-- A duration is written like `90s`, `10m`, `1h30m` or `500ms`.
-- `kubectl apply` refuses a field that is not here; the API server drops it if another client sends it.
+- A path that ends with `[]` describes each item of a list, and a path that ends with `.*` each value of a map.
+- If a field accepts an integer or a string, the bounds apply to the integer, and the length and pattern to the string.
+- Durations have a form such as `90s`, `10m`, `1h30m` or `500ms`.
+- `kubectl apply` refuses fields that are not listed here. If another client sends them, the API server drops them.
 
 $kinds
 """)
@@ -44,20 +45,20 @@ $spec
 
 ### $kind: rules
 
-The API server checks these, besides types and bounds, before it stores an object.
+Before the API server stores an object, it checks these rules, in addition to types and bounds.
 
 $rules
 
 ### $kind: status
 
-The operator writes it. [The operator's page](../operator.md#status) lists the conditions and their reasons, and says
-how old a figure may be.
+The operator writes the status. [The operator's page](../operator.md#status) lists the conditions and their reasons, and
+states how old figures may be.
 
 $status
 
 ### $kind: columns
 
-What `kubectl get $short` shows.
+`kubectl get $short` shows these columns.
 
 $columns
 """)

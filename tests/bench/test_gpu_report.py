@@ -266,7 +266,7 @@ def test_the_documentation_says_how_long_the_loads_last_by_design():
     each = f"{noisy:g} s in `noisy`, {throughput:g} s in `throughput` and {reclaim:g} s in `reclaim`"
     assert f"last {noisy + throughput + reclaim:g} s by design: {each}" in page
     limits = [sum(phase.limit_seconds for phase in group.phases) for group in GROUPS]
-    assert f"add up to {limits[0]:g} s. In `all` it is {sum(limits):,.0f} s" in page
+    assert f"add up to {limits[0]:g} s, and those of `all` groups to {sum(limits):,.0f} s" in page
 
 
 def test_the_documentation_names_each_phase_and_its_time_limit():

@@ -52,5 +52,5 @@ def test_each_file_has_the_names_that_its_entry_mentions(heading: str):
 
 def test_the_page_says_the_same_bounds():
     words = " ".join(PAGE.split())
-    assert f"takes {MOST_FILES['The scheduler core']} files of together at most {MOST_LINES:,} lines" in words
-    assert f"the operator {MOST_FILES['The operator']} files" in words
+    assert f"these are {MOST_FILES['The scheduler core']} files with at most {MOST_LINES:,} lines in total" in words
+    assert f"for the operator, {MOST_FILES['The operator']} files" in words

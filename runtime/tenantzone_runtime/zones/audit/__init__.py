@@ -1,1 +1,1 @@
-"""What happened to zones, as events for the audit log and the journal: refusals, preemptions, changes of limits."""
+"""Events of zones for the audit journal, such as evictions, preemptions and refused requests."""

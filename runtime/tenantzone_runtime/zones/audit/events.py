@@ -1,7 +1,7 @@
-"""Events of the audit journal: what zones were granted and lent, and which blocks and requests they lost, and why.
+"""Events of the audit journal: blocks that zones got, lent and lost, and requests that were preempted or refused.
 
-The core records them in the :mod:`~tenantzone_runtime.zones.audit.trail` as they happen. Zones are named by their
-tenant. Events contain no prompts, tokens or hashes of them.
+The core records events in the :mod:`~tenantzone_runtime.zones.audit.trail`. An event names a zone by the zone's tenant.
+Events contain no text and no token ids of prompts, and no hashes of prompts.
 """
 
 from dataclasses import dataclass
@@ -11,21 +11,20 @@ from tenantzone_contract.reports.report import EvictionReason
 from tenantzone_contract.zone_config.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
-"""declared, changed, removed: by the config. leaving: the config has removed the zone, but its requests still
-run. registered, forgotten: the zone is for a tenant without a TenantZone. active, idle, evicted: the zone's new state.
-"""
+"""How a zone changed. declared, changed, removed: a config added, changed or removed the zone. leaving: a config has
+removed the zone, but its requests still run. registered, forgotten: a zone for a tenant without a TenantZone was added
+or removed. active, idle, evicted: the zone's new state."""
 
 PreemptionReason = Literal["reclaim", "seat", "adapter", "encoder", "due", "own", "reset", "violation"]
-"""reclaim: for a zone that is entitled to the blocks. seat: for a zone that is entitled to the seat. adapter: the
-request's adapter gave up its slot for another adapter. encoder: for a zone that waits for room in the encoder and has
-precedence. due: the grace period of an overdue loan is over. own: for another request of the same zone. reset: the
-prefix cache was reset. violation: the request was found with a block of another zone.
-"""
+"""Why a request was preempted. reclaim: another zone was entitled to the blocks. seat: another zone was entitled to the
+seat. adapter: the request's LoRA adapter gave up its slot for another adapter. encoder: a zone ahead in the line waited
+for room in the encoder. due: the grace period of an overdue loan was over. own: another request of the same zone needed
+the blocks. reset: the prefix cache was reset. violation: the request was found with a block of another zone."""
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "changed_adapter", "queue_full"]
-"""unbound: the request has no valid seal of the frontend. unknown_tenant: its tenant has no zone. too_long: it could
-never fit the zone's limit. unsupported: zones do not support this kind of request. changed_adapter: the files of its
-LoRA adapter have changed since the adapter was loaded. queue_full: the zone's queue is full.
+"""Why a request was refused. unbound: the request has no valid seal of the frontend. unknown_tenant: the tenant has no
+zone. too_long: the request can never fit into its zone. unsupported: zones do not support this kind of request.
+changed_adapter: the files of the LoRA adapter have changed since it was loaded. queue_full: the zone's queue is full.
 """
 
 
@@ -42,8 +41,8 @@ class Lifecycle:
 class Balance:
     """The number of blocks that a zone holds, and how many it was granted and released since the last collection.
 
-    ``held`` is its value in the last balance (0 for a new zone), plus ``granted``, minus ``released``, minus the blocks
-    evicted from the zone in the same collection. A zone without any such changes has no balance event.
+    ``held`` equals the ``held`` of the zone's previous balance (0 for a new zone), plus ``granted``, minus
+    ``released``, minus the blocks evicted since that balance. A zone without any such changes has no balance event.
     """
 
     kind: ClassVar = "balance"
@@ -53,14 +52,14 @@ class Balance:
     above_reservation: int
     """Number of granted blocks that were above the zone's reservation."""
     released: int
-    """Number of blocks that the zone's requests released and that it did not keep cached."""
+    """Number of blocks that the zone's requests released and that were not kept in the cache."""
     held: int
     """Number of blocks that the zone holds now, in use and cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """Cached blocks that a zone lost since the last collection, for one reason, to one beneficiary."""
+    """The event that a zone lost cached blocks, summed since the last collection by reason and beneficiary."""
 
     kind: ClassVar = "evicted"
     zone: str
@@ -81,16 +80,17 @@ class Purged:
     evicted: int
     """Number of cached blocks that were evicted. ``Evicted`` counts them, too, with the reason ``purge``."""
     withdrawn: int
-    """Number of blocks in use by requests. They become free, and not cached, once they are released."""
+    """Number of blocks that requests still use. These blocks become free, and are not cached, when they are released.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The event that a running request of a zone was preempted."""
+    """The event that running requests of a zone were preempted, summed since the last collection."""
 
     kind: ClassVar = "preempted"
     zone: str | None
-    """The zone; None for a request that arrived before any zone was declared."""
+    """The zone; None for requests that arrived before any zone was declared."""
     requests: int
     reason: PreemptionReason
     beneficiary: str | None
@@ -98,18 +98,18 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The event that requests were refused."""
+    """The event that requests were refused, summed since the last collection."""
 
     kind: ClassVar = "refused"
     zone: str | None
-    """The zone; None if the request has no trusted tenant."""
+    """The zone; None if the requests have no trusted tenant."""
     requests: int
     reason: RefusalReason
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The event that a request was about to use another zone's block. The request was failed before it did."""
+    """The event that a request was about to use another zone's block. The request failed before it used the block."""
 
     kind: ClassVar = "violation"
     zone: str | None
@@ -127,8 +127,8 @@ class Lent:
     borrower: str
     blocks: int
     due_in_seconds: float | None
-    """Seconds until the loan is due, from when its last blocks were lent. If None, it is due when the lender needs the
-    blocks."""
+    """Seconds from the time when the last blocks were lent until the loan is due. If None, the loan is due when the
+    lender needs the blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class ConfigApplied:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRefused:
-    """The event that a config was refused; the previous one stays active."""
+    """The event that a config was refused. The previous config stays active."""
 
     kind: ClassVar = "config_refused"
     generation: int | None
@@ -165,7 +165,7 @@ class ConfigRefused:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A zone's usage since it was created. The numbers never decrease while ``counting_since`` stays the same."""
+    """A zone's usage since the zone was created. No number decreases while ``counting_since`` stays the same."""
 
     kind: ClassVar = "usage"
     zone: str
@@ -178,7 +178,7 @@ class Usage:
     """Prompt tokens found in the zone's cache."""
     generation_tokens: int
     computed_first_tokens: int
-    """``zones.processed_tokens`` defines this field and the next four."""
+    """``zones.model.processed_tokens`` defines this field and the next four."""
     recomputed_tokens: int
     rejected_draft_tokens: int
     loaded_tokens: int
@@ -187,25 +187,26 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LoanUsage:
-    """Block-seconds that a borrower has had from a lender. They never decrease while ``counting_since`` is the same."""
+    """A borrower's use of a lender's blocks. ``block_seconds`` never decreases while ``counting_since`` is the same."""
 
     kind: ClassVar = "loan_usage"
     lender: str
     borrower: str
     counting_since: float
-    """Time at which the loan began, or an earlier loan of the same two zones whose total was not reported yet."""
+    """Start of the loan, or of an earlier loan between these zones whose total was not reported yet."""
     block_seconds: float
+    """Borrowed blocks times seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """A zone's usage of a tier since it was created there. It never decreases while ``counting_since`` is the same."""
+    """A zone's usage of a tier. ``byte_seconds`` never decreases while ``counting_since`` is the same."""
 
     kind: ClassVar = "tier_usage"
     zone: str
     tier: AnyTierName
     counting_since: float
-    """Time at which the zone was created, on the core's clock; the journal writes it as Unix time."""
+    """Time at which the zone was created in the tier, on the core's clock; the journal writes it as Unix time."""
     byte_seconds: float
     """Bytes held times seconds."""
 
@@ -222,7 +223,7 @@ class TierPurged:
     evicted: int
     """Number of chunks that were evicted."""
     withdrawn: int
-    """Number of chunks that were in transfer. They are dropped when their transfers end."""
+    """Number of chunks that were in transfer. These chunks are dropped when their transfers end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,7 @@ class TierReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Records missing from the journal, because events occurred faster than they could be collected or written."""
+    """The event that the journal lacks records, because events occurred faster than they were collected or written."""
 
     kind: ClassVar = "lost"
     records: int

@@ -1,7 +1,7 @@
 """The trail: a record of the zones' events, kept until the journal collects it.
 
-Frequent events are summed, so that their memory does not depend on the number of steps between collections. Events that
-can't be summed, and sums for an unbounded number of zones, are kept up to a bound. Further events count as lost.
+Frequent events are summed, so that memory does not grow with the number of steps between collections. The trail keeps a
+bounded number of events that can't be summed, and of sums. Further events count as lost.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +26,7 @@ from tenantzone_runtime.zones.audit.events import (
 )
 
 Pair = tuple[str, str]
-"""Tenants of lender and borrower."""
+"""The lender's tenant and the borrower's tenant."""
 
 MAX_OF_A_KIND: Final = 50_000
 """Maximum number of notes of one kind between two collections. A reload that replaces 5,000 zones makes 20,000."""
@@ -71,7 +71,7 @@ class Notes:
         self.lost = 0
 
     def events(self) -> Iterator[Event]:
-        """Generate the events in their order, then states, then sums, then the number of lost events."""
+        """Generate the events that are kept in order, then states, then sums, then the number of lost events."""
         yield from self.in_order
         for zone, state in self.states.items():
             yield Lifecycle(zone, state)
@@ -94,7 +94,8 @@ class Trail:
     """Records events until they are collected.
 
     Args:
-        max_of_a_kind: maximum number of notes of each kind until then, without states, which are bounded by the zones.
+        max_of_a_kind: maximum number of notes of each kind between two collections. States do not count, because the
+            number of zones bounds them.
     """
 
     def __init__(self, max_of_a_kind: int = MAX_OF_A_KIND) -> None:
@@ -103,21 +104,21 @@ class Trail:
         self._reported: dict[str, Change] = {}
 
     def note(self, event: Event) -> None:
-        """Note an event that is kept as it is, in order, and not summed."""
+        """Note an event that is kept in order and is not summed."""
         if len(self._notes.in_order) < self._max:
             self._notes.in_order.append(event)
         else:
             self._notes.lost += 1
 
     def state(self, zone: str, state: Change) -> None:
-        """Note a zone's new state. Only the last state before a collection is reported, and only if it is new."""
+        """Note a zone's new state. A collection reports only the zone's last state, and only if this state is new."""
         if self._reported.get(zone) == state:
             self._notes.states.pop(zone, None)
         else:
             self._notes.states[zone] = state
 
     def left(self, zone: str, change: Change) -> None:
-        """Note that a zone was removed, as the given change."""
+        """Note that a zone was removed; ``change`` is ``removed`` or ``forgotten``."""
         self._notes.states.pop(zone, None)
         self._reported.pop(zone, None)
         self.note(Lifecycle(zone, change))
@@ -141,31 +142,31 @@ class Trail:
             self._notes.loans_over[pair] = usage
 
     def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
-        """Return and forget the unreported usage of the pair's last loan, so that the next loan continues from it."""
+        """Remove and return the unreported usage of the pair's last loan, so that the next loan continues the count."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
     def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
-        """Note that a zone took free blocks, so that it holds ``held``."""
+        """Note that a zone took free blocks and now holds ``held`` blocks."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.granted += blocks
             balance.above_reservation += above_reservation
 
     def released(self, zone: str, blocks: int, *, held: int) -> None:
-        """Note that a zone's requests released blocks that are free now, so that it holds ``held``."""
+        """Note that a zone's requests released blocks, which are now free, and that it now holds ``held`` blocks."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.released += blocks
 
     def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None, *, held: int) -> None:
-        """Note that a zone lost cached blocks, so that it holds ``held``."""
+        """Note that a zone lost cached blocks and now holds ``held`` blocks."""
         self._balance(zone, held)
         evicted, key = self._notes.evicted, (zone, reason, beneficiary)
         if self._has_room(evicted, key):
             evicted[key] = evicted.get(key, 0) + blocks
 
     def _balance(self, zone: str, held: int) -> _Balance | None:
-        """Returns the balance of a zone whose blocks change; None if there is no room for it."""
+        """Returns the balance of a zone whose blocks change; None if there is no room for another balance."""
         balances = self._notes.balances
         balance = balances.get(zone)
         if balance is None:
@@ -186,7 +187,7 @@ class Trail:
             refused[key] = refused.get(key, 0) + 1
 
     def take(self) -> Notes:
-        """Returns the notes since the last call. This is cheap, because events are only made from them lazily."""
+        """Returns the notes since the last call. This is cheap, because events are made from the notes later."""
         notes, self._notes = self._notes, Notes()
         self._reported |= notes.states
         return notes
@@ -196,7 +197,7 @@ class Trail:
         return list(self.take().events())
 
     def _has_room(self, notes: Collection[object], key: object) -> bool:
-        """Whether a note with this key can be kept; if not, counts it as lost."""
+        """Returns whether a note with this key can be kept. If not, counts the note as lost."""
         if key in notes or len(notes) < self._max:
             return True
         self._notes.lost += 1

@@ -1,6 +1,6 @@
 """Applies a runtime config: converts percentages to blocks, and adds, changes and removes zones.
 
-No running request is killed. A zone that was removed keeps its requests until they finish; its cached blocks are
+No running request is ended. When a zone is removed, its requests run until they finish, but its cached blocks are
 evicted at once.
 """
 
@@ -65,7 +65,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
     if zone.lending.max_loan_seconds is not None:
         longest = zone.lending.max_loan_seconds + zone.lending.grace_seconds
-        # With shorter loans, a borrower would be admitted, computed for a step and preempted, again and again.
+        # During shorter loans, a borrower's request would be admitted, computed for one step and preempted, repeatedly.
         lendable = lendable if longest >= _SHORTEST_LOAN_SECONDS else 0
     return ZoneSpec(
         tenant=zone.tenant,
@@ -92,7 +92,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
 
 @lru_cache(maxsize=1024)
 def _shared(terms: _Terms) -> _Terms:
-    """Returns the same object for equal terms. Most zones have equal terms, and identical ones compare fastest."""
+    """Returns one shared object for equal terms, because most zones have equal terms and identity compares fastest."""
     return terms
 
 
@@ -142,19 +142,19 @@ def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: b
 
 
 def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Zone, list[int]]]:
-    """Make the changes, first the removals, so that no block is promised twice.
+    """Make the changes. Removals come first, so that no block is promised twice.
 
     Args:
         ledger: ledger with the zones.
-        changes: the changes. The reservations after them fit into the engine.
+        changes: the changes, after which all reservations must fit into the engine.
         at_once: maximum number of a zone's blocks that are evicted in one iteration.
 
     Yields:
-        A zone and the ids of its blocks that were evicted, because the zone leaves or may keep fewer blocks. Changes
-        are made only as far as the caller iterates.
+        A zone, and the ids of the blocks that the zone lost because it leaves or may keep fewer blocks. Changes are
+        made only as far as the caller iterates.
     """
     for zone, spec in changes.leaving:
-        # If a request of its tenant has arrived between iterations, the zone is now one for an unknown tenant.
+        # If a request of the zone's tenant arrived between iterations, the zone was registered again, with a new spec.
         if ledger.is_present(zone) and zone.spec is spec:
             yield zone, _dismiss(ledger, zone, at_once)
             while zone.leaving and zone.cached:
@@ -173,7 +173,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
 
 
 def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) -> list[int]:
-    """Replace a zone's spec; returns the blocks that were evicted because the zone may not keep them.
+    """Replace a zone's spec. Returns the ids of the blocks that were evicted because the zone may no longer keep them.
 
     At most ``at_once`` blocks are evicted.
     """
@@ -186,7 +186,10 @@ def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) 
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Make a zone leave: its reservations end, but its running requests keep its limit; returns evicted blocks."""
+    """Make a zone leave: end its reservations, keep its limit for running requests, and evict its cached blocks.
+
+    At most ``at_once`` blocks are evicted. Returns the ids of the evicted blocks.
+    """
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
@@ -199,9 +202,9 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
-    """Discard a zone that is leaving if it has no request and no block any more; does nothing otherwise."""
+    """Discard a leaving zone if it has neither requests nor blocks any more; otherwise do nothing."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
-        # Report its final usage.
+        # The journal gets the zone's final usage only here.
         if ledger.update_reported(zone):
             ledger.trail.note(zone_usage(zone, zone.usage_reported))
         ledger.discard(zone)

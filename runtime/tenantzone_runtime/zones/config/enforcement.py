@@ -1,8 +1,8 @@
 """Enforcement: applies the newest config zone by zone, while the engine makes steps in between.
 
 Zones that leave or shrink are changed before zones that grow, so that zones are never promised more blocks than the
-engine has. If a request of an undeclared tenant arrives meanwhile, its zone is registered by the new config, but
-reserves nothing yet.
+engine has. If a request of a tenant without a zone arrives meanwhile, a zone is registered by the new config's terms,
+but reserves nothing until the config is applied.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Numbers of free blocks below which background eviction starts, and up to which it continues."""
+    """Background eviction starts when fewer than ``low`` blocks are free, and continues until ``high`` are free."""
 
     low: int = 0
     high: int = 0
@@ -62,7 +62,7 @@ class Enforcement:
         self._coming: dict[str, ZoneSpec] = {}
         """Specs of the zones declared by the config that is being applied, by tenant."""
         self._purged: dict[Zone, None] = {}
-        """Zones whose purge by the config being applied has begun; it is completed with the config."""
+        """Zones whose purge by the config being applied has begun. :meth:`end` completes these purges."""
         ledger.departures.append(self._forget)
 
     def plan(self, config: RuntimeConfig) -> Plan:
@@ -77,8 +77,8 @@ class Enforcement:
     def begin(self, plan: Plan, now: float) -> None:
         """Begin to apply a plan's config.
 
-        If applying it fails partway, some zones have their new specs and others do not, until another config is applied
-        completely.
+        If applying the config fails partway, some zones have new specs and others old specs, until another config is
+        applied completely.
         """
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
@@ -106,7 +106,7 @@ class Enforcement:
         """
         for zone, evicted in configure.apply(self._ledger, changes, at_once):
             if zone.quiet and not zone.leaving:
-                # If its idle window has become longer, the zone may not be quiet any more.
+                # If the new config has a longer ``idle.after``, the zone may no longer be quiet.
                 self._timers.set_at(zone, self._ledger.now)
             elif not zone.leaving:
                 self._timers.set(zone)
@@ -115,7 +115,11 @@ class Enforcement:
             yield zone, evicted
 
     def end(self, plan: Plan) -> Evictions:
-        """Note that all changes are made, so that the config is applied completely; completes its purges."""
+        """Mark the config as applied completely, complete its purges, and grant awaited reservations.
+
+        Returns:
+            The blocks that were evicted because of the granted reservations.
+        """
         self._is_whole = True
         self._coming = {}
         for zone in self._purged:
@@ -127,9 +131,9 @@ class Enforcement:
         return self.give_awaited()
 
     def register(self, tenant: str) -> Zone | None:
-        """Register a zone for a tenant without a zone; returns None if the tenant's requests are refused.
+        """Register a zone for a tenant without a zone; returns None if the config refuses unknown tenants.
 
-        If the config that is being applied declares the zone, the zone reserves nothing until it is applied.
+        If the config that is being applied declares the zone, the zone reserves nothing until the config reaches it.
         """
         spec = self._coming.get(tenant)
         if spec is not None:
@@ -159,12 +163,12 @@ class Enforcement:
         return registration.give_awaited(self._ledger, registered, self._unpromised, self._capacity)
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a removed zone. It may still have an entry if a config that purged it failed partway."""
+        """Remove the entry of a removed zone, which still exists if a config that purged the zone failed partway."""
         self._purged.pop(zone, None)
 
     @property
     def _registered(self) -> UnknownTenants | None:
-        """The config's terms for undeclared tenants; None if their requests are refused."""
+        """The config's terms for undeclared tenants; None if the config refuses their requests."""
         if self.config is None or self.config.pool.unknown_tenants.mode == "Reject":
             return None
         return self.config.pool.unknown_tenants

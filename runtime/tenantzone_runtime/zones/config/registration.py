@@ -1,9 +1,9 @@
-"""Zones for undeclared tenants: their specs, and whether they get the reservation of their level.
+"""Registers zones for undeclared tenants, and decides which of the zones get the reservation of their level.
 
 A level's reservation is granted either completely or not at all, so that all reservations together never exceed the
 engine. Declared zones have precedence: if a config needs the room, registered zones lose their reservations. Among
 registered zones, zones that have a reservation keep it, and otherwise older zones come first. A zone that does not get
-its reservation awaits it until a config or the removal of another zone leaves room.
+a reservation awaits it until a config or the removal of another zone leaves room.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
 
 
 def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> ZoneSpec:
-    """Returns the spec of a zone for an undeclared tenant, by its first level or by the template.
+    """Returns the spec of a zone for an undeclared tenant, from the tenant's level or, without a level, the template.
 
     Args:
         unknown: the config's terms for undeclared tenants.
@@ -30,7 +30,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
     level = unknown.level_of(tenant)
     terms = level or unknown.template
     limit = limit_blocks(terms.limit, capacity)
-    # On some engines, a reservation may exceed the limit, if one is a number and the other a percentage. Use the limit.
+    # If one is a number and the other a percentage, the reservation may exceed the limit on some engines.
     wanted = 0 if level is None else min(limit, floor_blocks(level.reserved, capacity))
     reserved = wanted if wanted <= room else 0
     return ZoneSpec(
@@ -50,7 +50,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
 def registered_specs(
     zones: Iterable[Zone], declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
 ) -> list[ZoneSpec]:
-    """Returns the specs that a new config gives registered zones, in addition to the declared ones.
+    """Returns the specs that a new config gives to registered zones that the config does not declare.
 
     Args:
         zones: all zones, in the order of creation.
@@ -80,14 +80,14 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
     Returns:
         The evicted blocks.
     """
-    # Declared zones do not count here: to get awaited reservations, they need a larger engine or another config.
+    # Declared zones are left out, because they get awaited reservations only by a larger engine or another config.
     waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited and zone.spec.auto_registered]
     specs = _specs_for(waiting, unknown, capacity, room)
     return [(zone, change_spec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
-    """Generate the zones' specs in order, each with the room that the previous ones have left."""
+    """Generate the zones' specs in order. Each spec may reserve the room that the specs before it have left."""
     for zone in zones:
         spec = spec_for(unknown, zone.spec.tenant, capacity, room)
         room -= spec.quota.reserved

@@ -1,4 +1,4 @@
-"""Eviction policies: the order in which a zone evicts its own cached blocks. A policy is a module and a line here."""
+"""Eviction policies: orders in which a zone evicts its own cached blocks. To add one, add a module and a line here."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,4 +14,4 @@ EVICTION_POLICIES: Final[Mapping[EvictionPolicy, type[EvictionOrder]]] = {
     "Clock": Clock,
     "LFU": LeastFrequentlyUsed,
 }
-"""Eviction policies by their name in a zone's ``evictionPolicy``."""
+"""The class of each eviction policy, by its name in a zone's ``evictionPolicy``."""

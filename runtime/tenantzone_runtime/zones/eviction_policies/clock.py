@@ -8,9 +8,9 @@ from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 class Clock(EvictionOrder):
     """The clock (second-chance) policy: a block is evicted when the hand reaches it, unless it was hit meanwhile.
 
-    The order is a ring with its hand at the front. The block under the hand is evicted, unless it is marked as hit. In
-    that case, it loses the mark and stays until the hand's next round. The mark is a reference to the order, as the
-    block's note. (Corbató, *A Paging Experiment with the Multics System*, 1968.)
+    The order is a ring with its hand at the front. The block under the hand is evicted, unless it is marked as hit. A
+    marked block loses the mark and stays until the hand's next round. The mark is a note that refers to the order.
+    (Corbató, *A Paging Experiment with the Multics System*, 1968.)
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class Clock(EvictionOrder):
         return evicted
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        # Stop at a marked block: the block that is evicted instead of it is known only after the eviction.
+        # Stop at a marked block, because the block that is evicted in its place is known only after the eviction.
         links, block_id = self.links, self._first
         count = 0
         for _ in range(super().first_until(moment, at_most, with_it=with_it)):

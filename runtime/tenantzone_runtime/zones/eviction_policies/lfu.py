@@ -9,7 +9,7 @@ from typing import Final
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 
 MOST_USES: Final = 15
-"""Maximum number of uses that are counted, which bounds the steps needed to find a block's place."""
+"""Maximum number of uses that are counted. This bounds the steps in which ``_last_up_to`` finds a block's place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,8 +30,8 @@ class LeastFrequentlyUsed(EvictionOrder):
     evicted block. It grows as the cache turns over, until new blocks have higher keys than a formerly popular block.
     (LFU-DA: Arlitt et al., *Evaluating Content Management Techniques for Web Proxy Caches*, 2000.)
 
-    No key in the order is below its age or exceeds it by more than ``MOST_USES``. So the last block of each key is
-    stored in a ring of ``MOST_USES + 1`` elements, and the cost of a search does not depend on the number of blocks.
+    Each key is between the order's age and the age plus ``MOST_USES``. So a ring of ``MOST_USES + 1`` elements stores
+    the last block of each key, and the cost of a search does not depend on the number of blocks.
     """
 
     __slots__ = ("_age", "_last_with", "_uses")
@@ -39,7 +39,8 @@ class LeastFrequentlyUsed(EvictionOrder):
     def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
         self._age = 0
         self._last_with = [links.end] * (MOST_USES + 1)
-        """The last block of each key, indexed by the key modulo the length; the links' end if there is none."""
+        """The last block with each key, indexed by the key modulo the length; the links' end if no block has the key.
+        """
         self._uses: dict[int, Use] = {}
         """The notes created at the current age, by count."""
         super().__init__(links, block_ids)
@@ -82,7 +83,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         self.links.noted[block_id] = None
 
     def _take(self, block_id: int) -> None:
-        """Remove one block from the order; its note stays."""
+        """Remove one block from the order, but keep the block's note."""
         if block_id not in self:
             raise KeyError(block_id)
         links, last_with = self.links, self._last_with
@@ -102,7 +103,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         return end
 
     def _next_use(self, note: object) -> Use:
-        """Returns the note after one more use."""
+        """Returns the note that replaces a block's ``note`` after one more use of the block."""
         count = note.count + 1 if isinstance(note, Use) and note.order is self else 1
         count = min(count, MOST_USES)
         use = self._uses.get(count)

@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 
 
 class LeastRecentlyUsed(EvictionOrder):
-    """The block whose last request ended longest ago is evicted first. The policy notes nothing of blocks."""
+    """The block whose last request ended longest ago is evicted first. The policy stores no notes."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
 """The interface of eviction policies: an order in which a zone's own cached blocks are evicted.
 
-An order contains ids of blocks. All operations take constant time per block, amortized for evictions. The zones of an
+An order contains ids of blocks. All operations take constant time per block (evictions: amortized). The zones of an
 engine share one set of links, because each block is cached by at most one zone. So the orders' memory depends only on
 the number of blocks, and not on the number of zones.
 """
@@ -15,7 +15,7 @@ from typing import Any
 class Links:
     """The links of the orders of all zones of one engine: the previous and the next block of each block.
 
-    They are lists and not arrays, because lists keep the given int objects, so that reading creates no new objects.
+    The attributes are lists and not arrays, because a list stores the int objects, so that reads create no new objects.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -25,7 +25,7 @@ class Links:
 
     def __init__(self, block_count: int) -> None:
         self.end = block_count
-        """Sentinel for both ends of an order. Its links belong to the order that is currently being changed."""
+        """Sentinel for both ends of an order. The order that is currently being changed uses the sentinel's links."""
         self.before = [self.end] * (block_count + 1)
         self.after = [self.end] * (block_count + 1)
         self.order_of: list[EvictionOrder | None] = [None] * block_count
@@ -33,12 +33,12 @@ class Links:
         self.since = [0.0] * block_count
         """Time at which a request last released each block, on the ledger's clock."""
         self.noted: list[Any] = [None] * block_count
-        """The policy's note of each block, in an order or in use. An order ignores notes that it does not recognize as
-        its own, because they may be from another policy of the zone, or another zone."""
+        """The policy's note on each block, whether cached or in use. An order ignores notes that it did not write,
+        because they may come from the zone's previous policy or from another zone."""
 
 
 class EvictionOrder(ABC):
-    """One zone's cached blocks, in the order of eviction. Iterating returns the ids in this order.
+    """One zone's cached blocks, in the order of eviction. Iteration returns the blocks' ids in this order.
 
     A policy is a registered subclass. It decides where a kept block is placed (:meth:`keep`), how a hit changes the
     order, and which blocks are evicted. Each policy has its own kind of notes.
@@ -54,7 +54,7 @@ class EvictionOrder(ABC):
         self.links = links
         self._first = self._last = links.end
         self.size = 0
-        """Number of blocks, as returned by `len`. An attribute, because it is read over a hundred times in a step."""
+        """Number of blocks. This is an attribute, because a step reads it over a hundred times and `len` is slower."""
         self.keep(block_ids)
 
     def __len__(self) -> int:
@@ -71,30 +71,30 @@ class EvictionOrder(ABC):
 
     @abstractmethod
     def keep(self, block_ids: Iterable[int]) -> int:
-        """Keep blocks cached that no request uses any more; returns their number.
+        """Add blocks that no request uses any more. Returns the number of added blocks.
 
         Raises:
-            KeyError: a block is already in an order. The blocks before it are kept.
+            KeyError: a block is already in an order. The blocks before it were added.
         """
 
     @abstractmethod
     def hit(self, block_ids: Iterable[int]) -> int:
-        """Remove blocks that a request uses again; returns their number.
+        """Remove blocks that a request uses again. Returns the number of removed blocks.
 
         Raises:
-            KeyError: a block is not in the order. The blocks before it are removed.
+            KeyError: a block is not in the order. The blocks before it were removed.
         """
 
     @abstractmethod
     def drop(self, block_ids: Iterable[int]) -> None:
-        """Forget blocks that were in use and are not kept."""
+        """Delete the notes on blocks that were in use and will not be cached."""
 
     @abstractmethod
     def evict(self, count: int) -> list[int]:
-        """Evict the next ``count`` blocks; returns their ids in order.
+        """Evict the next ``count`` blocks. Returns their ids in order.
 
         Raises:
-            KeyError: there are fewer blocks. None is evicted.
+            KeyError: the order has fewer blocks. No block is evicted.
         """
 
     @abstractmethod
@@ -111,9 +111,9 @@ class EvictionOrder(ABC):
         return self.links.since[self._first]
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        """Returns how many of the next blocks to evict were released before a moment, or at it if ``with_it``.
+        """Returns how many of the next blocks to evict were released before ``moment`` or, with ``with_it``, at it.
 
-        The result is a lower bound: there may be more such blocks.
+        The result is at most ``at_most``, and is a lower bound, because some policies stop counting early.
         """
         since, after, end = self.links.since, self.links.after, self.links.end
         count, block_id = 0, self._first
@@ -127,7 +127,7 @@ class EvictionOrder(ABC):
         return count
 
     def clear(self) -> list[int]:
-        """Remove all blocks, so that another order can replace this one. Returns their ids in order."""
+        """Remove all blocks, so that another order can replace this order. Returns the blocks' ids in order."""
         block_ids = list(self)
         self._take_out(block_ids)
         for block_id in block_ids:
@@ -208,7 +208,7 @@ class EvictionOrder(ABC):
         return taken
 
     def _begin_with(self, block_id: int) -> None:
-        """Make this block the first of the order, after the blocks before it were removed."""
+        """Make a block the first of the order, after the caller has removed the blocks before it."""
         links = self.links
         self._first = block_id
         links.before[block_id] = links.end

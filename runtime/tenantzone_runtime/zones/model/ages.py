@@ -1,4 +1,4 @@
-"""The ages of a zone's cached blocks, for its TTL: when each block was last used, whatever the eviction policy is."""
+"""The ages of a zone's cached blocks: when each block was last used, independent of the eviction policy."""
 
 from collections.abc import Iterable
 from itertools import islice, takewhile
@@ -9,7 +9,7 @@ from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 class Ages(LeastRecentlyUsed):
     """A zone's cached blocks in LRU order, each with the time of its last use.
 
-    It has links of its own, because the eviction policy may order the same blocks differently.
+    The zone's TTL uses this order, which has its own links, because the eviction policy may order blocks differently.
     """
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Ages(LeastRecentlyUsed):
 
     @property
     def oldest(self) -> float | None:
-        """Time at which the least recently used block was last used, or None if there are no blocks."""
+        """Time at which the least recently used block was last used; None if there are no blocks."""
         return self.links.noted[self._first] if len(self) else None
 
     def unused_for(self, seconds: float, now: float, at_most: int) -> list[int]:

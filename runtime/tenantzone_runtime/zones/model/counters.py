@@ -1,6 +1,6 @@
 """A zone's counters, which count events since the zone was created.
 
-The code that causes an event counts it directly.
+The code that causes an event increments the counter itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.model.histogram import Histogram, add_growth
 
 Outcome = Literal["stop", "length", "abort", "error", "refused", "queue_full", "other"]
 """How a request ended. stop, length, abort, error: vLLM's finish reasons. other: any other finish reason of vLLM.
-refused, queue_full: the request was refused before it could wait, with queue_full because its zone's queue was full."""
+queue_full: the request was refused because its zone's queue was full. refused: it was refused for another reason."""
 
 Beneficiary = Literal["self", "higher_priority", "same_priority", "lower_priority", "none"]
 """The zone for which blocks were evicted, by its priority relative to the zone that lost the blocks. none: no zone, or
@@ -44,13 +44,13 @@ TAKEN_FOR: Final[tuple[EvictionReason, ...]] = ("quiet", "reclaim", "relief", "w
 administrator."""
 
 STARVED_FOR: Final[tuple[WaitReason, ...]] = ("reserved", "in_use")
-"""Reasons to wait for blocks that other zones have. Waiting for the zone's own limit does not count, since its owner
-intends that."""
+"""Reasons to wait for blocks that other zones use or have reserved. Waiting because of the zone's own limit does not
+count, because such waits are intended."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """The totals of one zone, which never decrease. The names say whether they count tokens, blocks, or seconds."""
+    """The totals of one zone, which never decrease. Each name contains the unit, such as tokens, blocks or seconds."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -59,8 +59,8 @@ class Counters:
     computed_tokens: int = 0
     """Number of prompt and generated tokens computed in steps. Recomputed tokens do not count again."""
     computed_first_tokens: int = 0
-    """Number of tokens that steps computed for the first time. ``zones.processed_tokens`` defines this counter and the
-    next four."""
+    """Number of tokens that steps computed for the first time. ``zones.model.processed_tokens`` defines this counter
+    and the next four."""
     recomputed_tokens: int = 0
     rejected_draft_tokens: int = 0
     loaded_tokens: int = 0
@@ -69,13 +69,13 @@ class Counters:
     """Number of prompt and generated tokens found in the prefix cache, including tokens found again after a preemption.
     """
     withheld_tokens: int = 0
-    """Number of tokens that the zone's requests could have computed in a step, if they had not been kept for other
-    zones or for a latency target."""
+    """Number of tokens that the zone's requests could have computed in a step, but that the step kept for other zones
+    or left out because of a latency target."""
     preemptions: int = 0
     violations: int = 0
     """Number of requests of the zone that were about to use a block of another zone."""
     scrubbed_blocks: int = 0
-    """Number of blocks that the zone had released and that were zeroed because another zone got them."""
+    """Number of blocks of the zone that were zeroed because another zone got them."""
     block_seconds: float = 0.0
     """Blocks held, in use or cached, times seconds."""
     lent_block_seconds: float = 0.0
@@ -102,18 +102,18 @@ class Counters:
 
     @property
     def taken_blocks(self) -> int:
-        """Number of cached blocks that the zone lost to other zones."""
+        """Number of cached blocks that the zone lost because of other zones."""
         return sum(blocks for (reason, _), blocks in self.evictions.items() if reason in TAKEN_FOR)
 
     @property
     def starved_seconds(self) -> float:
-        """Seconds in which the zone's next request waited for blocks that other zones have."""
+        """Seconds in which the zone's next request waited for blocks that other zones use or have reserved."""
         return sum((self.stalled_seconds.get(reason, 0.0) for reason in STARVED_FOR), 0.0)
 
     def add_growth(self, newer: "Counters", older: "Counters") -> None:
-        """Add the increase of another zone's counters between two snapshots of them.
+        """Add the increase of another zone's counters from the snapshot ``older`` to the snapshot ``newer``.
 
-        No count ever decreases, not even by rounding errors.
+        No sum decreases, not even by rounding errors.
         """
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + (getattr(newer, name) - getattr(older, name)))

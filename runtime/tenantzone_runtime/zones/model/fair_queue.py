@@ -38,12 +38,12 @@ class Account:
 
     weight: int = 1
     service: float = 0.0
-    """Service in virtual tokens: cost divided by weight. Never decreases."""
+    """Service in virtual tokens: cost divided by weight. The service never decreases."""
     ticket: int = 0
-    """Ticket of the account's place in the queue; negative while it is set aside; 0 if no request of the zone waits."""
+    """Ticket of the account's place; negative while the account is set aside or held; 0 if no request waits."""
 
     def charge(self, cost: float) -> None:
-        """Count service that the zone was given."""
+        """Add the cost of service that the zone was given."""
         self.service += cost / self.weight
 
 
@@ -65,7 +65,7 @@ class FairQueue:
         self._aside: list[tuple[Account, int]] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
-        """The highest service that an account had when it was served. Accounts enter the queue with at least this."""
+        """The highest service that an account had when it was served. Accounts enter the queue at or above it."""
 
     def enter(self, account: Account) -> None:
         """Enter the account of a zone that has waiting requests now, level with the other accounts."""
@@ -184,11 +184,11 @@ class FairQueue:
 
 
 def in_order(heap: list[_E], current: Callable[[_E], _E | None]) -> Iterator[_E]:
-    """Generate the entries of a heap in the order of what they would be now. The heap must not change meanwhile.
+    """Generate the entries of a heap in the order of their current values. The heap must not change meanwhile.
 
     Args:
         heap: the heap, in which entries may be stale.
-        current: returns what an entry would be now, which is never less than the entry; None if it is to be skipped.
+        current: returns an entry's current value, which is at least the stale value; None to skip the entry.
     """
     frontier: list[tuple[_E, int]] = [(heap[0], 0)] if heap else []
     while frontier:

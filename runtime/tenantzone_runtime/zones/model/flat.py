@@ -1,4 +1,4 @@
-"""Flat copies: the values of many objects, one after the other in a single list, as a cheap snapshot.
+"""Flat copies: cheap snapshots that store the values of many objects one after the other in a single list.
 
 Python's garbage collector counts newly created containers, and traverses all containers after a certain number. A flat
 copy is only one container, regardless of its length.
@@ -22,7 +22,7 @@ def take(values: Iterator[Any], count: int) -> tuple[Any, ...]:
 
 
 def take_mapping(values: Iterator[Any]) -> dict[Any, Any]:
-    """Returns the next mapping of a flat copy, which :func:`put_mapping` appended."""
+    """Returns the next mapping of a flat copy, if :func:`put_mapping` appended it."""
     count = next(values)
     keys = take(values, count)
     return dict(zip(keys, take(values, count), strict=True))

@@ -1,7 +1,7 @@
 """Histograms of durations, which count each value both in classic and in native buckets.
 
 Classic buckets have readable upper bounds. The native buckets are those of a Prometheus native histogram: they grow by
-a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only non-empty ones are kept.
+a constant factor, so that a quantile is as exact at a millisecond as at a minute. Only non-empty buckets are kept.
 Bucket ``i`` counts values above ``2 ** ((i - 1) / 8)`` and up to ``2 ** (i / 8)``. This is schema 3: each bound is
 about 9 % above the previous one.
 """
@@ -17,8 +17,8 @@ from tenantzone_runtime.zones.model.flat import put_mapping, take, take_mapping
 BOUNDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0
 )  # fmt: skip
-"""Upper bounds of the classic buckets, in seconds, without infinity. Waits range from one step of a small model to a
-night in a queue."""
+"""Upper bounds of the classic buckets, in seconds, without infinity. They suit times from a step of a small model to
+20 minutes in a queue."""
 
 SCHEMA: Final = 3
 ZERO_THRESHOLD: Final = 2.0**-20
@@ -40,7 +40,7 @@ class Histogram:
     zeros: int = 0
     """Number of values up to ``ZERO_THRESHOLD``."""
     classic: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """Number of values between each of ``BOUNDS`` and the previous one, and then of values above the last one."""
+    """Number of values in each classic bucket. The last bucket counts values above the last of ``BOUNDS``."""
     native: dict[int, int] = field(default_factory=dict)
     """Number of values by bucket index, without empty buckets."""
 
@@ -49,7 +49,7 @@ class Histogram:
         return sum(self.classic)
 
     def observe(self, seconds: float) -> None:
-        """Count one duration. A negative one counts as 0."""
+        """Count one duration. A negative duration counts as 0."""
         seconds = max(0.0, seconds)
         self.sum += seconds
         self.classic[bisect_left(BOUNDS, seconds)] += 1
@@ -90,7 +90,7 @@ class Histogram:
 
 
 def add_growth(totals: dict[Key, Number], newer: dict[Key, Number], older: dict[Key, Number]) -> None:
-    """Add to each total the growth of the count under the same key between two snapshots."""
+    """Add to each total the growth of the count with the same key from the snapshot ``older`` to ``newer``."""
     for key, count in newer.items():
         growth = count - older.get(key, 0)
         if growth:

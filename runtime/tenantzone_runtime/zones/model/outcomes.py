@@ -10,11 +10,11 @@ TargetName = Literal["token_time", "first_token"]
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """A latency target of a zone and its actual latency, in seconds."""
+    """A latency target of a zone and the zone's actual latency, in seconds."""
 
     target: float
     actual: float | None
-    """The recent 99th percentile; None if there was no recent request."""
+    """The recent 99th percentile of the latency; None if there was no recent request."""
     met: bool | None
     """Whether the target is met; None if there was no recent request."""
     reason: LatencyReason

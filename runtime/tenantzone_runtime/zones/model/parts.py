@@ -9,11 +9,11 @@ T = TypeVar("T")
 ALL: Final = sys.maxsize
 """No bound: everything in one part."""
 _BLOCKS_PER_ZONE: Final = 50
-"""Number of block evictions that take as long as considering a zone and its loans, rounded up."""
+"""Number of blocks that can be evicted in the time that it takes to consider one zone and its loans."""
 
 
 def zones_for(blocks: int) -> int:
-    """Returns the number of zones that can be considered in the time of evicting ``blocks`` blocks, at minimum 1."""
+    """Returns the number of zones that can be considered in the time of evicting ``blocks`` blocks; at least 1."""
     return max(1, blocks // _BLOCKS_PER_ZONE)
 
 

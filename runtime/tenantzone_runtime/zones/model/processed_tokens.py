@@ -1,10 +1,10 @@
-"""Counts how the tokens of a request were processed, for its zone. Each token is processed in exactly one way.
+"""Counts, for a request's zone, how the request's tokens were processed. Each token counts in exactly one way.
 
 A request's tokens have positions, starting at 0. A *stay* of a request is the time from an admission to its next
 preemption or its end. A stay begins after the tokens that were found in the prefix cache or loaded from a tier, and
-continues token by token. Tokens that it computes below the furthest position that the request ever reached had been
-lost, so they count as recomputed. All other tokens are computed for the first time. So only positions must be stored,
-and nothing is counted in each step.
+continues token by token. Tokens below the furthest position that the request ever reached had been lost, so they count
+as recomputed. All other tokens count as computed for the first time. So only positions must be stored, and steps need
+not update the counters.
 
 Rejected drafts never change a position. They are counted separately.
 """
@@ -16,8 +16,8 @@ from tenantzone_runtime.zones.model.counters import Counters
 
 ProcessedAs = Literal["computed_first", "recomputed", "draft_rejected", "loaded", "hit"]
 """How a token was processed. computed_first: a step computed the token, and its request had never reached its position
-before. recomputed: a step computed the token again, because a preemption had lost it. draft_rejected: a step computed
-the token as a draft, which was rejected. loaded: the token was loaded from a tier. hit: it was in the prefix cache.
+before. recomputed: a step computed the token again, because it was lost in a preemption. draft_rejected: a step
+computed the token as a draft, which was rejected. loaded: a tier had the token. hit: the prefix cache had the token.
 """
 
 COUNTERS: Final[dict[ProcessedAs, str]] = {

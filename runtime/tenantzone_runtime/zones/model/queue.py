@@ -1,8 +1,8 @@
 """A zone's queue: how many requests may wait in it, and how long clients should back off if it is full.
 
 A request waits from its arrival until it is first scheduled; preempted requests do not count. The service rate is
-estimated from the requests that have left the queue, relative to the time in which any request waited, because a zone
-with little demand is not slow. Older values count less, by a factor of e for each WINDOW_SECONDS.
+the number of requests that left the queue, divided by the time in which any request waited. Other time does not count,
+because a zone with little demand is not slow. After each WINDOW_SECONDS, values count less by a factor of e.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MIN_RETRY_SECONDS: Final = 1
 MAX_RETRY_SECONDS: Final = 60
 """Maximum Retry-After. A queue can't be predicted beyond a minute, and OpenAI's clients ignore longer times."""
 MAX_CLOSED_SECONDS: Final = 1.0
-"""Maximum time for which requests are refused without a check, because clients may disconnect and leave the queue."""
+"""Maximum time for which requests are refused without a check. It is short, because waiting clients may disconnect."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class Queue:
     """Number of prompt tokens of the waiting requests."""
     _looked_at: float = 0.0
     _seconds: float = 0.0
-    """Seconds with waiting requests, with exponential decay. The next two fields count the service in this time."""
+    """Seconds with waiting requests, with exponential decay. The next two fields count what was served in this time."""
     _served_requests: float = 0.0
     _served_tokens: float = 0.0
 
@@ -69,8 +69,8 @@ class Queue:
     def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
         """Returns the estimated seconds to serve the current queue, at the recent service rate.
 
-        The rates of requests and of tokens are used if they are bounded, and the longer time counts. One served request
-        is added, so that the rate is defined even if none was served yet.
+        The time is estimated by requests and by tokens. An estimate counts only if its number is bounded, and the
+        longer one is returned. One served request is added, so that the rate is defined even if none was served yet.
         """
         self._let_time_pass(now)
         by_requests = self.requests * self._seconds / (self._served_requests + 1)

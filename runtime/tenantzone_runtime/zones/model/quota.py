@@ -1,8 +1,8 @@
 """The quota algebra of one engine, as pure functions: how many blocks each zone may take.
 
-A zone *holds* the blocks that its requests use and the ones that it keeps cached; blocks that no zone holds are free. A
-reservation is a promise and sets no blocks apart: it is part of the numbers below, and others may use it only when its
-owner is quiet.
+A zone *holds* the blocks that its requests use and the blocks that it keeps cached. Blocks that no zone holds are free.
+A reservation is a promise that sets no blocks apart. It only enters into the numbers below, and other zones may use
+reserved blocks only while the reservation's owner is quiet.
 
 The rules follow Kueue's lending limits (a quiet zone's floor is ``reserved - lendable``) and cgroup v2's ``memory.min``
 (blocks held below the reservation are never reclaimed for other zones).
@@ -26,27 +26,27 @@ class Quota:
 
 
 def floor(quota: Quota, quiet: bool) -> int:
-    """Returns the part of the reservation that no other zone may take now, in blocks."""
+    """Returns the number of reserved blocks that no other zone may take now."""
     return quota.reserved - quota.lendable if quiet else quota.reserved
 
 
 def unused(quota: Quota, held: int) -> int:
-    """Returns the blocks to which the zone is still entitled, in addition to those that it holds."""
+    """Returns the number of blocks to which the zone is still entitled, in addition to the blocks that it holds."""
     return max(0, quota.reserved - held)
 
 
 def surplus(quota: Quota, held: int) -> int:
-    """Returns the blocks that the zone holds above its reservation: in the unreserved part of the pool, or on loan."""
+    """Returns the number of blocks that the zone holds above its reservation, which are unreserved or on loan."""
     return max(0, held - quota.reserved)
 
 
 def locked(quota: Quota, held: int, quiet: bool) -> int:
-    """Returns the blocks that must stay obtainable for the zone, in addition to those that it holds."""
+    """Returns the number of blocks that must stay obtainable for the zone, in addition to the blocks that it holds."""
     return max(0, floor(quota, quiet) - held)
 
 
 def evictable(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
-    """Returns the cached blocks that a quiet zone gives up to zones that may borrow from it (S2): down to its floor.
+    """Returns how many cached blocks a quiet zone gives up to zones that may borrow from it (S2), down to its floor.
 
     If ``lends_cache`` is false, the zone gives up only blocks above its reservation.
     """
@@ -55,20 +55,20 @@ def evictable(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) 
 
 
 def reclaimable(cached: int, surplus: int, evictable: int) -> int:
-    """Returns a zone's cached blocks that another zone within its reservation may take, by S0 or S2.
+    """Returns how many of a zone's cached blocks an entitled zone may take, by S0 or S2.
 
     Args:
-        cached: cached blocks of the zone.
-        surplus: blocks that the zone holds above its reservation; S0 can evict the cached ones among them.
-        evictable: blocks that S2 can evict.
+        cached: number of cached blocks of the zone.
+        surplus: number of blocks that the zone holds above its reservation; S0 can evict them if they are cached.
+        evictable: number of blocks that S2 can evict.
     """
     return max(min(cached, surplus), evictable)
 
 
 def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool = True) -> tuple[int, int, int, int]:
-    """Returns a zone's locked blocks, its surplus, its evictable blocks and its reclaimable blocks.
+    """Returns a zone's numbers of locked, surplus, evictable and reclaimable blocks.
 
-    All four are needed whenever a zone's blocks change, mostly for zones that are not quiet.
+    One function computes all four, because each change of a zone's blocks needs them. Most such zones are not quiet.
     """
     if quiet:
         held = in_use + cached
@@ -79,9 +79,9 @@ def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool
 
 
 def offered(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
-    """Returns the part of a quiet zone's reservation, cached or unused, that is offered to zones that may borrow it.
+    """Returns how many reserved blocks, cached or unused, a quiet zone offers to zones that may borrow them.
 
-    For all other zones, this part is locked as well.
+    For zones that may not borrow them, these blocks are locked as well.
     """
     held = in_use + cached
     cached_within = evictable(quota, in_use, cached, lends_cache) - min(cached, surplus(quota, held))
@@ -91,9 +91,9 @@ def offered(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) ->
 def spare(
     cached: int, *, free: int, evictable_elsewhere: int, locked_elsewhere: int, withheld_elsewhere: int = 0
 ) -> int:
-    """Returns the blocks promised to no zone: free, evictable or the zone's own cache, and neither locked nor withheld.
+    """Returns the number of spare blocks: free, own cached and evictable blocks, minus locked and withheld blocks.
 
-    Locked blocks are promised to another zone. Withheld blocks are offered by zones that do not lend to zones of this
+    Locked blocks are promised to other zones. Withheld blocks are offered by zones that do not lend to zones of this
     priority. The result is negative if promises can't be kept at the moment.
     """
     return free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
@@ -102,13 +102,13 @@ def spare(
 def takeable(
     quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
-    """Returns the most blocks that the zone may start to use at once, including its own cached ones.
+    """Returns the most blocks that the zone may start to use at once, including its own cached blocks.
 
     Up to its reservation, the zone may take all blocks that other zones do not use within their reservations
     (``entitled``). Above that, it may take spare blocks. These include its own cache, so it can always replace its
-    cache, as long as the blocks that other zones have locked stay obtainable. The limit bounds the blocks in use; if
-    the total would exceed it, the zone's own cache is reduced. ``peak`` is the number of blocks that the request uses
-    when it is longest; it replaces the limit if that was lowered below it.
+    cache, as long as the blocks that other zones have locked stay obtainable. The limit bounds the blocks in use. If
+    blocks in use and cached blocks together would exceed the limit, the zone's own cache is reduced. ``peak`` is the
+    most blocks that the request can use; it replaces a limit that was lowered below it.
     """
     entitled = min(quota.reserved - in_use, free + cached + reclaimable_elsewhere)
     return max(0, min(max(entitled, spare), max(quota.limit, peak) - in_use))

@@ -2,7 +2,7 @@
 
 The duration of a step is modelled as a fixed cost plus a linear function of its load: prompt tokens, generating
 requests, and the work of attention. Steps with and without prompts are fitted separately, because engines run them with
-different code (CUDA graphs contain only decodes). The fit is recursive least squares of the *relative* error with
+different code (such as CUDA graphs only for decodes). The fit is recursive least squares of the *relative* error with
 exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over non-negative
 coefficients, so that more work never takes less time. The durations of steps that take much longer or shorter than
 predicted (because the machine was busy with something else) are clipped, as in winsorized estimates.
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 FORGETTING: Final = 0.98
-"""Factor by which the weight of an observation decays with each further one. The last 35 steps have half of the weight.
+"""Factor by which each new observation multiplies the weight of older ones. The last 35 steps have half of the weight.
 """
 LEARNED_AFTER: Final = 10
 """Number of steps of a kind after which its predictions are used."""
 
 STRETCH: Final = 2.0
-"""Steps may have up to this multiple of the most prompt tokens in a recent step."""
+"""A step may have up to this multiple of the prompt tokens of the largest recent step."""
 _FIRST_REACH: Final = 256
 """Maximum number of prompt tokens in a step before any step with prompts was observed."""
 
@@ -77,9 +77,9 @@ class _Fit:
     """
 
     def __init__(self, *, has_prompts: bool) -> None:
-        # If all steps are alike, the costs of features can't be separated, and the first feature gets most of the cost.
-        # For steps with prompts that is the prompt tokens: under a flood of prompts, all steps are full of them, and a
-        # step with fewer would be shorter.
+        # If all steps are alike, the costs of features can't be separated, and the first feature of this order gets
+        # most of the cost. For steps with prompts, this must be the number of prompt tokens, because a flood fills all
+        # steps with prompt tokens, and a step with fewer tokens would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
@@ -143,7 +143,7 @@ class StepTimes:
     def estimate(self, load: StepLoad) -> float:
         """Returns the estimated seconds of a step, from steps of the other kind if too few of its kind were observed.
 
-        Under a steady load of prompts, all steps have prompts, and some engines get no prompts for a long time.
+        One kind may be missing, because a steady load can have prompts in all steps, or in none for a long time.
 
         Args:
             load: load of the step.
@@ -155,7 +155,7 @@ class StepTimes:
         return self._fits[kind].seconds(load.features)
 
     def _known_kind(self, *, has_prompts: bool) -> bool:
-        """Returns the kind of steps from which to estimate: whether they have prompts."""
+        """Returns the kind of steps from which to estimate: the given kind, if enough of its steps were observed."""
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
@@ -176,7 +176,7 @@ class StepTimes:
         return tokens / seconds if tokens and seconds else None
 
     def seconds_per_prompt_token(self, computed: float) -> float:
-        """Returns the seconds that one more prompt token adds to a step with prompts, after ``computed`` tokens."""
+        """Returns the seconds that a prompt token with ``computed`` tokens before it adds to a step with prompts."""
         coefficients = self._fits[True].coefficients
         return coefficients[1] / _PROMPT_UNIT + coefficients[3] * computed / _ATTENTION_UNIT
 
@@ -184,8 +184,8 @@ class StepTimes:
         """Returns the seconds that one more generating request adds to a step.
 
         Args:
-            tokens: number of tokens that are computed for it at once.
-            computed: number of its tokens before these.
+            tokens: number of tokens that the step computes for the request.
+            computed: number of tokens of the request that were computed before.
             has_prompts: the kind of the step. If too few steps of this kind were observed, the other kind is used.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients

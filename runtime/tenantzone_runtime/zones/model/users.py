@@ -1,15 +1,15 @@
-"""Fairness among the users of one tenant: which user's request is the zone's next one, by a Virtual Token Counter.
+"""Fairness among the users of one tenant: a Virtual Token Counter chooses the user whose request is the zone's next.
 
-Each user has an account of the service that it has received, like zones in ``fair_queue`` (Sheng et al., OSDI'24), and
-the user with the least service is next. Unused time can't be saved up: a user that returns starts level with the
-waiting users. If the engine schedules by priority, the priorities of requests come first, and users are equal among
-requests of the same priority.
+Like zones in ``fair_queue`` (Sheng et al., OSDI'24), each user has an account of the service that it has received, and
+the user with the least service is next. A user can't save up unused time, because a user that returns starts level with
+the waiting users. If the engine schedules by priority, requests of a better priority come first, and fairness applies
+among requests of the same priority.
 
 If two users always have waiting requests of the same priority, neither gets ahead of the other by more than twice the
 cost of one of their requests, plus the tokens that concurrently running requests can generate.
 
-Memory does not grow with the number of users. Of a user without waiting requests, only its lead over the others is
-kept, for a bounded number of users.
+Memory does not grow with the number of users. If a user has no waiting requests, only the user's lead over other users
+is kept, and only for a bounded number of users.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ NO_USER: Final = ""
 """The user of all requests that name no user."""
 
 MAX_KEPT: Final = 4096
-"""Maximum number of users without waiting requests whose lead over the others is kept."""
+"""Maximum number of users without waiting requests whose lead over other users is kept."""
 _FEW: Final = 64
 """Number of users up to which a clean-up is not worthwhile."""
 
@@ -33,11 +33,11 @@ class _User:
     """The state of one user."""
 
     service: float
-    """The user's service, which is not less than the service of any of its accounts."""
+    """The user's service in virtual tokens: at least the service of each of the user's accounts."""
     charged: float = 0.0
     """Sum of all charges of the user, for requests of any priority."""
     accounts: dict[int, "UserAccount"] = field(default_factory=dict)
-    """The user's accounts by priority, for priorities with waiting requests."""
+    """The user's accounts by priority, for priorities in which the user has waiting requests."""
 
 
 class UserAccount(Account):
@@ -73,7 +73,7 @@ class Users:
         self._waiting: Counter[int] = Counter()
         """Number of users in each queue."""
         self._reached = 0.0
-        """The highest service that a user had when it was next. New users start with at least this service."""
+        """The highest service that a user had when the user was next. New users start with at least this service."""
         self._tidy_above = _FEW
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Users:
         known.charged += cost
 
     def enter(self, user: str, priority: int) -> None:
-        """Add a user with its first waiting request of this priority."""
+        """Note that a user now has a waiting request of this priority."""
         known = self._known(user)
         if priority not in known.accounts:
             known.service = max(known.service, self._reached)
@@ -95,7 +95,7 @@ class Users:
             self._waiting[priority] += 1
 
     def leave(self, user: str, priority: int) -> None:
-        """Remove a user that has no waiting request of this priority any more."""
+        """Note that a user no longer has a waiting request of this priority."""
         known = self._users[user]
         account = known.accounts.pop(priority)
         self._queues[priority].leave(account)
@@ -118,7 +118,7 @@ class Users:
         return account.name, priority
 
     def first(self) -> Iterator[tuple[str, int]]:
-        """Generate the waiting users, with priorities, roughly in order. The queues must not change meanwhile."""
+        """Generate waiting users and requests' priorities, roughly in order. The queues must not change meanwhile."""
         for priority in sorted(self._queues):
             for account in self._queues[priority].first():
                 assert isinstance(account, UserAccount)
@@ -133,7 +133,7 @@ class Users:
         return known
 
     def _tidy_up(self) -> None:
-        """Forget users with neither waiting requests nor a lead, and then users with the smallest leads."""
+        """Forget idle users: those without a lead, and those with the smallest leads beyond ``MAX_KEPT`` users."""
         ahead = {name: each for name, each in self._users.items() if each.accounts or each.service > self._reached}
         idle = sorted((each.service, name) for name, each in ahead.items() if not each.accounts)
         for _, name in idle[: max(0, len(idle) - MAX_KEPT)]:

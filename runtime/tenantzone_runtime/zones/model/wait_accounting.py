@@ -2,10 +2,10 @@
 
 As with ``some`` in Linux' pressure stall information, time counts while there is work but no resource for it. A zone
 whose next request was denied is stalled until the request is considered again and may be admitted, until the zone has
-no waiting request, or until the engine stops admitting requests. So nothing needs to be counted in each step.
+no waiting request, or until the engine stops admitting requests. So steps need not update the counters.
 
-No zone is considered while no seat is free. One clock for all zones measures this time. It counts as waiting for a seat
-for zones that have a waiting request and are not stalled for another reason.
+While no seat is free, no zone is considered. One clock for all zones, the seat clock, measures this time. For each zone
+that has a waiting request and is not stalled for another reason, this time counts as waiting for a seat.
 """
 
 from tenantzone_contract.reports.report import WaitReason
@@ -13,13 +13,13 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class WaitAccounting:
-    """The zones that are stalled now, and the time since when they are."""
+    """The zones that are stalled now, and since when each zone is stalled."""
 
     def __init__(self) -> None:
         self._since: dict[Zone, float] = {}
         """Time up to which the wait of each stalled zone is counted."""
         self._queued: dict[Zone, float] = {}
-        """Zones with waiting requests, with the time of the seat clock up to which their waits are counted."""
+        """For each zone with a waiting request: the time of the seat clock up to which its waits are counted."""
         self._full_seconds = 0.0
         self._full_since: float | None = None
         """Time since which no seat is free; None if a seat is free."""
@@ -41,13 +41,13 @@ class WaitAccounting:
             self._queued[zone] = self._clock(now)
 
     def leave(self, zone: Zone, now: float) -> None:
-        """Note that a zone has no waiting request any more."""
+        """Note that a zone no longer has a waiting request."""
         self.count(zone, now)
         self._queued.pop(zone, None)
         self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks (or 0)."""
+        """Begin or continue the wait of a zone whose next request was denied; ``denied`` is in blocks, and may be 0."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self.count(zone, now)
@@ -69,7 +69,7 @@ class WaitAccounting:
             self.end(zone, now)
 
     def count(self, zone: Zone, now: float) -> None:
-        """Update the zone's counters of stalled seconds."""
+        """Add the wait since the last call to the zone's counters of stalled seconds."""
         if zone.wait_reason is not None:
             self._add(zone, zone.wait_reason, now - self._since[zone])
             self._since[zone] = now

@@ -25,13 +25,14 @@ computed for the first time, recomputed, rejected as drafts, loaded from a tier,
 
 @dataclass(slots=True)
 class Purge:
-    """One purge of a zone, with its effect in this engine, in blocks."""
+    """One purge of a zone, and the numbers of blocks that it affected in this engine."""
 
     id: str
     evicted: int = 0
     """Cached blocks that were evicted."""
     withdrawn: int = 0
-    """Number of blocks in use when the purge began. They can't be found any more, and are free once released."""
+    """Number of blocks in use when the purge began. New requests can't find them, and they become free when released.
+    """
     is_complete: bool = False
 
 
@@ -40,11 +41,11 @@ class SeatQuota:
     """The zone's bounds on concurrent requests, on this engine."""
 
     reserved: int | None = None
-    """Number of reserved seats. If None, it follows from the share of blocks that the zone reserves."""
+    """Number of reserved seats. If None, the zone gets seats in proportion to its reserved blocks."""
     limit: int | None = None
     """Maximum number of seats; None means no limit."""
     awaited: int = 0
-    """Number of seats in the spec's reservation, if the engine has too few of them. Then no seat is reserved."""
+    """Number of seats that the config reserves for the zone, if the engine has too few. Then no seat is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class ZoneSpec:
     idle: Idle
     weight: int = 1
     lending: Lending = Lending()
-    """The terms of loans. ``quota`` has the number of blocks that ``lendable`` means here."""
+    """The terms of loans. On this engine, ``quota.lendable`` replaces ``lending.lendable``."""
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
@@ -72,7 +73,7 @@ class ZoneSpec:
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = LatencyTargets()
     tells_users_apart: bool = False
-    """Whether the zone's requests name their users, so that seats and tokens are shared fairly among these."""
+    """Whether the zone's requests name their users, so that seats and tokens are shared fairly among the users."""
     purge: str = ""
     """Id of the last purge that was requested; empty if none was."""
     auto_registered: bool = False
@@ -80,12 +81,12 @@ class ZoneSpec:
     level: str = ""
     """Level of unknown tenants to which the tenant belongs; empty if it belongs to none."""
     awaited: int = 0
-    """Number of blocks in the spec's reservation, if it does not fit now. Then the quota has no reservation."""
+    """Number of blocks that the config reserves for the zone, if they do not fit now. Then the quota reserves 0."""
 
 
 @dataclass(slots=True, eq=False)
 class Zone:
-    """The mutable state of one zone. Only the ledger changes its blocks, and only ``states`` its state and quietness.
+    """The mutable state of one zone. Only the ledger changes its blocks. Only ``states`` sets ``state`` and ``quiet``.
 
     Two zones are equal only if they are the same object, because a block's owner refers to the object.
     """
@@ -103,17 +104,17 @@ class Zone:
     cached_when_quiet: int = 0
     """Number of blocks that were cached when the zone last became quiet."""
     overdue: int = 0
-    """Number of blocks on loans past their due time. While it is above 0, no request of the zone is admitted above its
-    reservation."""
+    """Number of borrowed blocks past their due time. While it is above 0, no request of the zone is admitted above the
+    zone's reservation."""
     leaving: bool = False
-    """Whether the zone is gone from the config. Its requests finish, and each block that they release is free at once.
+    """Whether the config no longer has the zone. Its requests finish, and the blocks that they release become free.
     """
     wait_reason: WaitReason | None = None
     """Why the next request could not be admitted in the last step; only ``wait_accounting`` changes it."""
     denied: int = 0
     """Number of blocks that the next request was denied; only ``wait_accounting`` changes it."""
     backoff_ticket: int = 0
-    """Ticket of the zone while it backs off because its next request was denied, else 0; see ``admission``."""
+    """Ticket of the zone while it backs off because its next request was denied, else 0; see ``schedule.backoff``."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
     """The zone's prospects when it last backed off."""
     counters: Counters = field(default_factory=Counters)
@@ -121,7 +122,7 @@ class Zone:
     """The zone's account in the fair queue."""
     queue: Queue = field(default_factory=Queue)
     users: Users | None = None
-    """The zone's users, among whom it is fair; None if it does not distinguish users."""
+    """The zone's users, among whom service is shared fairly; None if the zone does not distinguish users."""
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -160,9 +161,9 @@ class Zone:
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """The zone's own quantities that affect whether its next request gets blocks; an increase never hurts.
+        """Three numbers of the zone. If one increases, the zone's next request is more likely to get blocks.
 
-        They are minus its blocks in use, and its own parts of the spare blocks and of the surplus to reclaim.
+        The numbers are minus the blocks in use, and the zone's parts of the spare and of the reclaimable blocks.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
@@ -183,9 +184,9 @@ class Zone:
 
     @property
     def short(self) -> int:
-        """Number of reserved blocks that the zone lacks while its next request waits, which is within the reservation.
+        """Number of reserved blocks that the zone lacks while its next request waits for them.
 
-        It is 0 if the request would exceed the reservation, since then it borrows, and was promised no blocks.
+        0 if the request would exceed the reservation, because it would then borrow, and no zone is promised loans.
         """
         quota = self.spec.quota
         if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:
