@@ -36,7 +36,7 @@ REMOVED_BY = {
     "housekeeping/report/copying.py loans": "the copy is made for one report",
     "housekeeping/report/copying.py zones": "the copy is made for one report",
     "zones/resources/adapter_slots.py _granted": "the next step",
-    "zones/resources/adapter_slots.py _line": "the next step",
+    "zones/resources/adapter_line.py _waiters": "the next step",
     "zones/resources/adapter_slots.py _users": "the next step",
     "zones/resources/adapter_slots.py waiting": "the next step",
     "zones/schedule/admission_plan.py without_seat": "the plan is made",
