@@ -33,6 +33,7 @@ from tenantzone_runtime.zones.tokens.margin import Margin
 from tenantzone_runtime.zones.tokens.step_prompts import StepPrompts
 from tenantzone_runtime.zones.tokens.step_tokens import StepTokens
 from tenantzone_runtime.zones.tokens.steps_in_flight import StepsInFlight
+from tenantzone_runtime.zones.tokens.target_bounds import TargetBounds
 
 
 class Arbiter(Generic[W]):
@@ -64,7 +65,8 @@ class Arbiter(Generic[W]):
         self.latency = Latency(tenancy, self.times)
         margin = Margin()
         self.steps_in_flight = StepsInFlight(self.times, margin)
-        latency_budget = LatencyBudget(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin)
+        targets = TargetBounds(tenancy.ledger, engine, self.steps_in_flight)
+        latency_budget = LatencyBudget(engine, self.times, self.latency, targets, margin)
         prompts = StepPrompts(
             tenancy,
             engine,
@@ -72,9 +74,9 @@ class Arbiter(Generic[W]):
             prospects.free_seats,
             prospects.given_tokens,
             self._held_back.fitting,
-            latency_budget.hit_share,
+            targets.hit_share,
         )
-        self._tokens = StepTokens(tenancy, engine, prompts, latency_budget)
+        self._tokens = StepTokens(tenancy, engine, prompts, targets, latency_budget)
         self.tokens_for = self._tokens.tokens_for
         self.tokens_to_generate = self._tokens.tokens_to_generate
         self.share_of = self._tokens.share_of
