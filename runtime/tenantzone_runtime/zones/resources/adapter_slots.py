@@ -8,34 +8,17 @@ longest time gives it up. A zone that uses several slots gives one up for a zone
 of its own.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Generic
-from weakref import WeakKeyDictionary
+from typing import Generic
 
 from tenantzone_runtime.zones.audit.events import PreemptionReason
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.resources.adapter_line import AdapterLine, Waiter
-
-TURN_STEPS: Final = 16
-"""Minimum number of steps for which an adapter keeps its slot. A shorter turn would cost more than it computes."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """An adapter's turn: the time for which it has its slot."""
-
-    since: float
-    """Time at which the adapter got the slot, in seconds of the monotonic clock."""
-    step: int
-    """Number of the step in which the adapter got the slot."""
-    regained_in: int
-    """Number of the last step in which a request reached its progress of the adapter's last turn; initially `step`."""
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS, AdapterTurns
 
 
 class AdapterSlots(Generic[W]):
@@ -67,8 +50,7 @@ class AdapterSlots(Generic[W]):
         self._step = 0
         self._users: dict[int, set[Zone]] = {}
         """Adapters that have a slot, each with the zones that have running or loading requests with the adapter."""
-        self._turns: dict[int, _Turn] = {}
-        """Current turns of the adapters that have a slot."""
+        self._turns = AdapterTurns(engine, ledger)
         self._line = AdapterLine(engine, ledger, is_entitled, could_begin, self._is_open)
         self.waiting: set[Zone] = set()
         """The zones that wait for a slot."""
@@ -77,8 +59,6 @@ class AdapterSlots(Generic[W]):
         self._granted: dict[int, Zone] = {}
         """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
         self._refused_before: frozenset[tuple[str, int]] = frozenset()
-        self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
 
     # Queries
 
@@ -143,7 +123,7 @@ class AdapterSlots(Generic[W]):
             return
         self._granted.pop(adapter, None)
         self._users.setdefault(adapter, set()).add(work.zone)
-        self._turns.setdefault(adapter, self._new_turn())
+        self._turns.begin(adapter, self._step)
         if not self._line.waits_for_another(work.zone, adapter):
             self.waiting.discard(work.zone)
 
@@ -153,25 +133,7 @@ class AdapterSlots(Generic[W]):
             adapter = self._engine.adapter(work)
             if adapter is not None:
                 self._users.setdefault(adapter, set()).add(work.zone)
-        self._turns = {adapter: self._turns.get(adapter) or self._new_turn() for adapter in self._users}
-        if self._to_regain:
-            self._note_regained()
-
-    def _new_turn(self) -> _Turn:
-        return _Turn(self._ledger.now, self._step, self._step)
-
-    def _note_regained(self) -> None:
-        """Note which requests have recomputed the tokens that they lost since their last turn.
-
-        The steps of a turn count only from then on. Otherwise a request whose blocks are not kept cached might compute
-        the same tokens in each turn, and never end.
-        """
-        engine = self._engine
-        for work in engine.running:
-            adapter = engine.adapter(work)
-            if adapter is not None and engine.tokens_computed(work) >= self._to_regain.get(work, sys.maxsize):
-                del self._to_regain[work]
-                self._turns[adapter].regained_in = self._step
+        self._turns.begin_step(self._users, self._step)
 
     def _is_open(self, adapter: int) -> bool:
         """Whether an adapter has a slot, and further requests may begin with this adapter."""
@@ -222,7 +184,7 @@ class AdapterSlots(Generic[W]):
             if unentitled:
                 due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
                 # The youngest adapter of the lowest priority gives up its slot first, as for seats.
-                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
+                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns.began_in(adapter)))
                 return any(self._gives_up(adapter, waiter.zone) for adapter in due)
         due = [
             adapter
@@ -234,7 +196,7 @@ class AdapterSlots(Generic[W]):
         ]
         slots_used = Counter(chain.from_iterable(self._users.values()))
         due.sort(
-            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns[adapter].step)
+            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns.began_in(adapter))
         )
         return any(self._gives_up(adapter, waiter.zone, rotates=True) for adapter in due)
 
@@ -252,16 +214,14 @@ class AdapterSlots(Generic[W]):
     def _is_due(self, adapter: int, waiter: Waiter[W]) -> bool:
         """Whether the waiting zone's grace period is over, and the adapter has had its slot for enough steps."""
         waited_seconds = self._ledger.now - max(waiter.since, waiter.helped)
-        is_worth_it = self._step - self._turns[adapter].step >= TURN_STEPS
+        is_worth_it = self._step - self._turns.began_in(adapter) >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.zone.spec.lending.grace_seconds
 
     def _has_had_its_turn(self, adapter: int, waiter: Waiter[W]) -> bool:
         """Whether an adapter has had its slot for the waiter's grace period, and got further than in its last turn."""
-        turn = self._turns[adapter]
-        if self._ledger.now - turn.since < waiter.zone.spec.lending.grace_seconds:
+        if self._turns.seconds(adapter) < waiter.zone.spec.lending.grace_seconds:
             return False
-        is_worth_it = self._step - turn.regained_in >= TURN_STEPS
-        return is_worth_it and not any(work in self._to_regain for work in self._running_with(adapter))
+        return self._turns.has_made_progress(adapter, self._running_with(adapter), self._step)
 
     def _gives_up(self, adapter: int, beneficiary: Zone, *, rotates: bool = False) -> bool:
         """Preempt all requests of an adapter; returns whether its slot is free now.
@@ -272,11 +232,11 @@ class AdapterSlots(Generic[W]):
         if any(self._engine.adapter(work) == adapter for work in self._engine.loading):
             self._closed.add(adapter)
             return False
-        for work in self._running_with(adapter):
-            if rotates:
-                self._to_regain[work] = self._engine.tokens_computed(work)
+        running = self._running_with(adapter)
+        self._turns.end(adapter, running if rotates else ())
+        for work in running:
             self._preempt(work, "adapter", beneficiary)
-        del self._users[adapter], self._turns[adapter]
+        del self._users[adapter]
         self._closed.discard(adapter)
         return True
 

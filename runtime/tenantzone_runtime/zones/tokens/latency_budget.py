@@ -84,7 +84,9 @@ class LatencyBudget(Generic[W]):
         if not bounds:
             return None
         pacing, load = Pacing[W](), StepLoad()
-        reachable = self._reachable(bounds)
+        # Steps can't meet the other bounds at all. Zones with targets are not delayed for these.
+        smallest = self._times.estimate(StepLoad(1))
+        reachable = {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
         overdue = self._overdue(prompts)
         # A zone whose prompts were skipped too often gets a chunk even if other zones' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
@@ -161,11 +163,6 @@ class LatencyBudget(Generic[W]):
             alone = self._latency.alone.setdefault(zone, Alone())
             alone.requests, alone.step_seconds = load.decodes, seconds
         return seconds
-
-    def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
-        """Returns the bounds that steps can meet at all. Zones with targets are not delayed for the other bounds."""
-        smallest = self._times.estimate(StepLoad(1))
-        return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
 
     def _note_prompts(self, zone: Zone, own: Prompts, generating: int) -> None:
         if self._times.knows(has_prompts=True):
