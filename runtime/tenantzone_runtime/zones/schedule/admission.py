@@ -156,7 +156,7 @@ class Admission:
         """Returns the zones in the queue, roughly in their order. The queue must not change during the iteration."""
         return (self._zones[account] for account in self._fair.first())
 
-    def somebody_was_admitted(self) -> None:
+    def request_was_admitted(self) -> None:
         """Consider denied zones again, because an admission changes which blocks are free, cached and kept."""
         self._backoff.line_up()
 

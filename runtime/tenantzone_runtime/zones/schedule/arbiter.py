@@ -3,9 +3,9 @@
 An engine calls the arbiter around each step. Before the step, the arbiter makes room for held-back running requests
 (`held_back`, `preemptor`), shares adapter slots, encoder room and seats among zones (`zones.resources`), reclaims
 blocks for entitled zones (`room_before_step`), and divides the step's tokens (`zones.tokens`). During the step, it
-decides which running requests may take blocks, and which waiting request is admitted next: it plans an admission
-(`admission_planner`), and commits the plan once the engine admits the request (`admission_changes`). There is no
-head-of-line blocking: if a zone may not take blocks, only the requests of that zone wait.
+decides which running requests may take blocks, and which waiting request is admitted next (`next_admission`): it plans
+an admission (`admission_planner`), and makes its changes once the engine admits the request (`admission_changes`).
+There is no head-of-line blocking: if a zone may not take blocks, only the requests of that zone wait.
 """
 
 from typing import Generic
@@ -17,10 +17,10 @@ from tenantzone_runtime.zones.model.step_time import StepLoad
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.schedule.admission import Admission
 from tenantzone_runtime.zones.schedule.admission_changes import AdmissionChanges
-from tenantzone_runtime.zones.schedule.admission_plan import AdmissionPlan
 from tenantzone_runtime.zones.schedule.admission_planner import AdmissionPlanner
 from tenantzone_runtime.zones.schedule.claims import Claims
 from tenantzone_runtime.zones.schedule.held_back import HeldBack
+from tenantzone_runtime.zones.schedule.next_admission import NextAdmission
 from tenantzone_runtime.zones.schedule.preemptor import Preemptor
 from tenantzone_runtime.zones.schedule.prospects import Prospects
 from tenantzone_runtime.zones.schedule.room_before_step import RoomBeforeStep
@@ -51,8 +51,6 @@ class Arbiter(Generic[W]):
         self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
-        self._plan: AdmissionPlan[W] | None = None
-        """The plan for the next admission; None if something has changed since it was made."""
         self._unsatisfiable = Unsatisfiable(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._preemptor = Preemptor(tenancy, engine, self._claims, self.preempt)
@@ -83,7 +81,7 @@ class Arbiter(Generic[W]):
         changes = AdmissionChanges(
             tenancy, engine, self._admission, self._unsatisfiable, self._blocks, self._slots, self.encoder
         )
-        self._planner = AdmissionPlanner(
+        planner = AdmissionPlanner(
             tenancy,
             engine,
             self._admission,
@@ -94,6 +92,11 @@ class Arbiter(Generic[W]):
             self._blocks,
             changes,
         )
+        self._next = NextAdmission(planner, self._admission, self._claims, self._seats, self._slots)
+        self.has_admissible = self._next.has_admissible
+        self.next_front = self._next.front
+        self.admit = self._next.admit
+        self.admit_next = self._next.admit_front
         self._room = RoomBeforeStep(tenancy, engine, self._admission, self._held_back, prospects, self._blocks, changes)
         self._stuck_at: int | None = None
         """Value of ``Totals.changes`` when `_get_unstuck` last found no zone to admit from."""
@@ -103,7 +106,7 @@ class Arbiter(Generic[W]):
 
     def waits(self, zone: Zone) -> None:
         """Note that the zone has a waiting request, or that its next request has changed."""
-        was_skipped = self._end_plan()
+        was_skipped = self._next.end()
         self._admission.enter(zone)
         self._seats.waits(zone)
         self._tenancy.waits(zone)
@@ -116,7 +119,7 @@ class Arbiter(Generic[W]):
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the last waiting request of the zone has left its queue."""
-        was_skipped = self._end_plan()
+        was_skipped = self._next.end()
         self._admission.leave(zone)
         self._seats.waits_no_more(zone)
         self._unsatisfiable.look_at_front(zone)
@@ -128,24 +131,6 @@ class Arbiter(Generic[W]):
         """Set the preparation for which all waiting requests of a zone wait; None if they wait for no preparation."""
         if self._engine.is_open:
             self._tenancy.must_be_prepared(zone, reason)
-
-    def _end_plan(self) -> bool:
-        """End the plan, because a queue has changed, most likely because the engine has admitted the planned request.
-
-        Returns:
-            Whether the engine has skipped the planned request instead, because it waits for something else.
-        """
-        plan, self._plan = self._plan, None
-        work = None if plan is None or not plan.is_committed else plan.work
-        if work is None:
-            return False
-        self._claims.drop(work)
-        self._admission.somebody_was_admitted()
-        if not self._slots.blocks_at_most(work):
-            return True
-        self._seats.sat_down(work)
-        self._slots.has_begun(work)
-        return False
 
     def _forget(self, zone: Zone) -> None:
         """Forget a removed zone. Per-step state needs no clean-up: the step after its last request drops it."""
@@ -159,7 +144,7 @@ class Arbiter(Generic[W]):
 
     def begin_step(self) -> None:
         """Make room, before the step, for held-back running requests and for entitled zones."""
-        self._plan = None
+        self._next.plan = None
         self._preemptor.begin_step()
         held_back = self._held_back.collect()
         if not self._engine.goes_on:
@@ -197,7 +182,7 @@ class Arbiter(Generic[W]):
 
         If not, the engine skips it, and the arbiter tries to make room for it before the next step.
         """
-        self._plan = None
+        self._next.plan = None
         may_continue = count <= self._preemptor.available(work, growing=True) or self._blocks.yield_to(work, count)
         # In both cases, blocks that were kept for the request in this step need not be kept any longer.
         self._claims.drop(work)
@@ -208,56 +193,9 @@ class Arbiter(Generic[W]):
         self._tokens.was_turned_down(work)
         return False
 
-    def has_admissible(self) -> bool:
-        """Whether a waiting request can be admitted now. Changes nothing."""
-        return self.next_front() is not None
-
-    def next_front(self) -> W | None:
-        """Returns the waiting request to admit next; None if no seat is free, or no zone's request can get blocks.
-
-        Changes nothing. The answer is kept until it may have changed, or until the request leaves its queue.
-        """
-        return self._current_plan().work
-
-    def admit(self, work: W) -> None:
-        """Make room for a request that `next_front` has returned. It stays the next one until it is popped.
-
-        If the engine can't use the evicted blocks yet, it finds too few for the request, and calls `turned_down`.
-        """
-        if self._plan is not None and self._plan.work is work:
-            self._plan.commit()
-            self._plan.is_committed = True
-
-    def admit_next(self) -> W | None:
-        """Returns the result of `next_front`, after making the room that the request needs.
-
-        Blocks are evicted for it, and zones that were considered before it are set aside. The engine then admits or
-        skips the request, and takes it out of its queue.
-        """
-        while (plan := self._current_plan()).work is not None:
-            if plan.commit():
-                return plan.work
-            # The engine can't use the evicted blocks yet.
-            self._plan = None
-        self._commit_notes()
-        return None
-
-    def _current_plan(self) -> AdmissionPlan[W]:
-        plan = self._plan
-        if plan is None or not (plan.is_committed or plan.state == self._planner.state()):
-            plan = self._plan = self._planner.plan()
-        return plan
-
-    def _commit_notes(self) -> None:
-        """Note why zones wait that were considered for an admission, because no request is admitted now."""
-        if self._plan is not None:
-            # The state may have changed since the engine asked.
-            self._current_plan().commit_notes()
-            self._plan = None
-
     def turned_down(self, work: W) -> None:
         """Consider a request again before the next step, because the engine found no blocks for it after all."""
-        self._plan = None
+        self._next.plan = None
         self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
             self._held_back.turned_down(work)
@@ -267,7 +205,7 @@ class Arbiter(Generic[W]):
 
     def end_step(self) -> None:
         """End the step, so that zones that were set aside in it are considered again."""
-        self._commit_notes()
+        self._next.commit_notes()
         self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._blocks.end_step()
         self._tokens.end_step()
@@ -285,7 +223,7 @@ class Arbiter(Generic[W]):
 
     def pause(self) -> None:
         """Note that the engine has stopped admitting waiting requests, or has resumed."""
-        self._plan = None
+        self._next.plan = None
         self._admission.wake_all()
         # While the engine is paused, requests do not wait for blocks.
         self._tenancy.nobody_waits()
@@ -297,7 +235,7 @@ class Arbiter(Generic[W]):
         self.note_preemption(work, reason, beneficiary)
         self._preemptor.forget(work)
         self._held_back.goes_on(work)
-        self._plan = None
+        self._next.plan = None
         self._admission.send_back(work.zone)
 
     def note_preemption(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
@@ -315,12 +253,12 @@ class Arbiter(Generic[W]):
         engine = self._engine
         if engine.running or not engine.free_seats or self.has_admissible() or engine.loading or engine.coming:
             return
-        self._commit_notes()
+        self._next.commit_notes()
         if turned_away := self.encoder.let_go():
             self._admission.take_back(turned_away)
             if self.has_admissible():
                 return
-            self._commit_notes()
+            self._next.commit_notes()
         if self._totals.changes == self._stuck_at or not self._admission.wake_all():
             return
         states.lend_what_is_unused(self._ledger)
