@@ -1,4 +1,4 @@
-"""The line for adapter slots: which zones wait for the slot of which adapter, and which zone gets the next slot.
+"""The line for adapter slots: which zones wait for which adapter's slot, and which zone gets the next one.
 
 A zone keeps its position in the line while it continues to wait. A waiter is *ready* if its request could begin with a
 slot. Slots go to entitled zones first, and among equals to the zone that uses the fewest slots.
