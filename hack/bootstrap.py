@@ -14,6 +14,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - report an older Python here, bef
 import fcntl
 import hashlib
 import importlib.util
+import os
 import shutil
 import time
 from pathlib import Path
@@ -38,7 +39,9 @@ let Python write bytecode later, and pods can't."""
 
 GIGABYTES = 1 if NEWER else 5
 NEEDED_BYTES = 2.4e9 * GIGABYTES
-"""The environment, and uv's cache if that lies on another disk; torch brings its CUDA libraries along."""
+"""Size of the packages; torch includes CUDA libraries."""
+LINKED_BYTES = 2e9
+"""Size of the files that are not in uv's cache, if uv links all packages from there."""
 
 
 def main() -> None:
@@ -63,9 +66,16 @@ def _check_machine() -> None:
 
 
 def _check_disk() -> None:
-    free = shutil.disk_usage(ROOT).free
-    if not ENVIRONMENT.exists() and free < NEEDED_BYTES:
-        sys.exit(f"{ROOT} has {free / 1e9:.0f} GB of free disk; the Python packages need {NEEDED_BYTES / 1e9:.0f} GB")
+    free, needed = shutil.disk_usage(ROOT).free, LINKED_BYTES if _has_cache() else NEEDED_BYTES
+    if not ENVIRONMENT.exists() and free < needed:
+        sys.exit(f"{ROOT} has {free / 1e9:.0f} GB of free disk; the Python packages need {needed / 1e9:.0f} GB")
+
+
+def _has_cache() -> bool:
+    """Returns whether uv's cache has packages on the same disk, which uv links instead of copying them."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ.get("UV_CACHE_DIR") or caches / "uv")
+    return any(packages.stat().st_dev == ROOT.stat().st_dev for packages in cache.glob("archive-v*"))
 
 
 def _inputs() -> str:

@@ -55,3 +55,33 @@ def odd_server(answer: Odd) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@contextmanager
+def endless_server() -> Iterator[tuple[str, threading.Event]]:
+    """A server that sends headers without end, one byte per second.
+
+    Yields:
+        The server's URL, and the event of its first request.
+    """
+    is_closing, is_asked = threading.Event(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            is_asked.set()
+            self.send_response(200)
+            self.flush_headers()
+            while not is_closing.wait(1.0):
+                self.wfile.write(b"x")
+
+        do_GET = do_PUT = do_POST = do_HEAD = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", is_asked
+        is_closing.set()
+        server.shutdown()

@@ -2,13 +2,16 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import resource
 import sys
+import threading
 from collections.abc import Callable
 
 from tenantzone_contract.keys.renewed import Renewed
 from tenantzone_contract.keys.tls import TlsFiles
-from tenantzone_manager.app import AppSettings, run
+from tenantzone_manager.app import STOP_SECONDS, AppSettings, run
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.events.writer import EventSettings
 from tenantzone_manager.index.backend import IndexUnavailable
@@ -25,12 +28,14 @@ from tenantzone_manager.server.access import (
 from tenantzone_manager.server.token_review import ApiServerReview
 from tenantzone_manager.timing import Timing
 
+_log = logging.getLogger(__name__)
+
 
 def start(options: argparse.Namespace) -> None:
     """Serve until a signal ends the process; exit if an option is invalid or the index can't be opened."""
     _allow_connections()
     try:
-        asyncio.run(run(_settings(options)))
+        asyncio.run(_serve(_settings(options)))
     except BlockingIOError:
         sys.exit(
             f"tenantzone-manager: another process has opened the index {options.index}; several managers need Redis as "
@@ -38,6 +43,20 @@ def start(options: argparse.Namespace) -> None:
         )
     except (ValueError, OSError, IndexUnavailable) as error:
         sys.exit(f"tenantzone-manager: {error}")
+
+
+async def _serve(settings: AppSettings) -> None:
+    await run(settings)
+    # Python waits for all threads before it ends, and a thread may wait for a hanging storage without a limit.
+    ending = threading.Timer(STOP_SECONDS, _end_process)
+    ending.daemon = True
+    ending.start()
+
+
+def _end_process() -> None:
+    _log.warning("a storage still has not answered; the manager ends without its answer")
+    logging.shutdown()
+    os._exit(0)
 
 
 def _allow_connections() -> None:

@@ -1,1 +1,1 @@
-"""Replays a recorded load in virtual time through vLLM's real scheduler, stock and with zones, to show their effect."""
+"""Replays a recorded load in virtual time through vLLM's real scheduler, without and with zones, to compare them."""

@@ -28,9 +28,9 @@ _COMMANDS: Final = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand. Exits with code 1 and a message if a trace, a file or an option can't be used.
 
-    The same happens if a package of the extra ``replay``, or vLLM, is not installed.
+    Also exits with code 1 and a message if vLLM or a package of the extra ``replay`` is not installed.
     """
-    # The extra cpu would replace a vLLM for GPUs, so the message names it only if there is no vLLM.
+    # The message names the extra cpu only if vLLM is not installed, because the extra would replace a vLLM for GPUs.
     extras = ["replay"] if find_spec("vllm") else ["cpu", "replay"]
     with needs_extra("tenantzone-replay", *extras):
         _run(sys.argv[1:] if arguments is None else arguments)
@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _without_remarks() -> Iterator[None]:
-    """Suppress warnings and lesser log lines of vLLM and the zones, because the tables count refused requests."""
+    """Suppress warnings and less severe log lines. They are not needed, because the tables count refused requests."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Finds a small sufficient number by bisection."""
+"""Finds a small number that is sufficient, by bisection."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,15 +7,12 @@ _HALVINGS: Final = 5
 
 
 def halved(too_little: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """Bisect between two numbers in at most five steps.
+    """Returns the smallest sufficient number that at most five steps of a bisection find.
 
     Args:
-        too_little: a number that is assumed to be too small, and is not tried.
-        enough: a number that is assumed to be sufficient, and is not tried.
-        is_enough: returns whether a number is sufficient. If it is, all larger numbers must be sufficient, too.
-
-    Returns:
-        the smallest number known to be sufficient.
+        too_little: a number that is too small. It is not tried.
+        enough: a number that is sufficient. It is not tried.
+        is_enough: returns whether a number is sufficient. All numbers above a sufficient number must be sufficient.
     """
     for _ in range(_HALVINGS):
         middle = (too_little + enough) // 2

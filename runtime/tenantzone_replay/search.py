@@ -1,7 +1,7 @@
-"""Searches with Optuna for the zones with the best trade-off between memory and requests in time for a load.
+"""Searches for the zones with the best trade-offs between memory and requests in time for a load, with Optuna.
 
-(Akiba et al., *Optuna: A Next-generation Hyperparameter Optimization Framework*, KDD'19; its multi-objective TPE: Ozaki
-et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.)
+Optuna: Akiba et al., *Optuna: A Next-generation Hyperparameter Optimization Framework*, KDD'19. Its multi-objective
+TPE: Ozaki et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,20 +22,20 @@ SIZES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 """Memory sizes to try, as fractions of the engine's blocks."""
 _WEIGHTS: Final = (1, 2, 4)
 _LIMITS: Final = (0.0, 1.5, 3.0)
-"""Limits to try, as multiples of the reservation; 0 for no limit."""
+"""Limits to try, as multiples of the reservation. 0 for no limit."""
 _SEATS: Final = ("blocks", "alike")
-"""Ways to reserve seats, which are in proportion to the blocks, or the same number for each zone."""
+"""Ways to reserve seats: in proportion to the reserved blocks, or the same number of seats for each zone."""
 _MOST: Final = 8
-"""Maximum number of parts of the reservation for a tenant; parts are relative to the sum of all parts."""
+"""Maximum number of parts for a tenant. A tenant's reservation is proportional to its number of parts."""
 _NARROWED: Final = 3
-"""Number of candidates, in addition to equal zones, that are tried with less memory."""
+"""Maximum number of unequal candidates that ``narrowed`` tries with less memory."""
 _KEPT: Final = 0.9
-"""Minimum fraction of the intended reservation that whole percentages must add up to."""
+"""Minimum sum of percentages after rounding down, as a fraction of the sum before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Tried zones, and their result."""
+    """Zones that were tried with an amount of memory, and the result of the replay."""
 
     blocks: int
     zones: tuple[ZoneConfig, ...]
@@ -43,12 +43,12 @@ class Candidate:
     tier_blocks: int
     """Number of blocks in the CPU tier."""
     cost: float
-    """Cost of the memory in engine blocks, where a tier block costs less than an engine block."""
+    """Cost of the memory, in engine blocks. The cost of a tier block is ``tier_price`` engine blocks."""
     worst: float
-    """Fraction of in-time requests of the tenant with the lowest fraction."""
+    """Fraction of requests in time for the tenant for which this fraction is lowest."""
     result: Result
     is_equal: bool
-    """Whether all zones are equal, which is the obvious choice without advice."""
+    """Whether all zones are equal and have default settings, which is the obvious choice without advice."""
 
 
 def search(
@@ -60,18 +60,18 @@ def search(
     tiers: Sequence[float] = (0.0,),
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try zones, beginning with equal zones, and return all candidates.
+    """Try equal zones with each memory size, then other zones. Returns all candidates.
 
     Args:
-        setting: the load and the engine, whose blocks are the largest tried size.
+        setting: the load and the engine. The engine's blocks are the largest memory size to try.
         trials: the number of trials, in addition to the equal zones.
-        seed: equal seeds give equal trials.
+        seed: the random seed. Equal seeds give equal trials.
         report: called with each candidate.
         wanted: the fraction of each tenant's requests that must be in time.
-        tiers: sizes of the CPU tier, as fractions of the engine's blocks, in any order.
-        tier_price: the price of a tier block relative to an engine block.
+        tiers: sizes of the CPU tier to try, as fractions of the engine's blocks, in any order.
+        tier_price: the price of a tier block, in engine blocks.
     """
-    # Only `advise` needs it.
+    # Imported here, because only `advise` needs Optuna.
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -92,7 +92,7 @@ def search(
         return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(alike))
-    # Start with the blocks that each tenant held with the most memory, and with the smallest sufficient size.
+    # The first trials use the smallest sufficient memory size, and parts from the tenants' use of the largest size.
     used = _by_use(tried[len(SIZES) - 1].result, tenants)
     _, least = min(zip(tried, alike, strict=True), key=lambda pair: _short_of(pair[0], wanted))
     for parts in used[:trials]:
@@ -108,19 +108,21 @@ def narrowed(
     report: Callable[[Candidate], None],
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try less memory for the cheapest candidates that reached the target, and for equal shares with each tier.
+    """Try less memory for candidates that reached the target. Returns the new candidates.
+
+    The candidates are the cheapest with unequal zones, and for each tier size the cheapest with equal zones.
 
     Args:
-        setting: the same as for the search.
-        tried: by the search.
-        wanted: the part of its requests that each tenant must have in time.
-        report: called with each candidate.
-        tier_price: the same as for the search.
+        setting: the setting of the search.
+        tried: the candidates of the search.
+        wanted: the fraction of each tenant's requests that must be in time.
+        report: called with each new candidate.
+        tier_price: the tier price of the search.
     """
     enough = sorted((each for each in tried if each.worst >= wanted), key=lambda each: (each.cost, -each.worst))
     best: dict[tuple[ZoneConfig, ...], Candidate] = {}
     equal: dict[float, Candidate] = {}
-    """By the tier's size as a part of the engine's blocks."""
+    """Cheapest candidate with equal zones, by the tier's size as a fraction of the engine's blocks."""
     for each in enough:
         if each.is_equal:
             equal.setdefault(round(each.tier_blocks / each.blocks, 1), each)
@@ -144,14 +146,14 @@ def narrowed(
 
 
 def stock(setting: Setting, blocks: int) -> Result:
-    """Replay the load with unmodified vLLM, with ``blocks`` blocks and no tier, and return the result."""
+    """Replay the load with stock vLLM, with ``blocks`` blocks and no tier. Returns the result."""
     from tenantzone_replay.simulation.replay import replay
 
     return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
 
 
 def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermarks) -> Result:
-    """Replay the load with a pool's current zones, with all of the setting's blocks and no tier.
+    """Replay the load with a pool's current zones, all of the setting's blocks and no tier. Returns the result.
 
     Args:
         setting: the load and the engine.
@@ -164,7 +166,7 @@ def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermark
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Returns the Pareto front of cost and in-time requests, cheapest first."""
+    """Returns the candidates for which no other candidate is both cheaper and at least as good, cheapest first."""
     front: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda each: (each.cost, -each.worst)):
         if not front or candidate.worst > front[-1].worst:
@@ -173,16 +175,18 @@ def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int | Percent]:
-    """Returns each zone's reservation, in whole percentages if they are fine enough: these fit engines of other sizes.
+    """Returns each zone's reservation as a whole percentage, or as a number if percentages are too coarse.
+
+    Percentages are preferred, because they also apply to engines of other sizes. They are too coarse if a zone's
+    percentage would be 0, or if rounding would lose more than a tenth of the reservations.
 
     Args:
-        reserved: by all zones together, as a part of the base.
-        parts: the zones' parts of it, relative to each other.
-        base: the total number of blocks or seats. Absolute numbers are returned if a zone's percentage would be 0, or
-            if rounding would lose more than a tenth of the reservation.
+        reserved: the sum of all reservations, as a fraction of the base.
+        parts: the zones' shares of this sum, relative to each other.
+        base: the total number of blocks or seats.
     """
     exact = [reserved * part / (sum(parts) or 1) for part in parts]
-    # A product of floats may be slightly below the whole number.
+    # Add a little, because a product of floats may be slightly below the exact integer.
     percents = [int(100 * each + 1e-9) for each in exact]
     coarse = sum(percents) < 100 * _KEPT * sum(exact) or any(
         part and not percent for part, percent in zip(parts, percents, strict=True)
@@ -191,7 +195,7 @@ def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int 
 
 
 def _limit(times: float, share: int | Percent, blocks: int) -> int | Percent | None:
-    """Returns ``times`` times the reservation; None: no limit."""
+    """Returns a limit of ``times`` times the reservation, or None for no limit."""
     if isinstance(share, int):
         return min(blocks, int(times * share)) or None
     percent = min(100, int(times * percentage(share)))
@@ -205,7 +209,7 @@ def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
 
 
 def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
-    """Returns initial parts: by the blocks that each tenant held, and by its hits."""
+    """Returns two sets of tenants' parts to try first: by held blocks times hit rate, and by held blocks alone."""
     held = [result.tenants[tenant].block_seconds for tenant in tenants]
     again = [blocks * result.tenants[tenant].hit_rate for blocks, tenant in zip(held, tenants, strict=True)]
     return [
@@ -216,7 +220,7 @@ def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
 
 
 def _short_of(each: Candidate, wanted: float) -> tuple[float, float]:
-    """Returns a candidate's distance from the target, and its cost."""
+    """Returns how far a candidate's worst tenant is below the target, and the candidate's cost."""
     return max(0.0, wanted - each.worst), each.cost
 
 
@@ -263,7 +267,7 @@ def _replayed(
     tier_price: float,
     is_equal: bool,
 ) -> Candidate:
-    # Imported late because it imports vLLM, which --help does not need.
+    # Imported here, because it imports vLLM, which --help does not need.
     from tenantzone_replay.simulation.replay import replay
 
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))

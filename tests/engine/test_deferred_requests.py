@@ -18,6 +18,7 @@ from vllm.v1.request import RequestStatus
 from hack.harness.scheduler import AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.reports.report import ConfigStatus
 from tenantzone_contract.zone_config.zone_terms import Fairness
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.core.zone_engine import ZoneEngine
 from tenantzone_runtime.engine.queues.deferred_requests import LOOKUPS_AT_ONCE, MOST_AT_ONCE, DeferredRequests
 from tenantzone_runtime.engine.queues.placed_queue import PlacedQueue
@@ -242,7 +243,7 @@ def test_a_request_whose_grammar_fails_ends_with_the_next_output(driver, error):
     driver.step()
     assert driver.finished[request.request_id] == str(FinishReason.ERROR)
     assert not driver.scheduler.has_unfinished_requests()
-    assert request.refusal.reason == "unsupported"
+    assert state_of(request).refusal.reason == "unsupported"
 
 
 def test_a_cancelled_compilation_ends_its_request(driver):

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config
-from tenantzone_contract.zone_config.zone_terms import Idle, Queue, SeatShare
+from tenantzone_contract.zone_config.zone_terms import Idle, QueueBounds, SeatShare
 from tenantzone_runtime.metrics import families
 from tests.engine.real_engine import API_PORT
 
@@ -201,7 +201,7 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     assert engine.client("burst").completions.create(model="tiny", prompt="hello", max_tokens=1).choices
 
 
-ONE_RUNS_AND_ONE_WAITS = zone("acme", seats=SeatShare(limit=1), queue=Queue(requests=1))
+ONE_RUNS_AND_ONE_WAITS = zone("acme", seats=SeatShare(limit=1), queue=QueueBounds(requests=1))
 
 
 @contextmanager

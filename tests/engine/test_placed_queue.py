@@ -36,13 +36,13 @@ class Waiting:
         return self.priority < other.priority
 
     @property
-    def place(self):
+    def zone_request(self):
         self.looks["place"] += 1
-        return self._place
+        return self._zone_request
 
-    @place.setter
-    def place(self, place):
-        self._place = place
+    @zone_request.setter
+    def zone_request(self, state):
+        self._zone_request = state
 
 
 @pytest.mark.parametrize("policy", POLICIES)

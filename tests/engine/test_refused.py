@@ -8,7 +8,7 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config
 from tenantzone_contract.zone_config.config import ZoneConfig
-from tenantzone_contract.zone_config.zone_terms import Queue, RequestLimits
+from tenantzone_contract.zone_config.zone_terms import QueueBounds, RequestLimits
 from tenantzone_runtime.engine.patches.refusals import refusal_in
 
 CAPACITY = 100
@@ -172,7 +172,7 @@ def assert_waits(driver, requests, tokens):
 
 
 def test_what_its_zones_queue_has_no_room_for_is_refused_with_a_time(driver):
-    driver.declare(zone("acme", limit=LIMIT, queue=Queue(requests=2)), zone("gold"))
+    driver.declare(zone("acme", limit=LIMIT, queue=QueueBounds(requests=2)), zone("gold"))
     tokens = len(prompt(LIMIT - 2))
     running = driver.send("acme", prompt(LIMIT - 2), max_tokens=9)
     driver.step()
@@ -197,7 +197,7 @@ def test_what_its_zones_queue_has_no_room_for_is_refused_with_a_time(driver):
 
 
 def test_a_queue_is_bounded_in_tokens_and_a_client_that_goes_away_makes_room(driver):
-    driver.declare(zone("acme", queue=Queue(tokens=5 * BLOCK_TOKENS)))
+    driver.declare(zone("acme", queue=QueueBounds(tokens=5 * BLOCK_TOKENS)))
     first = driver.send("acme", prompt(9))
     beyond = driver.send("acme", prompt(1))
     driver.scheduler.finish_requests(first.request_id, RequestStatus.FINISHED_ABORTED)
@@ -209,7 +209,7 @@ def test_a_queue_is_bounded_in_tokens_and_a_client_that_goes_away_makes_room(dri
 
 
 def test_a_preempted_request_has_had_its_turn_and_takes_no_others_place(driver):
-    driver.declare(zone("acme", queue=Queue(requests=1)))
+    driver.declare(zone("acme", queue=QueueBounds(requests=1)))
     preempted = driver.send("acme", prompt(2), max_tokens=9)
     driver.step()
     driver.scheduler.reset_prefix_cache(reset_running_requests=True)

@@ -6,7 +6,7 @@ import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.zone_config.config import ConfigError, ZoneConfig
-from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.model.step_time import StepLoad
 
 
@@ -76,12 +76,12 @@ def test_without_chunked_prefill_nothing_is_shared_and_targets_are_refused(confi
     driver.send("acme", prompt(100, seed=2), max_tokens=2)
     assert step(driver) == {"flood": 1601, "acme": 1601}
     with pytest.raises(ConfigError, match=r"zones\[0\].latency: targets need chunked prefill"):
-        driver.declare(zone("acme", latency=Latency(token_time_seconds=0.05)))
+        driver.declare(zone("acme", latency=LatencyTargets(token_time_seconds=0.05)))
 
 
 def test_a_target_bounds_what_others_add_and_is_gone_with_its_field(config):
     driver = Driver(make_scheduler(config, 1000))
-    driver.declare(zone("flood"), zone("acme", latency=Latency(token_time_seconds=0.02)))
+    driver.declare(zone("flood"), zone("acme", latency=LatencyTargets(token_time_seconds=0.02)))
     times = driver.scheduler._arbiter.times
     for decodes in range(1, 100):
         for tokens in (0, 100, 300, 500):
@@ -101,7 +101,7 @@ def test_a_target_bounds_what_others_add_and_is_gone_with_its_field(config):
 
 def test_what_a_zone_gets_is_measured_and_judged(config):
     driver = Driver(make_scheduler(config, 1000))
-    driver.declare(zone("acme", latency=Latency(token_time_seconds=60.0, first_token_seconds=60.0)))
+    driver.declare(zone("acme", latency=LatencyTargets(token_time_seconds=60.0, first_token_seconds=60.0)))
     driver.send("acme", prompt(2), max_tokens=30)
     driver.run()
     driver.scheduler.let_time_pass()
@@ -119,7 +119,7 @@ def test_the_time_in_which_there_was_no_target_is_no_time_between_two_tokens(con
     clock = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
     driver = Driver(make_scheduler(config, 1000))
-    targeted = zone("acme", latency=Latency(token_time_seconds=60.0))
+    targeted = zone("acme", latency=LatencyTargets(token_time_seconds=60.0))
     driver.declare(targeted)
     driver.send("acme", prompt(2), max_tokens=30)
     for _ in range(5):
@@ -142,7 +142,7 @@ def test_who_waits_and_is_not_served_at_all_misses_its_target(config, monkeypatc
     clock = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
     driver = Driver(make_scheduler(config, 100))
-    driver.declare(zone("flood"), zone("acme", latency=Latency(first_token_seconds=2.0)))
+    driver.declare(zone("flood"), zone("acme", latency=LatencyTargets(first_token_seconds=2.0)))
     driver.send("flood", prompt(90), max_tokens=900)
     for _ in range(5):
         step(driver)
@@ -160,7 +160,7 @@ def test_who_waits_and_is_not_served_at_all_misses_its_target(config, monkeypatc
 
 def test_who_waits_no_longer_than_its_target_is_not_judged_yet(config):
     driver = Driver(make_scheduler(config, 100))
-    driver.declare(zone("flood"), zone("acme", latency=Latency(first_token_seconds=600.0)))
+    driver.declare(zone("flood"), zone("acme", latency=LatencyTargets(first_token_seconds=600.0)))
     driver.send("flood", prompt(90), max_tokens=900)
     step(driver)
     driver.send("acme", prompt(20, seed=2), max_tokens=4)

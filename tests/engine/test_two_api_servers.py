@@ -15,7 +15,7 @@ from tenantzone_contract.reports.report import EngineReport
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_contract.zone_config.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
-from tenantzone_contract.zone_config.zone_terms import Queue
+from tenantzone_contract.zone_config.zone_terms import QueueBounds
 from tests.engine.real_engine import API_PORT, FRONTEND_DELAY_SECONDS, RealEngine, StartingEngine
 from tests.processes import descendants
 
@@ -149,7 +149,7 @@ def test_what_one_has_computed_is_found_through_the_other_and_by_no_other_tenant
 
 def test_each_hears_of_the_queue_what_the_engine_says(engine: RealEngine):
     """The queue is the engine's, and its answers reach the API server that asked."""
-    engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
+    engine.declare(zone("acme", queue=QueueBounds(requests=1)), zone("burst"))
     # They arrive faster than the steps that have to compute them.
     prompts = [f"{number}: " + "waiting " * 240 for number in range(30)]
     body = {"model": "tiny", "prompt": prompts, "max_tokens": 1}

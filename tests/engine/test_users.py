@@ -11,6 +11,7 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.zone_config.config import ZoneConfig
+from tenantzone_runtime.engine.blocks.requests import ZoneRequest, user_of
 from tenantzone_runtime.engine.queues.user_queue import UserRequestQueue
 from tenantzone_runtime.zones.model.users import Users
 
@@ -127,7 +128,7 @@ def test_of_thousands_of_users_the_first_are_found_without_a_look_at_all():
             yield place
 
     users.first = watched
-    fronts = [request.user for request in islice(queue, 20)]
+    fronts = [user_of(request) for request in islice(queue, 20)]
     assert fronts == [str(number) for number in range(20)]
     assert len(looked_at) <= 21
 
@@ -136,7 +137,8 @@ class Asked:
     """The attributes of a request that a queue reads."""
 
     def __init__(self, user, priority, number):
-        self.user, self.priority, self.arrival_time, self.request_id = user, priority, float(number), str(number)
+        self.zone_request = ZoneRequest(user=user)
+        self.priority, self.arrival_time, self.request_id = priority, float(number), str(number)
         self.status = None
 
     def __lt__(self, other):
@@ -159,7 +161,7 @@ def test_the_queue_holds_what_was_put_in_and_not_taken_out(policy, seed):
             assert next(iter(queue)) is front
             assert queue.pop_request() is front
             there.remove(front)
-            users.charge(front.user, number.uniform(0, 10))
+            users.charge(user_of(front), number.uniform(0, 10))
         elif there:
             leaving = number.sample(there, min(len(there), number.randint(1, 3)))
             queue.remove_requests(leaving)

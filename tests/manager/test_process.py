@@ -1,5 +1,6 @@
 """The manager as a process: what it knew is there when it was killed, and several lead by turns over a Redis."""
 
+import asyncio
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from tenantzone_manager.server.access import (
 from tenantzone_manager.server.service import Service
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
+from tests.odd_s3 import endless_server
 
 KEYS = [b"a", b"b"]
 
@@ -102,6 +104,31 @@ async def test_a_manager_that_is_killed_knows_all_that_it_knew(
     assert [event.event for event in events] == ["start_write_cache", "finish_write_cache", "get_cache_location"]
     assert {event.caller for event in events} == {"anyone"}
     assert (tally.skipped, tally.lost) == (1, 0)
+
+
+async def test_a_storage_that_answers_without_end_does_not_keep_a_manager_from_ending(
+    starts: Callable[[], subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "a")
+    process = starts()
+    http_port, _ = map(int, (tmp_path / "ports").read_text().split())
+    async with over_http(http_port) as ask:
+        with endless_server() as (url, is_asked):
+            options = {"bucket": "cache", "endpoint": url, "region": "us-east-1"}
+
+            async def is_registered() -> bool:
+                try:
+                    await ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
+                except aiohttp.ClientConnectorError:
+                    assert process.poll() is None
+                    return False
+                return True
+
+            await eventually(is_registered, True)
+            assert await asyncio.to_thread(is_asked.wait, 60)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 60) == 0
 
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:

@@ -165,5 +165,5 @@ def test_a_tenant_that_was_absent_when_the_load_was_first_read_is_named():
     at = setting(requests, blocks=50)
     changed = dataclasses.replace(at, load=lambda: iter([*requests, asked(2.0, "newcomer", [3])]))
     stock = policies(equal_zones(["acme"], 50), 50, at.hardware.prompt_tokens_per_second)["stock"]
-    with pytest.raises(TraceError, match="request 3 is now of tenant 'newcomer', which had no requests"):
+    with pytest.raises(TraceError, match="request 3 now has tenant 'newcomer', which had no requests"):
         replay(changed, stock)

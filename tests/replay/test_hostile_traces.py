@@ -172,7 +172,7 @@ def test_a_line_without_end_is_not_read_whole(tmp_path):
 def test_recordings_whose_oldest_never_ends_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tenantzone_replay.traces.readers.recorded._MOST_UNDER_WAY", 100)
     lines = [RECORDED | {"time": float(each), "oldest": 0.0} for each in range(200)]
-    with pytest.raises(TraceError, match="more than 100 requests were under way at once"):
+    with pytest.raises(TraceError, match="more than 100 requests were in flight at once"):
         load(written(tmp_path, *lines))
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tenantzone_contract.zone_config.config import PoolConfig, Watermarks
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.zones.core import declare, releasing
 
@@ -34,11 +34,11 @@ def shares(draw, max_blocks, *, base=CAPACITY):
 
 
 LATENCIES = [
-    *[Latency()] * 6,
-    Latency(token_time_seconds=0.05, first_token_seconds=0.5),
-    Latency(token_time_seconds=0.0125),
-    Latency(token_time_seconds=0.001),
-    Latency(first_token_seconds=0.001),
+    *[LatencyTargets()] * 6,
+    LatencyTargets(token_time_seconds=0.05, first_token_seconds=0.5),
+    LatencyTargets(token_time_seconds=0.0125),
+    LatencyTargets(token_time_seconds=0.001),
+    LatencyTargets(first_token_seconds=0.001),
 ]
 """Latency targets: some leave others little, and some no step can meet."""
 

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import make_config
-from tenantzone_contract.zone_config.zone_terms import Idle, Lending, Release, Retention
+from tenantzone_contract.zone_config.zone_terms import Idle, LatencyTargets, Lending, QueueBounds, Release, Retention
 from tenantzone_runtime.zones.blocks import states
 from tenantzone_runtime.zones.config import configure
-from tenantzone_runtime.zones.model import zone as zone_terms
-from tenantzone_runtime.zones.model.latency_targets import NO_TARGETS
-from tenantzone_runtime.zones.model.queue import UNBOUNDED
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import IdleTimes, LoanTerms, ReleaseSteps, SeatQuota, Zone, ZoneSpec
+from tenantzone_runtime.zones.model.zone import SeatQuota, Zone, ZoneSpec
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 
@@ -68,11 +65,11 @@ class Core:
         forget_after=None,
         release=None,
         auto=False,
-        queue=UNBOUNDED,
+        queue=QueueBounds(),
         ttl=None,
         no_store=False,
         seats=None,
-        latency=NO_TARGETS,
+        latency=LatencyTargets(),
         used=None,
     ):
         """Adds a zone without requests that holds these blocks; it is quiet or not, whatever the time is.
@@ -90,14 +87,19 @@ class Core:
             generation=1,
             priority=priority,
             quota=quota,
-            idle=IdleTimes(after, evict_after, forget_after, release and ReleaseSteps(*release)),
+            idle=Idle(
+                after_seconds=after,
+                evict_after_seconds=evict_after,
+                forget_after_seconds=forget_after,
+                release=releasing(release),
+            ),
             weight=weight,
-            lending=LoanTerms(borrowers, max_loan, grace),
+            lending=Lending(borrowers=borrowers, max_loan_seconds=max_loan, grace_seconds=grace),
             eviction_policy=policy,
             auto_registered=auto,
             scrub=scrub,
             queue=queue,
-            retention=zone_terms.Retention(ttl, no_store),
+            retention=Retention(ttl_seconds=ttl, no_store=no_store),
             seats=seats if isinstance(seats, SeatQuota) else SeatQuota(reserved=seats),
             latency=latency,
         )

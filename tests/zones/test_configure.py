@@ -5,11 +5,10 @@ import pytest
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_config.zone_terms import Lending
+from tenantzone_contract.zone_config.zone_terms import Idle, Lending
 from tenantzone_runtime.zones.config import configure
 from tenantzone_runtime.zones.config.configure import zone_specs
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import IdleTimes, LoanTerms
 from tests.zones.core import Core, declare
 from tests.zones.registered import GOLD, anybody, arrive
 
@@ -107,8 +106,8 @@ def test_everything_that_a_config_says_of_a_zone_arrives():
     )
     assert (spec.tenant, spec.name, spec.generation) == ("acme-id", "acme", 7)
     assert (spec.priority, spec.weight, spec.eviction_policy, spec.auto_registered) == (3, 5, "Clock", False)
-    assert spec.lending == LoanTerms(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
-    assert spec.idle == IdleTimes(after_seconds=1.0, evict_after_seconds=2.0)
+    assert spec.lending == Lending(borrowers="AnyPriority", max_loan_seconds=60.0, grace_seconds=5.0)
+    assert spec.idle == Idle(after_seconds=1.0, evict_after_seconds=2.0, forget_after_seconds=3.0)
     assert (spec.scrub, spec_of().scrub) == (True, False)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.model.latency_targets import NO_TARGETS, LatencyTargets
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.model.outcomes import TargetOutcome
 from tenantzone_runtime.zones.model.step_time import LEARNED_AFTER, StepLoad, StepTimes
 from tenantzone_runtime.zones.tokens.latency import WINDOW_SECONDS, Alone, Latency, Window
@@ -109,7 +109,7 @@ def test_without_a_target_nothing_is_said_any_more(core, times):
     latency = Latency(core.tenancy, times)
     latency.tokens_came(acme, 0.2, 0.0)
     judged(latency, 1.0)
-    core.ledger.change_spec(acme, replace(acme.spec, latency=NO_TARGETS))
+    core.ledger.change_spec(acme, replace(acme.spec, latency=LatencyTargets()))
     judged(latency, 2.0)
     assert acme.outcomes == {}
 

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from tenantzone_contract.zone_config.zone_terms import Latency
-from tenantzone_runtime.zones.model.latency_targets import LatencyTargets
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.model.step_time import StepLoad
 from tenantzone_runtime.zones.tokens.latency_bounds import OWN_PROMPT_STEPS
 from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
@@ -531,7 +530,7 @@ def test_an_overdue_zone_that_can_not_go_on_holds_up_no_other_overdue_zone(core,
 
 def test_nothing_is_kept_of_zones_that_are_gone():
     core = Core(1000)
-    engine, declared = learned(core), {"latency": Latency(token_time_seconds=0.02, first_token_seconds=0.1)}
+    engine, declared = learned(core), {"latency": LatencyTargets(token_time_seconds=0.02, first_token_seconds=0.1)}
     core.apply(declare("acme", **declared))
     for number in range(20):
         core.apply(declare("acme", **declared), declare(f"gold-{number}", **declared), declare(f"flood-{number}"))

@@ -44,7 +44,7 @@ def act(core, deed, number, amount):
         case "change":
             room = core.capacity - ledger.totals.promised + zone.spec.quota.reserved
             reserved = min(amount, room)
-            terms = replace(zone.spec.lending, borrowers=BORROWERS[amount % 2])
+            terms = zone.spec.lending.model_copy(update={"borrowers": BORROWERS[amount % 2]})
             quota = Quota(reserved, core.capacity, reserved // 2)
             configure.change_spec(ledger, zone, replace(zone.spec, priority=amount % 5 - 2, quota=quota, lending=terms))
         case "leave" if zone.held == 0:

@@ -252,7 +252,7 @@ def test_of_loans_that_are_due_the_one_that_is_past_its_grace_is_taken_over_firs
 def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(core):
     borrower, _ = stands_on(core, first={}, second={})
     second = core.ledger.zones["second"]
-    terms = replace(second.spec.lending, max_loan_seconds=0.0)
+    terms = second.spec.lending.model_copy(update={"max_loan_seconds": 0.0})
     configure.change_spec(core.ledger, second, replace(second.spec, lending=terms))
     assert covered(core, borrower) == [("cache", 5)]
 

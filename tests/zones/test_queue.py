@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_contract.zone_config.zone_terms import QueueBounds
 from tenantzone_runtime.zones.model.queue import (
     MAX_CLOSED_SECONDS,
     MAX_RETRY_SECONDS,
     MIN_RETRY_SECONDS,
     WINDOW_SECONDS,
     Queue,
-    QueueBounds,
 )
 
 TOKENS = 100
@@ -80,7 +80,7 @@ def test_who_ends_before_it_is_scheduled_makes_room_and_counts_as_no_service():
 @given(
     waiting=st.integers(1, 200),
     per_second=st.floats(0.5, 50),
-    bounds=st.sampled_from([QueueBounds(requests=1), QueueBounds(tokens=1), QueueBounds(1, 1)]),
+    bounds=st.sampled_from([QueueBounds(requests=1), QueueBounds(tokens=1), QueueBounds(requests=1, tokens=1)]),
 )
 def test_the_retry_time_is_when_all_that_waits_will_have_been_served(waiting, per_second, bounds):
     queue = filled(waiting)
@@ -138,7 +138,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["come", "served", "gone"]), st.inte
 
 @given(EVENTS, st.integers(1, 5), st.integers(1, 10**6))
 def test_whatever_happens_no_more_waits_than_may_and_the_answer_is_a_time_that_clients_heed(events, requests, tokens):
-    queue, bounds, waiting, now = Queue(), QueueBounds(requests, tokens), [], 0.0
+    queue, bounds, waiting, now = Queue(), QueueBounds(requests=requests, tokens=tokens), [], 0.0
     for what, size, later in events:
         now += later
         if what == "come":

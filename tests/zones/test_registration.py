@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.zones.config.registration import spec_for
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import IdleTimes
 from tests.zones.core import Core, declare, releasing
 from tests.zones.registered import GOLD, SMALL, anybody, arrive, level, reserved
 
@@ -27,7 +27,7 @@ def test_the_template_gives_a_tenant_a_limit_and_times_and_no_promise():
     assert (spec.tenant, spec.name, spec.generation, spec.priority) == ("guest", "guest", 0, -2)
     assert (spec.quota, spec.auto_registered, spec.weight) == (Quota(0, 85, 0), True, 1)
     assert (spec.level, spec.awaited) == ("", 0)
-    assert spec.idle == IdleTimes(1.0, 2.0, 3.0)
+    assert spec.idle == Idle(after_seconds=1.0, evict_after_seconds=2.0, forget_after_seconds=3.0)
     assert given_by().quota == Quota(0, 255, 0)
     assert given_by(limit=999).quota == Quota(0, 255, 0)
 
@@ -38,7 +38,7 @@ def test_a_level_gives_a_tenant_all_but_the_times_which_are_the_templates():
     assert (spec.tenant, spec.name, spec.generation, spec.auto_registered) == ("gold-7", "gold-7", 0, True)
     assert (spec.quota, spec.weight, spec.priority) == (Quota(84, 128, 84), 3, 5)
     assert (spec.level, spec.awaited) == ("gold", 0)
-    assert (spec.idle.after_seconds, spec.idle.release.share, spec.idle.release.every_seconds) == (1.0, 25, 5.0)
+    assert (spec.idle.after_seconds, spec.idle.release.share, spec.idle.release.every_seconds) == (1.0, "25%", 5.0)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.zones.blocks.victims import SumsByPriority, VictimOrder
 from tenantzone_runtime.zones.eviction_policies.order import Links
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import IdleTimes, ZoneSpec, new_zone
+from tenantzone_runtime.zones.model.zone import ZoneSpec, new_zone
 
 PRIORITIES = st.integers(-3, 3)
 
 
 def make_zone(number, priority=0, active=0.0):
     tenant = f"zone-{number}"
-    zone = new_zone(ZoneSpec(tenant, tenant, 1, priority, Quota(0, 10, 0), IdleTimes(60.0)), active, Links(0))
+    zone = new_zone(ZoneSpec(tenant, tenant, 1, priority, Quota(0, 10, 0), Idle()), active, Links(0))
     zone.number = number
     return zone
 
@@ -69,7 +70,7 @@ def test_the_order_is_that_of_sorting_everybody_anew(changes, priority):
     entered = {}
     for index, new_priority, active, moves in changes:
         zone = zones[index]
-        zone.follow(ZoneSpec(zone.spec.tenant, zone.spec.name, 1, new_priority, Quota(0, 10, 0), IdleTimes(60.0)))
+        zone.follow(ZoneSpec(zone.spec.tenant, zone.spec.name, 1, new_priority, Quota(0, 10, 0), Idle()))
         zone.last_active = float(active)
         if moves:
             order.move(zone)

@@ -33,7 +33,7 @@ from bench.end_to_end.engines import Engine, EngineError, Engines
 from hack.demo.models import tiny_model
 from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
-from tenantzone_contract.zone_config.zone_terms import Queue
+from tenantzone_contract.zone_config.zone_terms import QueueBounds
 
 _FLAGS = ("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512")
 _VICTIM_TOKENS = 512
@@ -183,7 +183,7 @@ def _start(folder: Path, engines: Engines, cores: list[int]) -> None:
 _POOL = PoolConfig(namespace="bench", name="pool")
 _ZONES = (
     ZoneConfig(name="tenant-0", tenant="tenant-0", generation=1, reserved="50%"),
-    ZoneConfig(name="tenant-1", tenant="tenant-1", generation=1, queue=Queue(requests=MOST_QUEUED)),
+    ZoneConfig(name="tenant-1", tenant="tenant-1", generation=1, queue=QueueBounds(requests=MOST_QUEUED)),
 )
 
 

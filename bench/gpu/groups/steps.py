@@ -17,7 +17,7 @@ from bench.gpu.loads import ACME, BURST, caller, checked, distinct, zones
 from bench.gpu.plan import Plan, Stream, poisson
 from bench.gpu.shapes import Shape
 from bench.processes import importing_alike
-from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 
 _PREDICTIONS: Final = ("predicted_steps", "step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
 """Names of a zones engine's counters, which count only steps whose time was predicted."""
@@ -29,7 +29,7 @@ class StepTimeError(Exception):
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
     acme, burst = zones()
-    target = Latency(token_time_seconds=shape.load.target_seconds)
+    target = LatencyTargets(token_time_seconds=shape.load.target_seconds)
     declared = (acme.model_copy(update={"latency": target}), burst)
     return EngineSpec("stock", None), EngineSpec("zones", declared, variables=OPEN_METRICS)
 

@@ -8,7 +8,7 @@ from bench.gpu.loads import caller
 from bench.gpu.plan import Prompts, Stream
 from bench.gpu.shapes import Shape
 from tenantzone_contract.zone_config.config import ZoneConfig
-from tenantzone_contract.zone_config.zone_terms import Idle, Latency
+from tenantzone_contract.zone_config.zone_terms import Idle, LatencyTargets
 
 QUIET: Final[Mapping[str, tuple[str, ...]]] = {
     "target": tuple(f"target-{number}" for number in range(1, 4)),
@@ -27,7 +27,7 @@ def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
     Args:
         target_seconds: the target between two tokens, for tenants that may have targets; None for no targets.
     """
-    targets = Latency(token_time_seconds=target_seconds)
+    targets = LatencyTargets(token_time_seconds=target_seconds)
     quiet = [
         ZoneConfig(
             name=name,
@@ -38,7 +38,7 @@ def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
             weight=10,
             idle=_IDLE,
             offload="Never",
-            latency=targets if kind == "target" else Latency(),
+            latency=targets if kind == "target" else LatencyTargets(),
         )
         for kind, names in QUIET.items()
         for name in names

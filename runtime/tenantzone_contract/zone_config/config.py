@@ -27,9 +27,9 @@ from tenantzone_contract.zone_config.zone_terms import (
     Adapters,
     Fairness,
     Idle,
-    Latency,
+    LatencyTargets,
     Lending,
-    Queue,
+    QueueBounds,
     RequestLimits,
     RequestPriority,
     Retention,
@@ -93,11 +93,11 @@ class ZoneConfig(ConfigModel):
     idle: Idle = Idle()
     eviction_policy: EvictionPolicy = "LRU"
     scrub: Literal["OnTransfer", "Never"] = "Never"
-    queue: Queue = Queue()
+    queue: QueueBounds = QueueBounds()
     request_limits: RequestLimits = RequestLimits()
     request_priority: RequestPriority = RequestPriority()
     retention: Retention = Retention()
-    latency: Latency = Latency()
+    latency: LatencyTargets = LatencyTargets()
     fairness: Fairness = Fairness()
     seats: SeatShare = SeatShare()
     adapters: Adapters | None = None

@@ -24,9 +24,9 @@ from tenantzone_contract.zone_config.unknown_tenants import TenantLevel, Unknown
 from tenantzone_contract.zone_config.zone_terms import (
     Fairness,
     Idle,
-    Latency,
+    LatencyTargets,
     Lending,
-    Queue,
+    QueueBounds,
     Release,
     RequestLimits,
     RequestPriority,
@@ -68,7 +68,7 @@ def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str)
         generation=generation,
         lending=_lending(spec.get("lending", {})),
         idle=_idle(spec.get("idle", {})),
-        queue=Queue(**spec.get("queue", {})),
+        queue=QueueBounds(**spec.get("queue", {})),
         request_limits=RequestLimits(**spec.get("requestLimits", {})),
         request_priority=RequestPriority(**spec.get("requestPriority", {})),
         latency=_latency(spec.get("latency", {})),
@@ -195,13 +195,13 @@ def _release(share: str | None, every: str | None) -> Release | None:
     return Release(**_given(share=share, every_seconds=_seconds("idle.release.every", every)))
 
 
-def _latency(spec: Body) -> Latency:
+def _latency(spec: Body) -> LatencyTargets:
     return _shared_latency(spec.get("tokenTime"), spec.get("firstToken"))
 
 
 @lru_cache(_SHARED)
-def _shared_latency(token_time: str | None, first_token: str | None) -> Latency:
-    return Latency(
+def _shared_latency(token_time: str | None, first_token: str | None) -> LatencyTargets:
+    return LatencyTargets(
         **_given(
             token_time_seconds=_seconds("latency.tokenTime", token_time),
             first_token_seconds=_seconds("latency.firstToken", first_token),

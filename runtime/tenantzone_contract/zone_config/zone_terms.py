@@ -1,5 +1,6 @@
 """The terms of a TenantZone apart from its shares: lending, idleness, queue, requests, seats, time."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -12,7 +13,7 @@ from pydantic import (
 )
 
 from tenantzone_contract.zone_config.config_model import ConfigModel, Count, Seconds, exceeds, without_unset
-from tenantzone_contract.zone_config.share import BlockShare
+from tenantzone_contract.zone_config.share import BlockShare, percentage
 from tenantzone_contract.zone_config.user_header import READ_BY_OTHERS
 
 
@@ -68,8 +69,15 @@ class Idle(ConfigModel):
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return without_unset(self, dump(self), "release")
 
+    @property
+    def releases(self) -> Iterator[float]:
+        """Seconds without requests until each share of the blocks is evicted; the last share is all that is left."""
+        if self.release is not None:
+            for step in range(1, -(-100 // percentage(self.release.share)) + 1):
+                yield self.after_seconds + step * self.release.every_seconds
 
-class Queue(ConfigModel):
+
+class QueueBounds(ConfigModel):
     """Bounds of a zone's waiting requests in one engine that were not scheduled yet; None for no bound."""
 
     requests: Count | None = None
@@ -152,10 +160,13 @@ class Fairness(ConfigModel):
 TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
 
 
-class Latency(ConfigModel):
+class LatencyTargets(ConfigModel):
     """Targets for the time that a zone's requests take, at the 99th percentile; None for no target."""
 
     token_time_seconds: TargetSeconds | None = None
     """Target for the seconds between two tokens of a request."""
     first_token_seconds: TargetSeconds | None = None
     """Target for the seconds from a request's arrival to its first token."""
+
+    def __bool__(self) -> bool:
+        return self.token_time_seconds is not None or self.first_token_seconds is not None

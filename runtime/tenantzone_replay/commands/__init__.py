@@ -1,1 +1,1 @@
-"""The subcommands of ``tenantzone-replay``, and their arguments."""
+"""The subcommands of ``tenantzone-replay``, with their arguments."""

@@ -1,4 +1,4 @@
-"""Find the zones that need the least memory for a target, by replaying a load many times."""
+"""Find the zones that reach a latency target with the least memory, by replaying a load many times."""
 
 import argparse
 import math
@@ -80,11 +80,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print how much more memory improves attainment, and print or write the advised zones.
+    """Print how attainment depends on the amount of memory, and print or write the advised zones.
 
     Raises:
-        OSError: the file of zones can't be read, or the advised zones can't be written.
-        TraceError: the load can't be read, the zones can't be used, or Optuna is not installed.
+        OSError: the file with the current zones can't be read, or the advised zones can't be written.
+        TraceError: the load can't be read, the current zones can't be used, or Optuna is not installed.
     """
     if find_spec("optuna") is None:
         raise TraceError(f"advice needs Optuna; run {install_command('advice')}")
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
 def _held_out_setting(options: argparse.Namespace, sources: list[str], setting: Setting) -> Setting:
     """Returns the setting of a held-out load.
 
-    Called before the search, so that an unknown tenant is an error at once and not after a long search.
+    Called before the search, so that an unknown tenant is reported at once instead of after a long search.
     """
     from tenantzone_replay.results.held_out import check_tenants
 

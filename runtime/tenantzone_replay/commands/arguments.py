@@ -1,4 +1,4 @@
-"""Command-line arguments that describe a load and an engine, which several commands share."""
+"""Command-line arguments for a load and an engine, which several commands share."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -140,12 +140,12 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
 
 
 def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
-    """Reject sizes that are too large to replay, before any replay begins.
+    """Check sizes before the first replay, and reject sizes that are too large.
 
     Args:
-        setting: the setting that has the engine's number of blocks.
+        setting: the load and the engine.
         times: the sizes, as multiples of the engine's blocks.
-        option: the option that has these sizes, for the message.
+        option: the name of the option with these sizes, for the message.
 
     Raises:
         TraceError: a size is too large.
@@ -159,7 +159,7 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
 
 
 def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[tuple[ZoneConfig, ...], Watermarks]:
-    """Returns the zones and the watermarks of the file that ``--zones`` names.
+    """Returns the zones and the watermarks in the file that the option ``--zones`` names.
 
     Without ``--zones``, returns equal zones for all tenants, and no watermarks.
 
@@ -174,12 +174,12 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
 
 
 def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
-    """Read the zones of a pool from a file, and check that each tenant has one.
+    """Read the zones of a pool from a file, and check that each tenant has a zone.
 
     Args:
         path: the file.
         tenants: the tenants that have requests in the load.
-        blocks: the number of blocks of an engine, which must be enough for the zones' reservations.
+        blocks: the number of blocks of an engine. The zones' reservations must not exceed it.
 
     Raises:
         OSError: the file can't be read.
@@ -201,7 +201,7 @@ def policies_of(
     tier_blocks: int | None = None,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """Returns all policies for this load and engine, by name. By default, the tier has four times its blocks."""
+    """Returns all policies for a load and an engine, by name. The default tier has four times the engine's blocks."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks

@@ -1,4 +1,4 @@
-"""Serve a load under several policies, with zones and with stock vLLM, and compare them.
+"""Replay a load under several policies, with zones and with stock vLLM, and compare the results.
 
 vLLM's real scheduler runs in virtual time.
 """
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     """Print a table of the policies, and a table of tenants for each policy.
 
     Raises:
-        TraceError: the load can't be read, or an option does not fit it.
+        TraceError: the load can't be read, or an option is invalid for the load.
     """
     from tenantzone_replay.results.capacities import Curve, curves, curves_table
     from tenantzone_replay.simulation.replay import replay
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """Returns all options except the load as command-line text, including options left at their defaults."""
+    """Returns all options except the load as command-line text, including options with default values."""
     given = []
     for name, value in vars(options).items():
         if value is not None and name != "sources":
@@ -120,7 +120,7 @@ def _check_places(places: Mapping[str, Path | None]) -> None:
     """
     real = {option: Path(os.path.realpath(path)) for option, path in places.items() if path}
     for (first, file), (second, other) in combinations(real.items(), 2):
-        # Only the last path is a folder. Its parents are created, too, so a file must not have the path of a parent.
+        # Only the last path is a folder. Its parent folders are also created, so no file may have the path of a parent.
         if file == other or file in other.parents:
             raise TraceError(f"{first} and {second} would write to the same path; give one of them another path")
 

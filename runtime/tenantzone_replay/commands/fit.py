@@ -1,7 +1,7 @@
-"""Measure how long an engine's steps take over HTTP, and write the result for ``compare --profile``.
+"""Measure over HTTP how long an engine's steps take, and write the result for ``compare --profile``.
 
-Prompts of several lengths are sent alone, which measures the cost of prefill. Then several requests with long answers
-run at a time, which measures the cost of a decode step of each size. The engine should have no other load.
+First, prompts of several lengths are sent one at a time, to measure the cost of prefill. Then several requests with
+long answers run at the same time, to measure the cost of decode steps. The engine should have no other load.
 """
 
 import argparse
@@ -56,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure the engine, write the fitted costs, and print them with their errors.
+    """Measure the engine, write the fitted costs to a file, and print the costs and the errors of the fit.
 
     Raises:
         TraceError: the engine can't be reached or measured.
     """
-    # Imported late because --help does not need an HTTP client.
+    # Imported here, because --help does not need an HTTP client.
     from tenantzone_replay.engine.fitting import REPEATS, measure
 
     measured, samples = asyncio.run(measure(options))

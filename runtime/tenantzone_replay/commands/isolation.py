@@ -1,7 +1,7 @@
-"""The cost of isolation: the same load is replayed as that of 1 to 64 tenants who share no cached prefixes.
+"""Measure the cost of isolation, by replaying a load as if it came from 1 to 64 tenants who share no cached prefixes.
 
-Each line assigns the load's conversations to a number of tenants by the rule. It serves the load by vLLM with all
-prefixes shared, by vLLM with a salt for each tenant, and by zones with equal reservations.
+For each number of tenants, the load's conversations are assigned to tenants by the rule. The load is replayed with
+stock vLLM and shared prefixes, with a salt for each tenant, and with zones that have equal reservations.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     sources = [parse_source(text) for text in options.sources]
     if any(asked.tenant for asked in mixed(sources)):
         raise TraceError(
-            "isolation needs a load without tenants; use a trace whose requests name none, without tenant="
+            "isolation needs a load without tenants; use a trace whose requests name no tenant, and omit tenant="
         )
     at = arguments.setting_of(options, sources)
     rows: list[Sequence[str]] = [
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _row(count: int, results: Sequence[Result]) -> Sequence[str]:
     shared, salted, zones = results
-    # Relative increase in computed tokens, because prefixes cached for one tenant are computed again for others.
+    # Relative increase of computed tokens: with salts, prefixes of one tenant must be computed again for other tenants.
     price = (1 - salted.hit_rate) / max(1e-9, 1 - shared.hit_rate) - 1
     return (
         str(count),

@@ -1,7 +1,7 @@
-"""Compares paging with one contiguous piece of memory per request, by concurrent requests and by needed memory.
+"""Compare paged memory with contiguous memory per request, by the concurrent requests and by the needed memory.
 
-The whole load waits from the beginning, so that as many requests run as fit. The same scheduler models contiguous
-memory, with blocks as long as the longest request, so that each request has one block, and no blocks are shared.
+All requests wait from the beginning, so that as many requests run as fit into memory. To model contiguous memory, the
+scheduler uses blocks that are as long as the longest request, so that each request needs only one block.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from tenantzone_replay.traces.load import MAX_BLOCKS, Asked, TraceError
 
 _BLOCK_TOKENS: Final = 16
 _SEATS: Final = 4096
-"""Number of seats, more than the number of requests that fit."""
+"""Maximum number of seats. More requests do not fit into memory."""
 _ALL: Final = 1_000_000
 """Maximum number of requests that are sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Number of concurrent requests with one kind of memory."""
+    """The result for one kind of memory: how many requests run at the same time."""
 
     what: str
     tokens: int
@@ -37,10 +37,10 @@ class Fit:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the load and the engine, and the numbers of requests that fit in one piece each."""
+    """Add the arguments that describe the load, the engine, and the size of contiguous memory."""
     arguments.add_sources(parser)
     arguments.add_engine(parser)
-    # Tenants and arrival times do not matter here, because only memory and seats are varied.
+    # Fixed values for the other options of `setting_of`, because this command only varies memory and seats.
     parser.set_defaults(tenants=1, rule="equal", blocks=1, block_tokens=_BLOCK_TOKENS, seats=1, in_flight=_ALL)
     parser.set_defaults(ttft=math.inf, tpot=math.inf)
     parser.add_argument(
@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print a table.
+    """Print a table of the kinds of memory.
 
     Raises:
-        TraceError: the load can't be read.
+        TraceError: the load can't be read, or is too small or too large for the memory.
     """
     setting = arguments.setting_of(options)
     longest = -(-setting.profile.longest // _BLOCK_TOKENS) * _BLOCK_TOKENS
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     contiguous = _fit(setting, "one piece each", longest, options.pieces)
     paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
     fits = [contiguous, paged]
-    # The memory with which as many requests run at a time: by bisection, to a fiftieth of it.
+    # Find, by bisection, the paged memory with which as many requests run at a time as with contiguous memory.
     low, high = 0, pages
     best = paged
     while high - low > max(1, pages // 50):
@@ -101,7 +101,7 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
         return Fit(what, blocks * block_tokens, 0.0)
     seats = min(_SEATS, setting.shape.step_tokens)  # Each running request takes at least one token of a step.
     shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=seats)
-    # Each request's text is unique: shared prefixes are not measured here.
+    # Make each request's text unique, because shared prefixes must not affect the result.
     alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))
     result = replay(alone, Policy("stock", "vLLM"))
     if not result.at_a_time:

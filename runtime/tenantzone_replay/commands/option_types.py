@@ -1,4 +1,4 @@
-"""Parsers for the values of options. Each error is one line that says which values are expected."""
+"""Parsers for the values of options. Each error message is one line that states which values are expected."""
 
 import math
 import os
@@ -74,7 +74,7 @@ def object_name(text: str) -> str:
 
 
 def file_to_write(text: str) -> Path:
-    """Parses the path of an output file, whose folder must exist. The file must be writable."""
+    """Parses the path of an output file. Its folder must exist, and the file must be writable."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         if path.is_dir():
@@ -85,7 +85,7 @@ def file_to_write(text: str) -> Path:
 
 
 def folder_to_write(text: str) -> Path:
-    """Parses the path of an output folder, which exists or can be created together with its parents."""
+    """Parses the path of an output folder, which must exist or must be possible to create, with its parents."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         there = next(each for each in (path, *path.absolute().parents) if each.exists())

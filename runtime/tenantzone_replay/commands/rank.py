@@ -1,8 +1,8 @@
-"""Rank services by what they gain from sharing engines with zones, and say how many fewer engines would do.
+"""Rank services by their gain from sharing engines with zones, and report how many engines a shared pool saves.
 
-Each trace is a service's recorded day. Alone, a service has as many engines as its requests need to be in time;
-together, all services are tenants of one pool, whose zones reserve in proportion to demand. Conversations are spread
-over engines by their hash, and one engine of each kind is replayed with its part of the conversations.
+Each trace is a recorded day of one service. Alone, a service has as many engines as its requests need to be in time.
+Together, all services are tenants of one pool, whose zones reserve blocks in proportion to demand. Conversations are
+assigned to engines by their hash, and only one engine of each service and of the pool is replayed.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from tenantzone_replay.traces.load import Asked, TraceError, content_id
 from tenantzone_replay.traces.mix import Source, mixed, parse_source
 
 _LONGEST_NAME: Final = 200
-"""Maximum number of characters of a file's name that are used in a service's name."""
+"""Maximum number of characters of a file's name that become part of a service's name."""
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
-"""Smallest number of engines to try, as a fraction of the busy engines of all services alone.
+"""Smallest number of engines to try for the pool, as a fraction of the services' busy engines without sharing.
 
 Fewer engines are not tried, because cache hits do not save that much work.
 """
@@ -42,7 +42,7 @@ class Alone:
     name: str
     engines: int
     result: Result
-    """Result of the one engine of the service that was replayed."""
+    """Result of the replayed engine. The service's other engines are not replayed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the services, ordered by how many engines a pool saves them, and the number of engines of the pool.
+    """Print the services, sorted by how many engines each saves in a pool, and the number of engines of the pool.
 
     Raises:
-        TraceError: a load can't be read, or even the maximum number of engines is too small for the target.
+        TraceError: a load can't be read, or even the maximum number of engines does not reach the target.
     """
     sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
     names = [source.tenant for source in sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise TraceError(f"two services have the name {twice}; give each its own with tenant=")
+        raise TraceError(f"two services have the name {twice}; set different names with tenant=")
     setting = arguments.setting_of(options, sources)
     alone = [_alone(setting, source, options.attain) for source in sources]
     engines, together = _together(setting, sources, alone, options.attain)
@@ -97,7 +97,8 @@ def _alone(setting: Setting, source: Source, wanted: float) -> Alone:
         if result.attainment >= wanted:
             return Alone(source.tenant, engines, result)
     raise TraceError(
-        f"{source.tenant}: even {_MOST_ENGINES} engines serve less than {percent(wanted)} of its requests in time"
+        f"{source.tenant}: even {_MOST_ENGINES} engines serve less than {percent(wanted)} of its requests in time; "
+        "increase --ttft or --tpot, or lower --attain"
     )
 
 
@@ -108,13 +109,16 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
         result = _replayed(setting, sources, engines, policy)
         if min(each.attainment for each in result.tenants.values()) >= wanted:
             return engines, result
-    raise TraceError(f"the target is missed even if all services share {_MOST_ENGINES} engines")
+    raise TraceError(
+        f"the target is missed even if all services share {_MOST_ENGINES} engines; increase --ttft or --tpot, or lower "
+        "--attain"
+    )
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
-    """Returns zones that reserve all blocks in proportion to the engines that each service keeps busy alone.
+    """Returns zones that divide all blocks in proportion to the services' busy engines without sharing.
 
-    A service's busy engines are the number of its engines times their utilization.
+    The number of busy engines of a service is its number of engines times their utilization.
     """
     needed = {each.name: max(each.result.utilization, 0.01) * each.engines for each in alone}
     total = sum(needed.values())
@@ -148,9 +152,9 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
 
 
 def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
-    """Yields the requests of one of ``engines`` engines, which are assigned by the hash of tenant and conversation.
+    """Returns the requests that one engine gets if a hash of tenant and conversation selects among ``engines`` engines.
 
-    The hash includes the tenant because conversations of different services may have the same number.
+    The hash includes the tenant, because conversations of different services may have the same number.
     """
     every = mixed(sources)
     return (asked for asked in every if content_id(f"{asked.tenant}/{asked.conversation}") % engines == 0)

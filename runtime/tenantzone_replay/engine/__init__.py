@@ -1,1 +1,1 @@
-"""Measures a running engine."""
+"""Measures how long the steps of a running engine take."""

@@ -1,4 +1,4 @@
-"""A client for the OpenAI API of an engine, which records when each token arrives."""
+"""A client for an engine's OpenAI API that records when each token arrives."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tenantzone_replay.traces.load import TraceError
 from tenantzone_replay.traces.readers.lines import count, members, whole
 
 _TOKENS: Final = range(10, 200)
-"""Token ids from which random prompts are drawn. Every tokenizer has these ids."""
+"""Token ids for random prompts. Every tokenizer has these ids."""
 _PATIENCE: Final = aiohttp.ClientTimeout(total=600, sock_connect=30)
 
 
@@ -25,11 +25,11 @@ class Answer:
     """The answer to one request."""
 
     sent: float
-    """Time at which the request was sent, in seconds on a monotonic clock, which ``tokens`` uses, too."""
+    """Time at which the request was sent, in seconds on a monotonic clock."""
     tokens: tuple[float, ...]
-    """Arrival times of the chunks of the answer, each with one or more tokens."""
+    """Times at which the chunks of the answer arrived, on the same clock. A chunk has one or more tokens."""
     cached_tokens: int | None
-    """Number of prompt tokens that were cached; None if vLLM runs without ``--enable-prompt-tokens-details``."""
+    """Number of prompt tokens that were cached, or None if vLLM runs without ``--enable-prompt-tokens-details``."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -41,8 +41,8 @@ class EngineClient:
 
     Args:
         url: the base URL of the API, with or without ``/v1``.
-        model: the name of the served model. If empty, the first model that the engine lists.
-        key: the tenant's API key. If empty, no key is sent.
+        model: the name of the served model. If empty, the client uses the first model that the engine lists.
+        key: the tenant's API key. If empty, the client sends no key.
     """
 
     def __init__(self, url: str, model: str, key: str) -> None:
@@ -86,12 +86,12 @@ class EngineClient:
                 if data.get("choices"):
                     tokens.append(time.perf_counter())
                 usage = members(url, data.get("usage") or usage)
-        # Not the number of chunks, because a chunk may have several tokens.
+        # Prefer the reported usage to the number of chunks, because a chunk may have several tokens.
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
             raise TraceError(
-                f"{url} answered with {came} tokens instead of {answer_tokens}; the engine can't be measured, because "
-                "it ignores ignore_eos or min_tokens"
+                f"{url} answered with {came} tokens instead of {answer_tokens}, so it ignores ignore_eos or min_tokens "
+                "and can't be measured; use the URL of a vLLM engine"
             )
         details = members(url, usage.get("prompt_tokens_details") or {})
         cached = details.get("cached_tokens")
@@ -102,7 +102,7 @@ class EngineClient:
         return await asyncio.gather(*(self.ask(prompt, answer_tokens) for prompt in prompts))
 
     async def cache_size(self) -> tuple[int, int]:
-        """Returns the engine's number of blocks and of tokens per block, or zeros if its metrics do not have them."""
+        """Returns the engine's number of blocks and of tokens per block. Both are 0 if its metrics do not show them."""
         try:
             async with self._asked("GET", "/metrics") as response:
                 text = await response.text(errors="replace")
@@ -111,7 +111,7 @@ class EngineClient:
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
         labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
         blocks, tokens = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
-        # vLLM reserves one block as the null block.
+        # Subtract one block, because vLLM reserves a block as the null block.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
     async def _choose_model(self) -> None:
@@ -159,5 +159,5 @@ def _json(url: str, text: bytes) -> Any:
 
 
 def new_prompt(rng: random.Random, tokens: int) -> list[int]:
-    """Returns a random prompt of ``tokens`` tokens, which almost certainly shares no block with an earlier prompt."""
+    """Returns a random prompt of ``tokens`` tokens. Almost certainly, it shares no block with an earlier prompt."""
     return rng.choices(_TOKENS, k=tokens)

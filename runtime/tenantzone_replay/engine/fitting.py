@@ -1,4 +1,4 @@
-"""Takes the measurements of ``fit`` over an engine's HTTP API."""
+"""Measures an engine over its HTTP API, for the command ``fit``."""
 
 import argparse
 import random
@@ -12,13 +12,13 @@ from tenantzone_replay.traces.load import TraceError
 
 REPEATS: Final = 5
 _ANSWER: Final = 24
-"""Number of decode steps over which the time of a step is averaged."""
+"""Number of decode steps whose average is the time of a step."""
 _SHORTEST_STEP: Final = 1e-5
-"""Minimum time of a step, in seconds. Shorter measurements are noise and are raised to this value."""
+"""Minimum time of a step, in seconds. Shorter measured times are noise and are replaced by this value."""
 
 
 async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
-    """Measure the engine. Returns its fitted costs, and the samples to which they were fitted.
+    """Measure the engine. Returns its fitted costs, and the samples to which the costs were fitted.
 
     Raises:
         TraceError: the engine can't be reached or measured.
@@ -29,8 +29,11 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
         blocks, block_tokens = options.blocks or blocks, options.block_tokens or block_tokens or 16
         longest = min(options.step_tokens, engine.longest - _ANSWER - 2)
         if longest < 64:
-            raise TraceError(f"the engine accepts at most {engine.longest} tokens per request, too few to fit it")
-        # Warm up: the engine compiles kernels and allocates memory on the first request.
+            raise TraceError(
+                f"the engine accepts at most {engine.longest} tokens per request, which is too few to measure it; "
+                "start it with a larger --max-model-len"
+            )
+        # Warm up, because the engine compiles kernels and allocates memory on the first request.
         await engine.ask(new_prompt(rng, longest), _ANSWER)
         samples = [await _prompt(engine, rng, tokens) for tokens in _lengths(longest)]
         room = blocks * block_tokens or engine.longest
@@ -56,8 +59,8 @@ async def _prompt(engine: EngineClient, rng: random.Random, tokens: int) -> Samp
 
 
 async def _answers(engine: EngineClient, rng: random.Random, at_once: int, tokens: int) -> Sample:
-    # Tokens may arrive in bursts, so single tokens can't be timed. Subtract the time of one-token answers from the time
-    # of long answers instead.
+    # Subtract the time of one-token answers from the time of long answers, because tokens may arrive in bursts, so that
+    # the time of a single token can't be measured.
     one: list[float] = []
     many: list[float] = []
     for _ in range(REPEATS):

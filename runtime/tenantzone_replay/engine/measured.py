@@ -1,7 +1,7 @@
 """Predicts the time of a step on a measured engine, from the file that ``fit`` writes and ``compare`` reads.
 
-A step takes a fixed time plus a time for each request in it, each computed token, each pair of tokens if one attends to
-the other, and each token whose keys and values are read. No time is negative.
+The time of a step is a fixed cost plus a cost for each request, for each computed token, for each pair of a token and
+an earlier token to which it attends, and for each token whose keys and values are read. No cost is negative.
 """
 
 import json
@@ -26,9 +26,9 @@ class Work:
     requests: int
     tokens: int
     attended: float
-    """Number of pairs of a computed token and an earlier token that it attends to."""
+    """Number of pairs of a computed token and an earlier token to which it attends."""
     read: int
-    """Number of tokens, over all requests, whose keys and values are read."""
+    """Number of tokens of all requests whose keys and values are read."""
 
 
 def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
@@ -36,7 +36,7 @@ def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
 
     Args:
         scheduled: for each request in the step, the number of tokens to compute, and the length of the request
-            including them.
+            including these tokens.
     """
     requests = tokens = read = 0
     attended = 0.0
@@ -54,18 +54,18 @@ class Measured:
 
     name: str
     step: float
-    """Fixed cost of a step. The next four fields are the costs per unit of its work, as in :class:`Work`."""
+    """Fixed cost of a step. The next four fields are costs per unit of the four fields of :class:`Work`."""
     request: float
     token: float
     pair: float
     read: float
     first_token: float
-    """Time to send a request to the engine and to return its first token, outside the engine's steps."""
+    """Part of the time to first token that passes outside the engine's steps."""
     block_count: int
-    """Number of the engine's blocks; 0 if unknown."""
+    """Number of the engine's blocks, or 0 if unknown."""
     block_tokens: int
     cache_bytes_per_token: int = 0
-    """Size of a token's keys and values in all layers, in bytes; 0 if unknown."""
+    """Size of a token's keys and values in all layers, in bytes, or 0 if unknown."""
     gpu_count: int = 1
 
     @property
@@ -74,7 +74,7 @@ class Measured:
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """Prefill tokens per second, for prompts so short that the cost of attention is negligible."""
+        """Prefill speed in tokens per second, for prompts so short that the cost of attention is negligible."""
         return 1 / max(self.token, 1e-9)
 
     @property
@@ -82,11 +82,11 @@ class Measured:
         return self.first_token
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns how many blocks of ``block_tokens`` tokens have the same total capacity as the engine's blocks."""
+        """Returns how many blocks of ``block_tokens`` tokens fit into the memory of the engine's blocks."""
         return self.block_count * self.block_tokens // block_tokens
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
-        """Returns how long a step takes, in seconds; see :func:`work_of`."""
+        """Returns how long a step takes, in seconds. ``scheduled`` is described in :func:`work_of`."""
         return self.seconds(work_of(scheduled))
 
     def load_seconds(self, tokens: int) -> float:
@@ -107,7 +107,7 @@ class Measured:
         )
 
     def write(self, path: Path) -> None:
-        """Write the measured engine to a JSON file, which ``read_measured`` reads."""
+        """Write the measured engine to a JSON file for ``read_measured``."""
         path.write_text(json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n")
 
 
@@ -143,7 +143,7 @@ _TYPES: Final = (str, float, float, float, float, float, float, int, int, int, i
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A measured duration and the work that was done in it."""
+    """A measured duration, and the work that the engine did in this time."""
 
     work: Work
     seconds: float
@@ -159,7 +159,7 @@ def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens:
     """
     if len(samples) < 4:
         raise TraceError(f"{len(samples)} samples are too few to fit the time of a step; at least 4 are needed")
-    # Imported late because --help does not need NumPy.
+    # Imported here, because --help does not need NumPy.
     import numpy as np
 
     rows = np.array([_row(each) for each in samples])
@@ -178,7 +178,7 @@ def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
 
 
 def described(measured: Measured, bytes_per_token: int, gpus: int) -> Measured:
-    """Returns a copy of the engine with the cache bytes per token and the number of GPUs set."""
+    """Returns a copy of the measured engine with these cache bytes per token and this number of GPUs."""
     return replace(measured, cache_bytes_per_token=bytes_per_token, gpu_count=gpus)
 
 
@@ -190,8 +190,8 @@ def _row(sample: Sample) -> tuple[float, ...]:
 def _least_squares(rows: "np.ndarray") -> "np.ndarray":
     """Returns the non-negative factors whose products with the rows are closest to 1, by least squares.
 
-    Fits each subset of the columns without a sign constraint and keeps the best fit that has no negative factor. With
-    six columns there are only 63 subsets.
+    Fits each subset of the columns without a sign constraint, and returns the best fit without a negative factor. Six
+    columns have only 63 non-empty subsets.
     """
     import numpy as np
 

@@ -1,1 +1,1 @@
-"""What a replay prints: tables, pictures, pages and advice."""
+"""The output of a replay: tables, pictures, pages and advice."""

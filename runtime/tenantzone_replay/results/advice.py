@@ -1,4 +1,4 @@
-"""Renders the advised zones as YAML to apply, with the reasons."""
+"""Renders the advised zones as YAML for ``kubectl apply``, and the reasons for the advice as text and tables."""
 
 import json
 import math
@@ -21,7 +21,7 @@ _NAMED: Final = 10
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
-    """Returns the cheapest candidate that reaches the target for each tenant, or the closest if none does.
+    """Returns the cheapest candidate that reaches the target for each tenant. If none does, returns the best.
 
     Args:
         candidates: at least one candidate.
@@ -34,13 +34,13 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
-    """Returns a table of the gain from each larger size of memory, with rows for the current zones and for stock vLLM.
+    """Returns a table of the best candidates by memory, with rows for the current zones and for stock vLLM.
 
     Args:
-        candidates: that were tried.
-        setting: of the load.
+        candidates: the tried candidates.
+        setting: the load and the engine.
         stock: the result of stock vLLM.
-        present: the result of the current zones; None if unknown.
+        present: the result of the current zones, or None if no current zones were given.
     """
     rows: list[Sequence[str]] = [
         (
@@ -78,19 +78,19 @@ def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result
 
 
 def _without_search(result: Result, setting: Setting, what: str) -> Sequence[str]:
-    """Returns the row of a result that is not from the search."""
+    """Returns the table row of a result that does not belong to a candidate."""
     size = f"{_gibibytes(result.blocks, setting):.1f}"
     parts = (f"{part:.1%}" for part in (result.worst, result.attainment, result.hit_rate))
     return (f"{result.blocks:,}", size, "0", *parts, "", "", "", what)
 
 
 def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
-    """Returns a sentence with the result of the current zones, and whether the advised zones beat it.
+    """Returns a sentence with the result of the current zones, and a remark if the advised zones are not better.
 
     Args:
-        chosen: that is advised.
-        present: of the present zones, with all of the engine's memory.
-        wanted: a part of each tenant's requests.
+        chosen: the advised candidate.
+        present: the result of the current zones, with all of the engine's memory.
+        wanted: the fraction of each tenant's requests that must be in time.
     """
     has = (
         f"The present zones have {_at_least(present.worst)} in time with {present.blocks:,} blocks for the tenant that "
@@ -103,12 +103,12 @@ def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
 
 
 def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
-    """Returns a sentence on whether the advised zones beat stock vLLM with the same number of blocks.
+    """Returns a sentence with the result of stock vLLM, and a remark if the advised zones are not better.
 
     Args:
         chosen: the advised candidate.
-        stock: the result of stock vLLM.
-        wanted: the part of its requests that each tenant must have in time.
+        stock: the result of stock vLLM with the same number of blocks.
+        wanted: the fraction of each tenant's requests that must be in time.
     """
     has = f"Stock vLLM with as many blocks has {_at_least(stock.worst)} in time for the tenant that has least there"
     if stock.worst < min(chosen.worst, wanted):
@@ -117,12 +117,12 @@ def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
-    """Returns a table of the gain from each additional GiB, between neighbouring sizes with the best zones of each.
+    """Returns a table of the gain per additional GiB, from each memory size to the next, with the best zones for each.
 
     Args:
-        candidates: that were tried.
-        setting: of the load.
-        gpu_hour: the price of a GPU hour; None if unknown.
+        candidates: the tried candidates.
+        setting: the load and the engine.
+        gpu_hour: the price of a GPU hour, or None if unknown.
     """
     best: dict[int, Candidate] = {}
     for each in candidates:
@@ -145,11 +145,11 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
 
 
 def named_as(chosen: Candidate, present: Iterable[ZoneConfig]) -> Candidate:
-    """Returns the candidate with the names of the current zones, so that applying its zones replaces them.
+    """Returns the advised candidate with the current zones' names, so that ``kubectl apply`` replaces these zones.
 
     Args:
-        chosen: that is advised.
-        present: with a zone for each of its tenants.
+        chosen: the advised candidate.
+        present: the current zones, with a zone for each tenant of the candidate.
     """
     names = {zone.tenant: zone.name for zone in present}
     return replace(chosen, zones=tuple(changed(zone, name=names[zone.tenant]) for zone in chosen.zones))
@@ -164,7 +164,7 @@ def as_yaml(
     stock: Result,
     present: Result | None = None,
 ) -> str:
-    """Returns a pool's TenantZones as YAML; a comment above them gives the reasons, and the tenants without a zone."""
+    """Returns a pool's TenantZones as YAML. A comment at the top has the reasons, and names tenants without a zone."""
     why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
     if present is not None:
         why.append(beside_present(chosen, present, wanted))
@@ -176,7 +176,7 @@ def as_yaml(
 
 
 def nobodys(tenants: Iterable[str]) -> str:
-    """Returns a sentence that names tenants whose name is invalid for a zone; empty if all names are valid."""
+    """Returns a sentence with the tenants whose names are invalid for a zone, or "" if all names are valid."""
     found = [repr(tenant) for tenant in tenants if not can_have_zone(tenant)]
     if not found:
         return ""
@@ -212,7 +212,7 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
 
 
 def _at_least(part: float) -> str:
-    """Formats a fraction rounded down, so that a result just below the target does not look sufficient."""
+    """Formats a fraction, rounded down, as a percentage. So a result just below the target does not look sufficient."""
     return f"{math.floor(1000 * part + 1e-9) / 1000:.1%}"
 
 

@@ -11,7 +11,7 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def as_json(results: Sequence[Result], locality: Locality, curves: Sequence[Curve] = ()) -> dict[str, Any]:
-    """Returns the results as a JSON object. Times are in seconds, rates and shares are fractions of 1."""
+    """Returns the results as a JSON object. Times are in seconds. Rates and shares are fractions from 0 to 1."""
     return {
         "policies": [_policy(result) for result in results],
         "capacities": {

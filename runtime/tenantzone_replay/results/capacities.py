@@ -1,4 +1,4 @@
-"""Measures hit rate over capacity, by replaying the same load and policies with different numbers of blocks."""
+"""Measures how hit rates depend on capacity, by replaying a load under each policy with different numbers of blocks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tenantzone_replay.simulation.setting import Setting
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The result of a replay with one capacity."""
+    """The result of a replay with one number of blocks."""
 
     blocks: int
     hit_rate: float
@@ -22,7 +22,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The results of one policy over capacity."""
+    """The results of one policy with several numbers of blocks."""
 
     policy: str
     points: tuple[Point, ...]
@@ -41,8 +41,8 @@ def curves(
     Args:
         setting: the load and the engine, with the full number of blocks.
         zones: the zones for the full number of blocks.
-        parts: the capacities to try, as fractions of the blocks. The zones' reservations, loans and limits in blocks
-            are scaled by them, too.
+        parts: the capacities to try, as fractions of the full number of blocks. Reservations, limits and lendable
+            amounts of zones in blocks are multiplied by the same fractions.
         names: the names of the policies. The policy ``infinite`` never evicts, so it has no curve.
         policies_of: returns all policies for a setting and zones, by name.
         report: called with each result.

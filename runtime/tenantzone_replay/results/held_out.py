@@ -1,4 +1,4 @@
-"""Tests advice for one load on other loads, compared with equal shares."""
+"""Tests the zones that were advised for one load on other loads, and compares them with equal shares."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ class Trial:
 
     load: str
     advised: float
-    """Fraction of in-time requests of the worst tenant with the advised zones and memory."""
+    """Fraction of requests in time for the worst tenant, with the advised zones and memory."""
     equal: float
-    """Fraction of in-time requests of the worst tenant with equal shares of the same memory."""
+    """Fraction of requests in time for the worst tenant, with equal shares of the same memory."""
     advised_blocks: int
-    """Smallest tried number of blocks with which the advised zones have the same fraction, or reach the target."""
+    """Smallest tried number of blocks with which the advised zones reach the fraction ``advised`` or the target."""
     equal_blocks: int | None
-    """Smallest tried number of blocks for equal shares to do the same; None if no tried size is enough."""
+    """Smallest tried number of blocks with which equal shares reach the same. None if no tried number is enough."""
 
 
 def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
@@ -33,14 +33,15 @@ def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
     Args:
         load: the load's description.
         setting: the load and the engine.
-        known: tenants of the load that the advice is for.
+        known: the tenants of the load for which the zones were advised.
 
     Raises:
-        TraceError: the load has such a tenant.
+        TraceError: the load has a tenant that is not in ``known``.
     """
     if missing := sorted(set(setting.profile.demand) - set(known)):
         raise TraceError(
-            f"--held-out {load} has tenants that are not in the load for the advice: {', '.join(missing[:5])}"
+            f"--held-out {load} has tenants that are not in the load for the advice: {', '.join(missing[:5])}; remove "
+            "their requests"
         )
 
 
@@ -58,13 +59,13 @@ def try_on(
 
     Args:
         load: the load's description.
-        setting: the load and the engine; each of the load's tenants has a zone.
+        setting: the load and the engine. Each tenant of the load has an advised zone.
         zones: the advised zones.
         blocks: the advised number of blocks.
-        sizes: sizes of memory to try with both, in blocks; reservations are parts of them.
-        wanted: the part of its requests that each tenant must have in time.
-        report: called with a message for each step.
-        tier_blocks: the advised blocks of CPU memory below the engine.
+        sizes: other numbers of blocks to try with both kinds of zones.
+        wanted: the fraction of each tenant's requests that must be in time.
+        report: called with a message after each replay.
+        tier_blocks: the advised number of blocks of the CPU memory tier.
     """
     tenants = list(setting.profile.demand)
 
@@ -98,11 +99,11 @@ def try_on(
 
 
 def trials_table(trials: Sequence[Trial], wanted: float) -> str:
-    """Returns a table of the advice's benefit for each load, and for one memory size that is enough for all loads.
+    """Returns a table of the memory that the advised zones save for each load, and for all loads together.
 
     Args:
-        trials: one for each load.
-        wanted: the part of its requests that each tenant must have in time.
+        trials: the results, one for each load.
+        wanted: the fraction of each tenant's requests that must be in time.
     """
     rows: list[Sequence[str]] = [
         ("held-out load", "advised, worst in time", "equal shares", "advised need", "equal shares need", "memory saved")
@@ -122,7 +123,7 @@ def trials_table(trials: Sequence[Trial], wanted: float) -> str:
 
 
 def _whole(trials: Sequence[Trial]) -> Trial:
-    """Returns the worst values of all trials, which determine the memory for all loads."""
+    """Returns the worst values of all trials. They show the memory that is enough for each of the loads."""
     needed = [each.equal_blocks for each in trials]
     known = [blocks for blocks in needed if blocks is not None]
     return Trial(

@@ -36,7 +36,7 @@ def report(
         load: the description of the replayed load.
         about: descriptions of the load, the memory, the model and the options, by label.
         locality: the locality of the load's blocks.
-        curves: the hit rates over capacity; empty if they were not requested.
+        curves: the hit rates by capacity, or nothing if they were not requested.
     """
     rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in about.items())
     parts = [
@@ -137,7 +137,7 @@ def _by_tenant(result: Result, of: Callable[[Moment], Mapping[str, int]]) -> lis
 
 
 def _largest(amounts: Mapping[str, float]) -> list[tuple[str, Sequence[str]]]:
-    """Returns the groups of tenants in a picture, with names: one group per large tenant, and one for all others."""
+    """Returns groups of tenants for a picture, with names: each large tenant is a group, and all others are a group."""
     ranked = sorted(amounts, key=lambda tenant: -amounts[tenant])
     shown: list[tuple[str, Sequence[str]]] = [(tenant, [tenant]) for tenant in sorted(ranked[:_SHOWN])]
     others = ranked[_SHOWN:]

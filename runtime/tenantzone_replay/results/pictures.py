@@ -24,7 +24,7 @@ def as_part(number: float) -> str:
 
 
 def as_number(number: float) -> str:
-    """Formats a number with three significant digits, or as an integer from 1000 on."""
+    """Formats a number below 1000 with three significant digits, and other numbers as integers."""
     return f"{number:,.3g}" if number < 1000 else f"{number:,.0f}"
 
 
@@ -62,7 +62,7 @@ def curve(
 
 
 def bars(amounts: Mapping[str, Mapping[str, float]], upward: str) -> str:
-    """Returns a chart with one stacked bar for each name in ``amounts``; ``upward`` labels the vertical axis."""
+    """Returns a chart with one stacked bar for each name in ``amounts``. ``upward`` is the vertical axis's label."""
     kinds = sorted({kind for parts in amounts.values() for kind in parts})
     top = max((sum(parts.values()) for parts in amounts.values()), default=0.0) or 1.0
     width = (WIDTH - _LEFT) / max(1, len(amounts))
@@ -83,7 +83,7 @@ def bars(amounts: Mapping[str, Mapping[str, float]], upward: str) -> str:
 
 
 def as_file(picture: str) -> str:
-    """Returns a chart as a standalone SVG file, legible on dark and light pages."""
+    """Returns the content of a standalone SVG file with a chart. It is legible on dark and light pages."""
     begin, end = picture.index("<svg"), picture.index("</svg>")
     head_ends = picture.index(">", begin) + 1
     style = "<style>text{font:12px system-ui,sans-serif;fill:#808080}.axis{stroke:#808080}</style>"
@@ -113,6 +113,6 @@ def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Returns about as many points as the chart is wide in pixels, including the last point."""
+    """Returns a subset of the points, about one per pixel of the chart's width, including the last point."""
     step = max(1, len(line) // WIDTH)
     return [*line[::step], *line[-1:]] if step > 1 else line

@@ -6,7 +6,7 @@ from tenantzone_replay.simulation.measures import Result
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Returns one table of all policies, followed by a table of the tenants for each policy."""
+    """Returns a table of all policies, followed by a table of the tenants for each policy."""
     parts = [_policies(results)]
     for result in results:
         parts.append(f"{result.policy}: {result.what}\n\n{_tenants(result)}")
@@ -94,7 +94,7 @@ def _tenants(result: Result) -> str:
 
 
 def percent(part: float) -> str:
-    """Formats a fraction from the command line as a percentage, without rounding it."""
+    """Formats a fraction from the command line as a percentage, without rounding."""
     return f"{100 * part:.10g}%"
 
 
@@ -106,7 +106,8 @@ def whole_percent(part: float) -> str:
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
     """Formats rows as lines of aligned columns.
 
-    The first column is aligned to the left, the others to the right. If ``last_is_text``, the last is not padded.
+    The first column is aligned to the left, the others to the right. With ``last_is_text``, the last column is not
+    padded.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

@@ -1,1 +1,1 @@
-"""Serves a load in virtual time."""
+"""Simulates an engine that serves a load in virtual time."""

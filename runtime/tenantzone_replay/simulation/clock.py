@@ -12,7 +12,7 @@ _PACKAGES = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
 
 
 class VirtualClock:
-    """A clock that the runtime's modules read during a replay. Code takes no time on it, and sleeps end at once."""
+    """A clock that the runtime's modules read during a replay. Running code takes no time, and sleeps end at once."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         self.seconds = seconds
@@ -25,7 +25,7 @@ class VirtualClock:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Replace ``time`` by this clock in the runtime's modules of this process, including modules imported later."""
+        """Replace ``time`` with this clock in the runtime's modules, including modules that are imported meanwhile."""
         clock = SimpleNamespace(
             monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
         )

@@ -1,8 +1,8 @@
 """Estimates quantiles of many numbers in little memory.
 
-Numbers are counted in buckets whose bounds are powers of 1.02, so the relative error of a quantile is at most one per
-cent. (DDSketch: Masson et al., *DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees*,
-VLDB 2019.)
+Numbers are counted in buckets whose bounds are powers of 1.02, so the relative error of a quantile is at most 1%. This
+is the method of DDSketch (Masson et al., *DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error
+Guarantees*, VLDB 2019).
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Final
 
 _BASE: Final = 1.02
 _LEAST: Final = 1e-6
-"""Lower bound of the numbers. Smaller numbers are counted as this value."""
+"""Minimum of the numbers. Smaller numbers are counted as this value."""
 
 
 class Distribution:
@@ -43,12 +43,12 @@ class Distribution:
         for power in sorted(self._counts):
             rank -= self._counts[power]
             if rank <= 0:
-                # The value in the bucket that has the same relative distance from both bounds.
+                # Return the value that has the same relative distance from both bounds of the bucket.
                 return float(2 * _BASE**power / (_BASE + 1))
         return 0.0
 
     def curve(self) -> list[tuple[float, float]]:
-        """Returns the cumulative distribution: each counted value with the fraction of numbers up to it."""
+        """Returns the cumulative distribution: each value, with the fraction of numbers up to the value."""
         points, below = [], 0
         for power in sorted(self._counts):
             below += self._counts[power]

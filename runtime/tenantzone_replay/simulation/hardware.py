@@ -1,20 +1,20 @@
 """Predicts the time of a step without the hardware, by a roofline model with published figures.
 
-A step reads all weights and the KV cache of each request in it, and computes two operations for each parameter and
-token, plus the operations of attention. The step takes as long as the slower of reading and computing (Williams et al.,
-"Roofline: an insightful visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed
-overhead. We did not measure any figure here.
+A step reads all weights and the KV cache of its requests, and computes two operations for each parameter and token,
+plus the operations of attention. The time of the step is the reading time or the computing time, whichever is longer
+(Williams et al., "Roofline: an insightful visual performance model for multicore architectures", CACM 52(4), 2009),
+plus a fixed overhead. We have not measured any figure here.
 
 Sources:
 
-- H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, and 1,979 TFLOPS of bfloat16 with sparsity, so half of that without:
-  "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 has 128 GB/s, which is
-  64 GB/s in each direction. We assume an efficiency of 0.8.
+- H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, and 1,979 TFLOPS of bfloat16 with sparsity, half of it without
+  sparsity: "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 interface has
+  128 GB/s, that is, 64 GB/s in each direction. We assume an efficiency of 0.8 for the interface.
 - Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the model cards, https://huggingface.co/meta-llama; layers,
   width and key-value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
-- The efficiencies are assumptions: 0.4 of the peak operations per second, which that paper reports for training (38 to
-  43 % of the peak in bfloat16, its table 4), and 0.7 of the peak memory bandwidth. The fixed overhead, 1 ms a step, is
-  an assumption, too.
+- The efficiencies are assumptions: 0.4 of the peak operations per second, as "The Llama 3 Herd of Models" reports for
+  training (38 to 43 % of the peak in bfloat16, table 4), and 0.7 of the peak memory bandwidth. The fixed overhead of
+  1 ms per step is also an assumption.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 _BYTES = 2
-"""Size of a parameter and of a number in the KV cache, which are both bfloat16."""
+"""Size in bytes of a parameter and of a number in the KV cache. Both are bfloat16."""
 _USED_MEMORY = 0.9
 """Fraction of each GPU's memory that the engine uses, as with vLLM's ``--gpu-memory-utilization 0.9``."""
 
 
 class Hardware(Protocol):
-    """Hardware and model, which determine the time of a step; from published figures or from measurements."""
+    """Predicts the time of a step for a model on some hardware, from published figures or from measurements."""
 
     @property
     def title(self) -> str:
@@ -36,11 +36,11 @@ class Hardware(Protocol):
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """Prefill tokens per second, for prompts so short that the cost of attention is negligible."""
+        """Prefill speed in tokens per second, for prompts so short that the cost of attention is negligible."""
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Size of a token's keys and values in all layers, in bytes; 0 if unknown."""
+        """Size of a token's keys and values in all layers, in bytes, or 0 if unknown."""
 
     @property
     def gpu_count(self) -> int:
@@ -48,7 +48,7 @@ class Hardware(Protocol):
 
     @property
     def outside_seconds(self) -> float:
-        """Portion of the time to first token that passes outside the engine's steps, in seconds."""
+        """Part of the time to first token that passes outside the engine's steps, in seconds."""
 
     def blocks(self, block_tokens: int) -> int:
         """Returns how many blocks fit in memory in addition to the weights."""
@@ -58,7 +58,7 @@ class Hardware(Protocol):
 
         Args:
             scheduled: for each request in the step, the number of tokens to compute, and the length of the request
-                including them.
+                including these tokens.
         """
 
     def load_seconds(self, tokens: int) -> float:
@@ -130,12 +130,12 @@ class Transformer:
 
         Args:
             scheduled: for each request in the step, the number of tokens to compute, and the length of the request
-                including them.
+                including these tokens.
         """
         gpus = self.gpus
         operations, bytes_read = 0.0, self.parameters * _BYTES
         for tokens, context in scheduled:
-            # Each token attends to all earlier tokens: on average, the context minus half of the scheduled tokens.
+            # Each token attends to all earlier tokens, on average to the context minus half of the scheduled tokens.
             attended = tokens * (context - tokens / 2)
             operations += 2 * self.parameters * tokens + 4 * self.layers * self.width * attended
             bytes_read += context * self.cache_bytes_per_token

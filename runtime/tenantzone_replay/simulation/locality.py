@@ -1,8 +1,8 @@
-"""Measures the time between uses of a block in a load, and the number of its uses, independently of any cache.
+"""Measures how often a load uses each block, and the time between two uses, independently of any cache.
 
 Only blocks whose hash is below a bound are sampled, and the bound is lowered whenever there are too many samples. So
-memory is bounded for any load, and every use of a sampled block is counted. (SHARDS: Waldspurger et al., *Efficient
-MRC Construction with SHARDS*, FAST'15.)
+memory is bounded for any load, and every use of a sampled block is counted. This is the method of SHARDS (Waldspurger
+et al., *Efficient MRC Construction with SHARDS*, FAST'15).
 """
 
 import heapq
@@ -17,7 +17,7 @@ _FOLLOWED: Final = 50_000
 """Maximum number of sampled blocks."""
 _SPACE: Final = 2**32
 _MIXING: Final = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio, a multiplier that maps neighbouring ids far apart."""
+"""2^64 divided by the golden ratio. Multiplication by this number maps neighbouring ids to distant hashes."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Block:
 
 
 class Locality:
-    """The reuse of blocks, which are distinct per tenant and as distinct as the load describes them.
+    """Counts the uses of the blocks of a load. Blocks of different tenants are different, even with equal content.
 
     Args:
         followed: the maximum number of sampled blocks.
@@ -42,20 +42,20 @@ class Locality:
         self._bound = _SPACE
         self._blocks: dict[tuple[str, int], _Block] = {}
         self._highest: list[tuple[int, tuple[str, int]]] = []
-        """Heap of sampled blocks with the highest hash first, which is dropped first."""
+        """Heap of sampled blocks, with the highest hash first. The block with the highest hash is dropped first."""
 
     @property
     def sampled(self) -> float:
-        """Fraction of all blocks that is sampled."""
+        """Fraction of all blocks that are sampled."""
         return self._bound / _SPACE
 
     @property
     def once(self) -> float:
-        """Fraction of the sampled blocks that is used only once."""
+        """Fraction of the sampled blocks that are used only once."""
         return sum(block.uses == 1 for block in self._blocks.values()) / max(1, len(self._blocks))
 
     def add(self, asked: Asked) -> None:
-        """Count a request; requests are added in the order of arrival."""
+        """Count the blocks of a request. Requests must be added in the order of arrival."""
         salt = content_id(asked.tenant)
         for content in asked.content:
             place = (content * _MIXING ^ salt) * _MIXING >> 32 & 0xFFFF_FFFF
@@ -70,7 +70,7 @@ class Locality:
         return found
 
     def concentration(self) -> list[tuple[float, float]]:
-        """Returns fractions of all blocks, most used first, each with its fraction of all uses."""
+        """Returns pairs: a fraction of the blocks, the most used blocks first, and its fraction of all uses."""
         counts = sorted((block.uses for block in self._blocks.values()), reverse=True)
         total, points, so_far = sum(counts), [(0.0, 0.0)], 0
         step = max(1, len(counts) // 200)
@@ -95,7 +95,7 @@ class Locality:
 
 
 def lines(locality: Locality) -> Iterable[str]:
-    """Returns a description for people."""
+    """Returns a description of the locality as lines of text."""
     uses = locality.uses()
     if not uses.count:
         return ["  the load does not say what prompts have in common"]

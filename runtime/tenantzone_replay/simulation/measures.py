@@ -1,4 +1,4 @@
-"""The results of a load under one policy, for each tenant and over time."""
+"""Results of a load under one policy, by tenant and over time."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ class TenantMeasures:
     requests: int = 0
     """Number of requests that ended with a response."""
     refused: int = 0
-    """Number of requests without a response, or whose response ended with an error."""
+    """Number of requests that got no response, or whose response ended with an error."""
     cut_short: int = 0
-    """Number of requests whose response ended before the requested length."""
+    """Number of requests whose response was shorter than the requested length."""
     prompt_tokens: int = 0
     hit_tokens: int = 0
     """Number of prompt tokens found in the cache."""
@@ -36,17 +36,17 @@ class TenantMeasures:
     first_token: Distribution = field(default_factory=Distribution)
     """Seconds from arrival to the first token."""
     token: Distribution = field(default_factory=Distribution)
-    """Mean seconds between tokens of each request."""
+    """Mean seconds between the tokens of a request."""
     evicted: Counter[str] = field(default_factory=Counter)
     """Number of the tenant's evicted blocks, by reason."""
     preemptions: int = 0
     lent: int = 0
-    """Blocks of the tenant's reservation that were lent to others."""
+    """Number of blocks of the tenant's reservation that were lent to other tenants."""
     borrowed: int = 0
     withheld_tokens: float = 0.0
-    """Number of tokens that a step kept for other tenants although it could compute them, or that a bucket delayed."""
+    """Number of tokens that steps did not compute to leave room for other tenants, or that a token bucket delayed."""
     seat_seconds: float = 0.0
-    """Number of running requests, integrated over time in seconds."""
+    """Integral of the number of running requests over time, in request seconds."""
     block_seconds: float = 0.0
 
     @property
@@ -55,7 +55,7 @@ class TenantMeasures:
 
     @property
     def attainment(self) -> float:
-        """Fraction of the tenant's requests that met both targets; refused and truncated requests count as misses."""
+        """Fraction of the tenant's requests that met both targets. Refused and truncated requests did not meet them."""
         asked = self.requests + self.refused
         return self.attained / asked if asked else 1.0
 
@@ -66,14 +66,14 @@ class Moment:
 
     seconds: float
     held: dict[str, int]
-    """Number of used and cached blocks by tenant; all under the empty name if tenants share prefixes."""
+    """Number of used and cached blocks, by tenant. If tenants share prefixes, all blocks are under the name ""."""
     hit_tokens: int
-    """Number of hit tokens of all tenants up to this time; the next field is also a total up to this time."""
+    """Number of hit tokens of all tenants up to this time. The next field is also a total up to this time."""
     prompt_tokens: int
     waiting: int
     running: int = 0
     lent: dict[str, int] = field(default_factory=dict)
-    """Number of blocks of each tenant's reservation that others have borrowed."""
+    """Number of blocks of each tenant's reservation that other tenants have borrowed, by lender."""
 
 
 @dataclass(slots=True)
@@ -92,9 +92,9 @@ class Result:
     """Virtual seconds in which steps ran."""
     steps: int = 0
     at_a_time: float = 0.0
-    """Mean number of running requests while others waited; 0.0 if no request ever waited."""
+    """Mean number of running requests while other requests waited, or 0.0 if no request ever waited."""
     took_seconds: float = 0.0
-    """Wall-clock seconds that the replay took."""
+    """Duration of the replay in wall-clock seconds."""
 
     @property
     def hit_tokens(self) -> int:
@@ -103,12 +103,12 @@ class Result:
 
     @property
     def hit_rate(self) -> float:
-        """Fraction of all prompt tokens that was found in the cache."""
+        """Fraction of all prompt tokens that were found in the cache."""
         return self.hit_tokens / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
 
     @property
     def worst(self) -> float:
-        """Fraction of in-time requests of the tenant with the lowest fraction."""
+        """Fraction of requests in time for the tenant for which this fraction is lowest."""
         return min(each.attainment for each in self.tenants.values())
 
     @property
@@ -128,11 +128,11 @@ class Result:
         return self.busy_seconds / self.seconds if self.seconds else 0.0
 
     def first_token(self) -> Distribution:
-        """Seconds to the first token, of all tenants' requests."""
+        """Returns the distribution of seconds to the first token, over the requests of all tenants."""
         return _merged(each.first_token for each in self.tenants.values())
 
     def token(self) -> Distribution:
-        """Seconds between tokens, of all tenants' requests."""
+        """Returns the distribution of mean seconds between tokens, over the requests of all tenants."""
         return _merged(each.token for each in self.tenants.values())
 
 

@@ -1,4 +1,4 @@
-"""Samples an engine during a replay, with the blocks of each tenant and the figures of zones."""
+"""Samples the state of an engine during a replay: the running requests and the blocks of each tenant, and its zones."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from tenantzone_runtime.engine.modelless.stock_cache import StockCache
 from tenantzone_runtime.zones.audit.events import Evicted, Lent, Preempted
 
 _LOOK_SECONDS = 1.0
-"""Seconds between two samples of the running requests."""
+"""Minimum interval between two samples, in seconds."""
 
 
 class Observer:
@@ -19,10 +19,10 @@ class Observer:
     Args:
         scheduler: the engine's scheduler.
         policy: the policy that the engine runs.
-        tenants: the clients, which know the requests that have ended.
-        result: the samples are written to it.
+        tenants: the clients, which know the tenant of each request in flight.
+        result: the result to which the samples are added.
         begin: the clock's time at the beginning of the load, in seconds.
-        interval: seconds between two recorded samples.
+        interval: the interval between two recorded samples, in seconds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Observer:
             self._quotas = {number: (policy.quotas or {}).get(tenant, 0) for number, tenant in self._name.items()}
 
     def look(self, now: float) -> None:
-        """Take a sample if it is due; called several times per virtual second."""
+        """Take a sample if the last sample is old enough. Called several times per virtual second."""
         if self._policy.quotas is not None and self._stock is not None and now - self._trimmed >= QUOTA_SECONDS:
             self._trimmed = now
             self._lost_to_quota.update(self._stock.evict_above(self._quotas))
@@ -70,7 +70,7 @@ class Observer:
             self._keep(now, self._held_then)
 
     def _account(self, now: float) -> None:
-        """Count the last sample for the time since the sample before."""
+        """Add the time since the last sample to the integrals, with the values of that sample."""
         passed, self._looked = now - self._looked, now
         for tenant, requests in self._ran.items():
             self._of(tenant).seat_seconds += requests * passed
@@ -78,8 +78,8 @@ class Observer:
             self._of(tenant).block_seconds += blocks * passed
 
     def finish(self, now: float) -> None:
-        """End the observation after the last response."""
-        # No requests are running, so count the last sample for the rest of the time.
+        """Take the last sample and collect the final counts. Called after the last response."""
+        # Use the values of the last sample up to now, because no requests are running any more.
         self._account(now)
         if self._stock is None:
             self._scheduler.let_time_pass()

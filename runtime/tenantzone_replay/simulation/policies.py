@@ -1,4 +1,4 @@
-"""Defines the policies that the replay compares, which are those of stock vLLM, of other projects and of tenantzone."""
+"""Defines the policies that the replay compares. They model stock vLLM, other projects and TenantZone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from tenantzone_contract.zone_config.zone_terms import Lending
 from tenantzone_runtime.engine.modelless.engine_shape import EvictionOrder
 
 NO_WATERMARKS: Final = Watermarks()
-"""Watermarks with which blocks are evicted only on demand."""
+"""Watermarks that evict blocks only on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,19 @@ class Policy:
     name: str
     what: str
     zones: tuple[ZoneConfig, ...] | None = None
-    """The zones; None for vLLM's own scheduler."""
+    """The zones, or None for vLLM's stock scheduler."""
     salted: bool = True
-    """Whether tenants do not share prefixes; with zones, they never do."""
+    """Whether each tenant has a separate ``cache_salt``. With zones, tenants never share prefixes."""
     bucket: Mapping[str, float] | None = None
-    """Maximum tokens per second that a frontend lets through, by tenant; None for no limit."""
+    """Maximum number of tokens per second that the frontend accepts, by tenant. None for no limit."""
     quotas: Mapping[str, int] | None = None
-    """Number of blocks above which a tenant's cached blocks are evicted every second, by tenant; None for no quotas."""
+    """Soft quotas in blocks, by tenant. Cached blocks above a quota are evicted every second. None for no quotas."""
     priorities: Mapping[str, int] | None = None
-    """vLLM's priority by tenant, smallest first; None for first come, first served."""
+    """vLLM's priority, by tenant. Smaller values are served first. None for first come, first served."""
     order: EvictionOrder = "lru"
-    """Order in which vLLM evicts cached blocks without zones."""
+    """Order in which stock vLLM evicts cached blocks."""
     tier_blocks: int = 0
-    """Number of blocks in the CPU tier; 0 for no tier."""
+    """Number of blocks in the CPU tier, or 0 for no tier."""
     watermarks: Watermarks = NO_WATERMARKS
     """The watermarks of the zones' pool."""
     infinite: bool = False
@@ -47,9 +47,9 @@ class Policy:
 
 
 BUCKET_SECONDS: Final = 60.0
-"""Depth of a token bucket, as the number of seconds without requests whose tokens a tenant may use at once."""
+"""Depth of a token bucket, in seconds of its rate. After this time without requests, the bucket is full."""
 QUOTA_SECONDS: Final = 1.0
-"""Seconds between two checks of soft quotas, as in LMCache."""
+"""Interval in seconds at which soft quotas are enforced, as in LMCache."""
 
 
 STOCK: Final = Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False)
@@ -66,10 +66,10 @@ def policies(
     """Returns all policies by name, in the order of a table.
 
     Args:
-        zones: one for each tenant; the other policies get the same shares.
+        zones: the zones, one for each tenant. Policies without zones give the tenants the same shares.
         blocks: the number of blocks of the engine.
-        tokens_per_second: the engine's prefill speed, for the token bucket.
-        demand: the number of tokens of each tenant, for priorities if the zones have no priorities.
+        tokens_per_second: the engine's prefill speed, which the token buckets divide among the tenants.
+        demand: the number of tokens of each tenant. If the zones' priorities are equal, it determines the priorities.
         tier_blocks: the number of blocks in the CPU tier.
         watermarks: the pool's watermarks, for the policies with zones.
     """
@@ -106,7 +106,7 @@ def policies(
 
 
 def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
-    """Returns a zone for each tenant, which together reserve all blocks in equal shares."""
+    """Returns a zone for each tenant. The zones reserve equal shares of all blocks."""
     return tuple(
         ZoneConfig(name=name, tenant=tenant, generation=1, reserved=blocks // len(tenants))
         for name, tenant in zip(zone_names(tenants), tenants, strict=True)
@@ -114,9 +114,9 @@ def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
 
 
 def zone_names(tenants: Sequence[str]) -> list[str]:
-    """Returns a unique name for each tenant's zone that Kubernetes accepts.
+    """Returns a name for each tenant's zone. The names are unique and valid in Kubernetes.
 
-    A valid tenant name is also the name of the zone; other names are made valid and numbered.
+    If the name of a tenant is valid, its zone has the same name. Other names are made valid and numbered.
     """
     plain = [_plain(tenant) for tenant in tenants]
     taken = {name for name, tenant in zip(plain, tenants, strict=True) if name == tenant}
@@ -135,13 +135,13 @@ def _plain(tenant: str) -> str:
 
 
 def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
-    """Returns the same zone with other fields, validated."""
+    """Returns a copy of a zone with changed fields, and validates the copy."""
     fields = {name: getattr(zone, name) for name in type(zone).model_fields}
     return ZoneConfig(**(fields | changes))
 
 
 def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[str, int]:
-    """Returns the zones' priorities, or priorities by ascending demand if the zones' priorities are all equal."""
+    """Returns vLLM priorities by tenant, from the zones' priorities. If these are equal, by ascending demand."""
     if len({zone.priority for zone in zones}) > 1:
         return {zone.tenant: -zone.priority for zone in zones}
     by_demand = sorted(zones, key=lambda zone: (demand.get(zone.tenant, 0), zone.tenant))
@@ -149,7 +149,7 @@ def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[
 
 
 def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, float]:
-    """Returns each zone's reservation plus an equal share of the unreserved blocks, as fractional blocks."""
+    """Returns each zone's reservation plus an equal share of the unreserved blocks. Results may be fractional."""
     reserved = {zone.tenant: floor_blocks(zone.reserved, blocks) for zone in zones}
     left = max(0, blocks - sum(reserved.values())) / max(1, len(zones))
     return {tenant: share + left for tenant, share in reserved.items()}
@@ -160,12 +160,12 @@ NAMES: Final = tuple(policies([], 0, 0.0))
 
 
 def part_of(blocks: int, part: float) -> int:
-    """Returns a fraction of the blocks, rounded down, but not by the error of a product slightly below an integer."""
+    """Returns a fraction of the blocks, rounded down. A product just below an integer counts as the integer."""
     return int(blocks * part + 1e-9)
 
 
 def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
-    """Returns a zone for an engine with ``part`` times the blocks: its numbers of blocks are multiplied by ``part``."""
+    """Returns a copy of a zone for an engine with ``part`` times as many blocks. Scales its numbers of blocks."""
     amounts = {
         name: part_of(amount, part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
     }

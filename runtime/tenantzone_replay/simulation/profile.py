@@ -1,4 +1,4 @@
-"""Summarizes a load before any replay: its tenants, their demand, and the repeated prefixes."""
+"""Summarizes a load before a replay: its tenants, their demand, and how often prefixes are used again."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ class Profile:
     """A summary of a load."""
 
     demand: dict[str, Demand] = field(default_factory=dict)
-    """Demand of each tenant, by tenant, in the order of their first requests."""
+    """Demand by tenant. Tenants are in the order of their first requests."""
     seconds: float = 0.0
-    """Seconds from the beginning of the load to the last arrival."""
+    """Time from the beginning of the load to the last arrival, in seconds."""
     longest: int = 0
     """Number of tokens of the longest request, including its answer."""
     content_tokens: int = 16
@@ -37,12 +37,12 @@ class Profile:
         return sum(each.requests for each in self.demand.values())
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns an upper bound on the number of blocks that hold all requests at once without sharing prefixes."""
+        """Returns an upper bound for the number of blocks that all requests need together, without shared prefixes."""
         return self.tokens // block_tokens + 2 * self.requests
 
 
 def profile(load: Iterable[Asked]) -> Profile:
-    """Read a whole load, and return its summary.
+    """Read an entire load, and return its summary.
 
     Raises:
         TraceError: the load can't be read.

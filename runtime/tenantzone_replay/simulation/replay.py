@@ -1,4 +1,4 @@
-"""Replays one load under one policy, with vLLM's real scheduler in virtual time, until the last answer."""
+"""Replays one load under one policy until the last answer, with vLLM's real scheduler in virtual time."""
 
 import tempfile
 import time
@@ -19,13 +19,13 @@ from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 from tenantzone_runtime.engine.modelless.schedulers import ModellessScheduler
 
 MOMENTS: Final = 120
-"""Number of times that the state of the engine is sampled during a load."""
+"""Approximate maximum number of recorded samples of the engine's state during a load."""
 _STUCK_SECONDS: Final = 3600.0
-"""Virtual seconds without a runnable request, after which the waiting requests count as stuck if no more arrive."""
+"""Time in virtual seconds without a runnable request after which the replay ends, if no more requests arrive."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:
-    """Replay the whole load under one policy.
+    """Replay the entire load under one policy, and return the result.
 
     Args:
         setting: the load and the engine.
@@ -83,7 +83,7 @@ def _of_known(load: Iterator[Asked], tenants: Container[str]) -> Iterator[Asked]
     for number, asked in enumerate(load, 1):
         if asked.tenant not in tenants:
             raise TraceError(
-                f"request {number} is now of tenant {asked.tenant!r}, which had no requests when the load was first "
+                f"request {number} now has tenant {asked.tenant!r}, which had no requests when the load was first "
                 "read; if another process still writes the trace, replay a copy"
             )
         yield asked

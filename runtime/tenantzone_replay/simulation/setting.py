@@ -1,4 +1,4 @@
-"""Defines the load and the engine that are the same for all policies of a comparison."""
+"""Defines a load and an engine, which are the same for all policies in a comparison."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tenantzone_replay.traces.load import Asked
 from tenantzone_runtime.engine.modelless.engine_shape import EngineShape
 
 OnAnswered = Callable[[int, str, int, int], None]
-"""A callback with the number of a request in the load, its tenant, its prompt tokens and its hit tokens."""
+"""A callback whose arguments are a request's number in the load, its tenant, its prompt tokens and its hit tokens."""
 
 
 def no_one(number: int, tenant: str, prompt_tokens: int, hit_tokens: int) -> None:
@@ -30,9 +30,9 @@ class Setting:
     steps_in_flight: int = 1
     """Maximum number of steps in flight: 2 with async scheduling, otherwise 1."""
     in_flight: int | None = None
-    """Number of concurrent requests. Whenever a request ends, the next one of the load is sent.
+    """Number of concurrent requests. Whenever a request ends, the next request of the load is sent.
 
-    If None, requests are sent at their arrival times.
+    If None, requests are sent at their arrival times instead.
     """
     on_answered: OnAnswered = no_one
     """Called after each answered request."""

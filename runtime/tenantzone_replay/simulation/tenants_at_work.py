@@ -1,4 +1,4 @@
-"""The tenants of a load, as clients of an engine in virtual time."""
+"""Simulates the tenants of a load as clients of an engine, in virtual time."""
 
 import heapq
 import math
@@ -16,7 +16,7 @@ from tenantzone_runtime.engine.modelless.schedulers import ModellessScheduler
 
 
 class TokenBucket:
-    """The token bucket of one tenant, which makes requests beyond the tenant's rate wait in the frontend.
+    """The token bucket of one tenant. Requests that exceed the tenant's rate wait in the frontend.
 
     (Turner, *New Directions in Communications*, IEEE Communications Magazine 24(10), 1986.)
 
@@ -30,13 +30,13 @@ class TokenBucket:
         self._depth = depth
         self._saved = depth
         self._filled = 0.0
-        """Time up to which the bucket was refilled. It lies in the future while an earlier request waits for tokens."""
+        """Time of the last refill, in seconds. It is in the future while an earlier request waits for tokens."""
 
     def passes_at(self, arrival: float, tokens: int) -> float:
         """Returns the time at which a request may proceed, and takes its tokens out of the bucket.
 
-        A request that is larger than the depth waits until the bucket is full. If the rate is 0, no request may ever
-        proceed, and the time is ``math.inf``.
+        A request that is larger than the depth waits until the bucket is full. If the rate is 0, the time is
+        ``math.inf``, because no request may ever proceed.
         """
         if not self._rate:
             return math.inf
@@ -53,7 +53,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A request in flight: sent to the scheduler and not finished."""
+    """A request in flight, that is, sent to the scheduler and not finished."""
 
     tenant: str
     arrival: float
@@ -74,12 +74,12 @@ class TenantsAtWork:
         load: the requests, in the order of arrival.
         scheduler: the scheduler that serves the requests.
         policy: the policy that the scheduler runs.
-        measures: the measures of each tenant of the load, which are updated.
+        measures: the measures of each tenant of the load. This object updates them.
         target: the latency target for each request.
         begin: the time on the virtual clock at which the load begins, in seconds.
         in_flight: the number of concurrent requests, regardless of arrival times. If None, each request is sent at its
             arrival time.
-        outside_seconds: the portion of the time to first token that passes outside the engine, in seconds.
+        outside_seconds: the part of the time to first token that passes outside the engine, in seconds.
         answered: called with the number, the tenant, the prompt tokens and the hit tokens of each served request.
     """
 
@@ -113,13 +113,13 @@ class TenantsAtWork:
         self._at_frontend: list[tuple[float, int, Asked]] = []
         """Heap of the requests that have arrived but were not sent yet.
 
-        Each entry has the time at which the token bucket, if any, lets the request pass, its number, and the request.
+        An entry consists of the time at which the request may be sent, the request's number, and the request.
         """
         self._next = next(self._load, None)
 
     @property
     def longest(self) -> int:
-        """Maximum number of tokens of a request, including its answer, that the engine accepts."""
+        """Maximum number of tokens, including the answer, of a request that the engine accepts."""
         shape = self._scheduler.shape
         return min(shape.longest, shape.blocks * shape.block_tokens)
 
@@ -129,7 +129,7 @@ class TenantsAtWork:
             self._next = next(self._load, None)
             if self._in_flight is not None:
                 asked = asked.at(now - self._begin)
-            # A request that is too long for the engine takes no tokens from the bucket.
+            # Check the length first, because a request that is too long must take no tokens from the bucket.
             is_too_long = asked.prompt_tokens + asked.output_tokens > self.longest
             if is_too_long or (passes := self._passes_frontend(asked, now)) == math.inf:
                 self._measures[asked.tenant].refused += 1
@@ -147,7 +147,7 @@ class TenantsAtWork:
 
     def _comes(self, asked: Asked, now: float) -> bool:
         if self._in_flight is not None:
-            # Requests that wait for the token bucket count as concurrent requests, too.
+            # Requests that wait for the token bucket also count as concurrent requests.
             return len(self.under_way) + len(self._at_frontend) < self._in_flight
         return self._begin + asked.arrival <= now
 
@@ -178,7 +178,7 @@ class TenantsAtWork:
             self._measures[tenant].refused += 1
 
     def _passes_frontend(self, asked: Asked, now: float) -> float:
-        # Because of rounding, the computed arrival may be slightly later than the current time.
+        # Use the current time if the arrival, because of rounding, is slightly later.
         arrival = min(self._begin + asked.arrival, now)
         bucket = self._buckets.get(asked.tenant)
         if bucket is None:
@@ -191,7 +191,7 @@ class TenantsAtWork:
 
     def _send(self, number: int, asked: Asked) -> None:
         arrival = self._begin + asked.arrival
-        # Padded, because vLLM's priority queue sorts requests with equal arrival times by their ids as text.
+        # Pad the number with zeros, because vLLM's priority queue sorts requests with equal arrival times by id.
         name = f"{number:012}"
         self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens, asked.output_tokens)
         self._scheduler.send(

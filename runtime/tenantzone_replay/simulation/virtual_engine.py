@@ -1,4 +1,4 @@
-"""Runs a real scheduler in a virtual-time engine core, in which a hardware model gives the duration of steps."""
+"""Simulates an engine core in virtual time. Its scheduler is real, and a hardware model predicts the time of a step."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from tenantzone_replay.simulation.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
-"""Minimum for the longest sleep of an idle engine, in seconds."""
+"""Maximum time in seconds by which an idle engine's clock advances at once, while the idle time is short."""
 _LONGER = 0.01
-"""Longest sleep as a fraction of the idle time so far, because a trace may contain idle nights, or an idle year."""
+"""Longest advance as a fraction of the idle time so far, because a trace may contain an idle night or an idle year."""
 _EMPTY_STEP_SECONDS = 1e-3
-"""Minimum number of seconds before an engine that could not schedule any request retries."""
+"""Minimum time in seconds until an engine that could schedule no request tries again."""
 
 
 class Scheduling(Protocol):
-    """A vLLM scheduler, as the two halves of a step."""
+    """The interface of a vLLM scheduler, with a method for each half of a step."""
 
     scheduler: Any
 
@@ -25,36 +25,36 @@ class Scheduling(Protocol):
         """Schedule the next step, and return the scheduler's output and the model's result."""
 
     def update(self, output: Any, result: Any) -> list[Any]:
-        """Finish that step, and return the outputs for clients, as vLLM's ``EngineCoreOutput``."""
+        """Finish the step with this output and result. Returns vLLM's ``EngineCoreOutput`` objects for clients."""
 
 
 class Tenants(Protocol):
-    """The clients, which send requests and receive tokens. All times are in seconds of the clock."""
+    """The interface of the clients, which send requests and receive tokens. Times are in virtual seconds."""
 
     def send_due(self, now: float) -> None:
-        """Send all requests that have arrived by now."""
+        """Send all requests whose arrival time is not after ``now``."""
 
     def next_arrival(self) -> float | None:
-        """Returns the time of the next arrival; None if no request arrives before another event."""
+        """Returns the time of the next arrival, or None if no request will arrive without another event."""
 
     def receive(self, output: Any, now: float) -> None:
-        """Receive tokens or the end of a response, as an ``EngineCoreOutput`` from vLLM."""
+        """Process vLLM's ``EngineCoreOutput`` for one request, which contains tokens or the end of the response."""
 
 
 class VirtualEngine:
-    """An engine core's loop around a real scheduler, like vLLM's ``step_with_batch_queue``.
+    """The loop of an engine core around a real scheduler, like vLLM's ``step_with_batch_queue``.
 
-    Up to ``steps_in_flight`` steps are scheduled before the first of them ends. Then the loop waits for that end, and
-    handles requests that arrive in the meantime afterwards.
+    The loop schedules up to ``steps_in_flight`` steps before the first of them ends. Then it waits for the end of the
+    first step. Requests that arrive meanwhile are handled after that end.
 
     Args:
         driver: the scheduler.
-        clock: the active clock, which this engine advances.
-        hardware: gives the duration of a step.
+        clock: the virtual clock, which this engine advances.
+        hardware: predicts the duration of a step.
         tenants: the clients.
         steps_in_flight: 1, or 2 with async scheduling.
-        look: called ten times a second, with the clock's time.
-        loaded_tokens: tokens whose keys and values are loaded before a step that was just scheduled.
+        look: called about ten times per virtual second, with the clock's time.
+        loaded_tokens: returns the number of tokens that are loaded from a tier before the step that was just scheduled.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class VirtualEngine:
         self._crowded_seconds = 0.0
         """Total duration of the steps during which requests waited, in seconds."""
         self._crowded_seats = 0.0
-        """Running requests times seconds in these steps."""
+        """Integral of the number of running requests over this duration, in request seconds."""
         self._driver = driver
         self._clock = clock
         self._hardware = hardware
         self._tenants = tenants
         self._steps_in_flight = steps_in_flight
         self._in_flight: deque[tuple[float, Any, Any]] = deque()
-        """For each step: its end, what was scheduled, and the result."""
+        """Steps in flight. Each entry has the step's end in seconds, the scheduler's output, and the model's result."""
         self._busy_until = 0.0
         self._stands_since: float | None = None
-        """Time since which no request has been able to run; None if a request can run, or if there are no requests."""
+        """Time since which no request could run. None if a request can run, or if there are no requests."""
         self._look = look
         self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
@@ -93,16 +93,16 @@ class VirtualEngine:
 
     @property
     def at_a_time(self) -> float:
-        """Mean number of running requests while others waited; 0.0 if no request ever waited."""
+        """Mean number of running requests while other requests waited, or 0.0 if no request ever waited."""
         return self._crowded_seats / self._crowded_seconds if self._crowded_seconds else 0.0
 
     @property
     def standing_seconds(self) -> float:
-        """Returns the seconds for which there have been requests but none could run."""
+        """Time in seconds for which requests have existed but none of them could run."""
         return 0.0 if self._stands_since is None else self._clock.seconds - self._stands_since
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Run until ``is_over`` returns true, or nothing is left to do."""
+        """Run until ``is_over`` returns True, or until all requests have ended and no more arrive."""
         while not is_over():
             self._tenants.send_due(self._clock.seconds)
             if self._driver.scheduler.has_requests():
@@ -114,7 +114,7 @@ class VirtualEngine:
                 if arrival is None:
                     return
                 self._stands_since = None
-                # Advance the time in parts, so that timed changes of zones happen in between.
+                # Advance the time in parts, so that zones apply their timeouts in between.
                 idle = self._clock.seconds - self._busy_until
                 self._pass_time(min(arrival, self._clock.seconds + max(_IDLE_SECONDS, _LONGER * idle)))
                 continue
@@ -136,13 +136,13 @@ class VirtualEngine:
                 self._crowded_seconds += seconds
                 self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
-            # An empty step ends with the step that is computed meanwhile; if that is empty, too, time must advance.
+            # An empty step ends with the step in flight. If the step in flight is empty too, time must advance.
             seconds = 0.0 if self._in_flight and begins > self._clock.seconds else self._empty_step()
         self._busy_until = begins + seconds
         self._in_flight.append((self._busy_until, output, result))
 
     def _empty_step(self) -> float:
-        """Returns the backoff in seconds before the next attempt if no request can be scheduled."""
+        """Returns the time in seconds until the next attempt after a step in which no request could be scheduled."""
         if self._stands_since is None:
             self._stands_since = self._clock.seconds
         seconds = max(_EMPTY_STEP_SECONDS, min(_IDLE_SECONDS, _LONGER * self.standing_seconds))

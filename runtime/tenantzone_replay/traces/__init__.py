@@ -1,1 +1,1 @@
-"""Loads: read from traces, made up, or mixed."""
+"""Reads loads from traces, generates synthetic loads, and mixes loads."""

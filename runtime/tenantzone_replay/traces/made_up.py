@@ -1,8 +1,8 @@
 """Generates a synthetic load for users without a trace: multi-turn chats of tenants with unequal demand.
 
-The load is not modeled on measurements of real users. A chat begins with a prefix that all chats of its tenant share,
-and each turn's prompt is the whole conversation so far followed by a new message. The time between the beginnings of
-chats, the pauses between turns, the numbers of turns and the lengths of messages are exponentially distributed.
+The load is not modeled on measurements of real users. A chat begins with a prefix that all chats of its tenant share.
+The prompt of a turn is the conversation so far, followed by a new message. The times between the beginnings of chats,
+the pauses between turns, the numbers of turns, and the lengths of messages are exponentially distributed.
 """
 
 import heapq
@@ -30,7 +30,7 @@ class Chats:
 
     tenants: int = 8
     skew: float = 1.0
-    """Zipf exponent: the tenants' shares of the chats are proportional to 1, 1/2, 1/3 and so on, to this power."""
+    """Exponent of a Zipf distribution: tenants' shares of the chats are proportional to (1, 1/2, 1/3, ...) ** skew."""
     seconds: float = 1800.0
     chats: float = 0.5
     """Mean number of chats that begin per second."""
@@ -119,9 +119,9 @@ class Chats:
 class _Chat:
     tenant: int
     first: int
-    """Content id of the chat's first part after the prefix of its tenant; later parts have consecutive ids."""
+    """Part number ``n`` of the conversation, if it is after the tenant's prefix, has the content id ``first + n``."""
     turns: int
-    """Number of turns left."""
+    """Number of remaining turns."""
     said: int = 0
     """Number of tokens of the conversation so far, without the tenant's shared prefix."""
 

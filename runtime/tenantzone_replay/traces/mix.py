@@ -26,7 +26,7 @@ _APART: Final = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A period in which each request is sent several times at once; every copy has unique text."""
+    """A period in which each request is sent several times at once. Every copy has unique text."""
 
     begin: float
     """Start of the period, in seconds since the beginning of the replayed load."""
@@ -40,14 +40,14 @@ class Source:
 
     path: Path
     format: str = ""
-    """Format of the trace. If empty, it is guessed from the first line."""
+    """Format of the trace. If empty, the format is detected from the first line."""
     rate: float = 1.0
     """Factor by which the recorded request rate is multiplied."""
     shift: float = 0.0
     """Delay of the first request, in seconds."""
     burst: Burst | None = None
     tenant: str = ""
-    """Tenant of all requests. If empty, the trace names the tenants or the rule assigns them."""
+    """Tenant of all requests. If empty, the trace names the tenants, or the option ``--rule`` assigns them."""
     requests: int | None = None
     """Number of requests to replay. If None, all requests are replayed."""
     chats: Chats | None = None
@@ -59,11 +59,11 @@ class Source:
         """Yields the requests in the order of arrival.
 
         Raises:
-            TraceError: a request can't be read. The iterator raises this when it reaches that request.
+            TraceError: a request can't be read. Raised when the iterator reaches that request.
         """
         latest = self.shift
         for number, asked in enumerate(islice(self._read(), self.requests)):
-            # Lines may be out of order. Then a request arrives together with the latest request before it.
+            # Lines may be out of order. A request with a too early time arrives together with the latest earlier line.
             latest = max(latest, asked.arrival / self.rate + self.shift)
             if latest > MAX_SECONDS:
                 days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"
@@ -101,7 +101,7 @@ def _apart(load: Iterator[Asked], number: int) -> Iterator[Asked]:
 def parse_source(text: str) -> Source:
     """Parses a source as users write it: ``FILE[,rate=2][,shift=600][,burst=START:SECONDS:TIMES][,tenant=NAME][,…]``.
 
-    A file called ``chats`` need not exist: it stands for a synthetic load (``made_up``).
+    The file name ``chats`` stands for a synthetic load (module ``made_up``).
 
     Raises:
         TraceError: the file does not exist, or an option is invalid.

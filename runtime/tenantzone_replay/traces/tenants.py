@@ -1,4 +1,4 @@
-"""Assigns requests to tenants by their conversation, if the trace does not name the tenants."""
+"""Assigns the requests of a conversation to a tenant, if the trace does not name the tenants."""
 
 import bisect
 import itertools
@@ -15,7 +15,7 @@ NAME_RULE: Final = (
     "a tenant of a zone must have a name of letters A to Z and digits, with '-', '_' and '.' between; rename these "
     "tenants in the trace and in their requests"
 )
-"""Remedy, for messages, if a tenant's name is not valid in a zone."""
+"""Text for error messages: what to do if a tenant's name is invalid in a zone."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """Pattern of the names that the CRD accepts in ``spec.tenant``."""
 _KNUTH: Final = 2_654_435_761
@@ -23,7 +23,7 @@ _KNUTH: Final = 2_654_435_761
 
 
 def can_have_zone(tenant: str) -> bool:
-    """Returns whether a zone can have a tenant with this name."""
+    """Returns whether this name is valid for the tenant of a zone."""
     return _NAME.fullmatch(tenant) is not None
 
 
@@ -43,13 +43,13 @@ SHARES: Final[dict[Rule, Callable[[int], list[float]]]] = {"zipf": zipf_shares, 
 
 
 class ByConversation:
-    """Assigns a conversation to the tenant whose part of the unit interval contains the conversation's hash.
+    """Divides the unit interval among tenants, and assigns a conversation to the tenant whose part contains its hash.
 
     The hash is a number from 0 to 1 (Knuth's multiplicative hash, *The Art of Computer Programming*, volume 3, 6.4).
 
     Args:
         tenants: the tenants, in the order of their parts.
-        ends: the end of each tenant's part.
+        ends: the end of each tenant's part of the unit interval.
     """
 
     def __init__(self, tenants: Sequence[str], ends: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""Reads the zones of a pool from a file, which contains the pool's config.json or Kubernetes objects."""
+"""Reads the zones of a pool from a file, which is the pool's config.json or contains Kubernetes objects."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,15 +29,15 @@ Place = str
 def read_zones(path: Path, blocks: int) -> RuntimeConfig:
     """Read a pool's config.json, or TenantZones and their ZonePool in YAML or JSON.
 
-    Objects of other kinds are skipped. Statuses are ignored, so zones that the operator refused are read too.
+    Objects of other kinds are skipped. Statuses are ignored, so zones that the operator has refused are also read.
 
     Args:
         path: the file.
-        blocks: the number of blocks of an engine, which must be enough for the zones' reservations.
+        blocks: the number of blocks of an engine. The zones' reservations must not exceed it.
 
     Raises:
         OSError: the file can't be read.
-        TraceError: the file is invalid; the message names the file, the object and the field.
+        TraceError: the file is invalid. The message names the file, the object and the field.
     """
     try:
         text = path.read_text()
@@ -55,7 +55,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
 
 
 def _is_config(text: str) -> bool:
-    """Returns whether a text looks like a pool's config.json, which is a JSON object without ``kind``."""
+    """Returns whether a text looks like a pool's config.json, that is, a JSON object without ``kind``."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -122,7 +122,7 @@ def _of_objects(objects: Sequence[tuple[Place, Mapping[str, Any]]], blocks: int)
 
 
 def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the namespace and the name of an object. The namespace is empty if it is unset."""
+    """Returns the namespace and the name of an object. The namespace is "" if the object sets none."""
     metadata = found.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
@@ -158,10 +158,10 @@ def _pool(place: Place, found: Mapping[str, Any]) -> PoolConfig:
 
 
 def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
-    """Make a part of the config from a spec, and reject unknown fields.
+    """Returns a part of the config that ``make`` creates from a spec, and rejects unknown fields of the spec.
 
     Raises:
-        ValueError: the spec is invalid or has an unknown field; the message names the object and the field.
+        ValueError: the spec is invalid or has an unknown field. The message names the object and the field.
     """
     try:
         made = make()
@@ -178,11 +178,11 @@ def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
 
 
 class _Followed(dict[str, Any]):
-    """A part of a spec that tracks which of its fields are read, so that unread fields can be reported as unknown.
+    """A part of a spec that tracks which fields are read, so that unread fields can be reported as unknown.
 
     Args:
         plain: the part as written in the file.
-        read: the fields that other code reads, which are known.
+        read: fields that count as read, because other code reads them.
         path: the path of the part, such as ``spec.lending``.
     """
 

@@ -1,5 +1,5 @@
 """The vLLM adapter: the only package that imports vLLM.
 
-It runs in vLLM's EngineCore process. If no zone is declared, every class here behaves exactly like the stock class that
-it extends.
+The scheduler and its parts run in vLLM's EngineCore process. If no zone is declared, each subclass of a vLLM class
+behaves exactly like that class.
 """

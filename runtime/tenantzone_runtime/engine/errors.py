@@ -1,11 +1,11 @@
-"""Errors of requests that must not be served."""
+"""Exceptions for requests that must not be served."""
 
 from tenantzone_runtime.zones.audit.events import RefusalReason
 from tenantzone_runtime.zones.model.zone import Zone
 
 
 class BindingError(Exception):
-    """A request can't be bound to a zone, so it must not be served."""
+    """A request can't be bound to a zone, so the engine must not serve it."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class BindingError(Exception):
 
 
 class ForeignBlockError(RuntimeError):
-    """A request was about to use a block of another zone. This must never happen, but is checked."""
+    """A request was about to use a block of another zone, which would be a bug in the engine."""
 
     def __init__(self, block_id: int, zone: Zone | None) -> None:
         problem = "belongs to a zone" if zone is None else f"does not belong to zone {zone.spec.tenant}"

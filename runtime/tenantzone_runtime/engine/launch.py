@@ -1,20 +1,20 @@
-"""vLLM's ``serve`` command, for any distribution package of vLLM.
+"""Runs vLLM's ``serve`` command, whatever the name of vLLM's distribution package.
 
-The ``vllm`` command reads the version of a distribution named ``vllm``, but vLLM's CPU builds have another name. So
-this module builds only the subcommand.
+The ``vllm`` command fails if no distribution named ``vllm`` is installed, and vLLM's CPU builds have another name. So
+this module runs the subcommand directly.
 """
 
 import sys
 
 from tenantzone_runtime.logs import configure_if_json
 
-# This also runs in each process that vLLM spawns, because it imports this module. vLLM configures its logs later.
+# At module level, because each process that vLLM spawns imports this module, and only later configures vLLM's logs.
 configure_if_json()
 
 
 def main() -> None:
     """Run ``vllm serve`` with this process's arguments."""
-    # Imported here, because processes that vLLM spawns import this module again but do not need these modules.
+    # Imported here, because processes that vLLM spawns import this module too, but do not call this function.
     from tenantzone_runtime.engine.versions import UnsupportedError, check_version, prepare_environment
 
     try:

@@ -1,4 +1,4 @@
-"""vLLM's plugin hook, which runs early in each of vLLM's processes, first in the parent process."""
+"""The plugin that vLLM loads early in each of its processes, first in the parent process."""
 
 import atexit
 import logging
@@ -20,9 +20,9 @@ from tenantzone_runtime.state_folder import own_folder
 
 def register() -> None:
     """Prepare a vLLM process for zones. vLLM calls this more than once."""
-    # Must be first, so that a failure leaves no seal key, without which the frontend does not start.
+    # Must run first, so that no seal key exists if it fails. The frontend does not start without a seal key.
     bound_connections()
-    # Must run before the routes are created, which use the current schemas of the models.
+    # Must run before vLLM creates the routes, because each route copies the schema that its model has at that time.
     stop_at_first_errors()
     _make_seal_key()
     _make_state_folder()
@@ -30,7 +30,7 @@ def register() -> None:
     _log_as_vllm_does()
     redact_log_records()
     log_client_mistakes_without_tracebacks()
-    # Imported here, because these modules import vLLM, which is still being imported at the first call.
+    # Imported here, because these modules import vLLM, and vLLM's import is not complete at the first call.
     if os.environ.get(WARM_UP) != "0":
         from tenantzone_runtime.engine.patches.first_use import warm_up_sampling_at_start
 
@@ -42,13 +42,13 @@ def register() -> None:
 
 
 def _prepare_api_server() -> None:
-    # Imported here, because these modules import vLLM, which is still being imported at the plugin's first call.
+    # Imported here, because these modules import vLLM, and vLLM's import is not complete at the plugin's first call.
     from tenantzone_runtime.engine.patches.media.media_bounds import bound_media
     from tenantzone_runtime.engine.patches.media.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.patches.parsers.parser_bounds import bound_parsers
     from tenantzone_runtime.engine.patches.refusals import pass_refusals_on
 
-    # Repeated, because vLLM has set the level of its logger since the plugin was called.
+    # Repeated, because vLLM sets the level of its logger after it has called the plugin.
     _log_as_vllm_does()
     if os.environ.get(RECORD_DIR):
         from tenantzone_runtime.engine.patches.recording import record_generations
@@ -62,9 +62,9 @@ def _prepare_api_server() -> None:
 
 
 def _make_seal_key() -> None:
-    """Create the seal key, which the frontend (in the API server) and the scheduler (in the engine core) need.
+    """Create the seal key that the frontend (in the API server) and the scheduler (in the engine core) share.
 
-    The parent process creates it before it starts other processes, which inherit it through the environment.
+    The parent process creates the key before it starts other processes, which inherit it through the environment.
     """
     if not os.environ.get(SEAL_KEY):
         os.environ[SEAL_KEY] = new_seal_key().hex()
@@ -80,7 +80,7 @@ def _make_state_folder() -> None:
 
 
 def _remove(folder: str, owner: int) -> None:
-    # Forked processes inherit this exit handler, but only the process that created the folder must remove it.
+    # Forked processes inherit this exit handler, but only the process that created the folder may remove it.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 

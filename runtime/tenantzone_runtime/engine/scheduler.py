@@ -1,4 +1,4 @@
-"""The scheduler named in ``--scheduler-cls``: zone-aware scheduling with housekeeping and the admin port."""
+"""The scheduler class for ``--scheduler-cls``: zone-aware scheduling, housekeeping and the admin port."""
 
 import os
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tenantzone_runtime.engine.versions import UnsupportedError, check_version
 from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, read_settings
 
-# Before the following imports of vLLM's internals, which other versions may have elsewhere.
+# Must run before the imports below, because they fail without a clear message if vLLM's version is not supported.
 check_version()
 
 from tenantzone_runtime.engine.core.scheduling import ZoneAwareScheduler  # noqa: E402
@@ -17,15 +17,15 @@ from tenantzone_runtime.housekeeping.service import Service  # noqa: E402
 
 
 class ZoneScheduler(ZoneAwareScheduler):
-    """The zone-aware scheduler that vLLM creates, with its settings from the environment.
+    """The zone-aware scheduler that vLLM creates. It reads its settings from environment variables.
 
-    vLLM's engine core inherits the environment of the process that was started.
+    vLLM's engine core inherits the environment of vLLM's parent process.
 
     Raises:
-        UnsupportedError: vLLM's version, a flag or the model is incompatible with zones, or the seal key or the folder
-            that the frontend reads is missing.
+        UnsupportedError: vLLM's version, a flag or the model is incompatible with zones, or the variable with the seal
+            key or the state folder is not set.
         ValueError: a setting is invalid.
-        OSError: the admin port is taken.
+        OSError: another process uses the admin port.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

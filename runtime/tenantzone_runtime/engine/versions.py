@@ -1,7 +1,8 @@
 """The versions of vLLM that this adapter supports.
 
-All code that depends on vLLM's version is here, and docs/vllm.md lists the compared differences. Importing this module
-imports no vLLM internals, because they may be elsewhere in another version, which must be refused before that.
+All code that depends on vLLM's version is here. docs/vllm.md lists the differences between the versions. This module
+imports vLLM's internals only inside functions, because an unsupported version may have moved them, and
+``check_version`` must refuse such a version with a clear message instead of an ``ImportError``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class UnsupportedError(RuntimeError):
 
 
 def check_version(version: str = vllm.__version__) -> None:
-    """Check that this adapter supports the internals of this version of vLLM.
+    """Check that zones support a version of vLLM.
 
     Raises:
         UnsupportedError: the version is outside the supported range.
@@ -44,7 +45,7 @@ def check_version(version: str = vllm.__version__) -> None:
 
 
 def keep_groups_in_tiers(version: str = vllm.__version__) -> bool:
-    """Returns whether tiers were verified with several groups of KV caches per prompt for this version of vLLM."""
+    """Returns whether tiers were tested with this version of vLLM for models with several KV cache groups."""
     return _GROUPS_IN_TIERS.contains(Version(version), prereleases=True)
 
 
@@ -52,7 +53,7 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
     """Check that vLLM's config enables no feature that is incompatible with zones.
 
     Raises:
-        UnsupportedError: a flag, a file or the model enables an unsupported feature. The message states the reason.
+        UnsupportedError: a flag, a file or the model enables such a feature. The message names all such features.
     """
     found = [
         f"{unsupported.feature} ({unsupported.reason}; {unsupported.instead})"
@@ -66,19 +67,19 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
     if found:
         raise UnsupportedError(
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "
-            "Or start vLLM without --scheduler-cls to run without zones"
+            "To run without zones, start vLLM without --scheduler-cls"
         )
 
 
 def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> None:
-    """Have vLLM end requests with an error in its next output, as it ends requests whose grammars do not compile."""
+    """Make vLLM's next output end requests with an error, as vLLM does for requests whose grammars do not compile."""
     failed = scheduler.grammar_compile_error_reqs
-    # Since 0.33, an entry can have the API server's answer. It is not used here, because vLLM does not support 429.
+    # Since 0.33, an entry can contain the API server's response. None is given, because vLLM does not support code 429.
     failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
 
 
 def chat_utils() -> Any:
-    """Returns vLLM's module that gathers the images, sounds and videos of a conversation."""
+    """Returns vLLM's module that collects the images, sounds and videos of a conversation."""
     try:
         return import_module("vllm.renderers.chat_utils")
     except ImportError:
@@ -86,7 +87,7 @@ def chat_utils() -> Any:
 
 
 def prepare_environment() -> None:
-    """Set the environment variables that vLLM's own command sets first."""
+    """Set the environment variables that the ``vllm`` command sets before it starts a subcommand."""
     try:
         from vllm.entrypoints.common.startup import cli_env_setup
     except ImportError:  # before 0.33
@@ -95,7 +96,7 @@ def prepare_environment() -> None:
 
 
 def generation_error() -> type[Exception]:
-    """Returns the exception with which vLLM's API server ends a request without a traceback in its log."""
+    """Returns the exception class that makes vLLM's API server end a request without logging a traceback."""
     try:
         from vllm.exceptions import GenerationError
     except ImportError:  # before 0.32
@@ -104,7 +105,7 @@ def generation_error() -> type[Exception]:
 
 
 def window_in_chunks(spec: KVCacheSpec, tokens_per_chunk: int) -> int | None:
-    """Returns the number of a tier's chunks that a sliding window needs, or None for a layer without a window."""
+    """Returns how many chunks of a tier a layer's sliding window spans, or None for a layer without a window."""
     try:
         from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import get_sliding_window_size_in_chunks
     except ImportError:  # before 0.33

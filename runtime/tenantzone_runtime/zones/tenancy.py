@@ -9,6 +9,7 @@ from math import inf
 from typing import Final, Literal, get_args
 
 from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.zones.audit.events import Event, RefusalReason
 from tenantzone_runtime.zones.blocks import states
 from tenantzone_runtime.zones.blocks.eviction import Evictions, cover_loans, evict_surplus_for, evict_to_watermark
@@ -23,7 +24,7 @@ from tenantzone_runtime.zones.model.parts import ALL, zones_for
 from tenantzone_runtime.zones.model.quota import Quota
 from tenantzone_runtime.zones.model.step_time import StepTimes
 from tenantzone_runtime.zones.model.wait_accounting import WaitAccounting
-from tenantzone_runtime.zones.model.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT, Zone, ZoneSpec, new_zone
 
 Preparation = Literal["grammar", "load"]
 """Wait reasons of requests that steps do not consider yet, because they are still being prepared."""
@@ -78,7 +79,7 @@ class Tenancy:
         The zone has no reservation and gets no other requests. Each block that these requests release is free at once,
         and the zone is removed with the last request.
         """
-        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), IdleTimes(inf))
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), Idle(after_seconds=inf))
         zone = new_zone(spec, self.ledger.now, self.ledger.links)
         self.ledger.add(zone)
         zone.leaving = True

@@ -10,7 +10,7 @@ from hack.harness.kv_caches import KINDS
 from tenantzone_contract.zone_config.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
-from tenantzone_contract.zone_config.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
+from tenantzone_contract.zone_config.zone_terms import Fairness, Idle, LatencyTargets, Lending, Retention, SeatShare
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
@@ -36,10 +36,10 @@ from tests.engine.histories.reckoning import longest
 MAX_EVENTS = 80
 DRAFTING = [None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]
 LATENCIES = [
-    *[Latency()] * 4,
-    Latency(token_time_seconds=0.03),
-    Latency(token_time_seconds=0.6, first_token_seconds=1.0),
-    Latency(first_token_seconds=0.001),
+    *[LatencyTargets()] * 4,
+    LatencyTargets(token_time_seconds=0.03),
+    LatencyTargets(token_time_seconds=0.6, first_token_seconds=1.0),
+    LatencyTargets(first_token_seconds=0.001),
 ]
 SECONDS = st.sampled_from([60.0, 0.0, 1.0, 10.0])
 SEATS = [
@@ -179,7 +179,7 @@ def zones(draw: st.DrawFn, tenant: str, left: int, chosen: Flags) -> ZoneConfig:
         eviction_policy=draw(st.sampled_from(list(EVICTION_POLICIES))),
         purge=draw(st.sampled_from(["", "", "first", "second"])),
         fairness=draw(st.sampled_from([Fairness(), Fairness(), Fairness(header="x-user-id")])),
-        latency=draw(st.sampled_from(LATENCIES)) if chosen.chunked else Latency(),
+        latency=draw(st.sampled_from(LATENCIES)) if chosen.chunked else LatencyTargets(),
         seats=draw(st.sampled_from(SEATS)),
         **(draw(_of_tiers) if chosen.tiers is not None else {}),
     )

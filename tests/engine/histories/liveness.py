@@ -20,7 +20,7 @@ from typing import Any
 
 from vllm.v1.request import Request
 
-from tenantzone_contract.zone_config.zone_terms import Latency
+from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tenantzone_runtime.zones.tokens.deficits import CHUNK
@@ -121,7 +121,7 @@ def _tokens_of_a_step(engine: Engine) -> int:
     """Prompt tokens in a step, at least: if no other request is computed, a latency target leaves others a chunk."""
     budget = engine.flags.batched_tokens
     targets = [zone.latency for config in engine.configs for zone in config.zones]
-    return budget if all(each == Latency() for each in targets) else max(1, min(CHUNK, budget // 8))
+    return budget if all(each == LatencyTargets() for each in targets) else max(1, min(CHUNK, budget // 8))
 
 
 def _longest_wait(engine: Engine) -> float:

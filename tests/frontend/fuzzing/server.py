@@ -12,7 +12,7 @@ import httpx
 import psutil
 
 from tenantzone_contract.zone_config.config import ZoneConfig
-from tenantzone_contract.zone_config.zone_terms import Queue
+from tenantzone_contract.zone_config.zone_terms import QueueBounds
 from tests.engine.real_engine import API_PORT, RealEngine, StartingEngine
 from tests.frontend.fuzzing.drawn import KEYS, ZONES
 from tests.frontend.fuzzing.measured import STATE_PATH
@@ -115,7 +115,7 @@ def fuzzed_engine() -> Iterator[Fuzzed]:
             engine.declare(
                 ZoneConfig(name="acme", tenant="acme", generation=1, reserved="40%"),
                 ZoneConfig(name="burst", tenant="burst", generation=1),
-                ZoneConfig(name="tight", tenant="tight", generation=1, limit=8, queue=Queue(requests=2)),
+                ZoneConfig(name="tight", tenant="tight", generation=1, limit=8, queue=QueueBounds(requests=2)),
             )
             yield Fuzzed(engine)
         finally:

@@ -1,4 +1,4 @@
-"""Readers of trace formats, by name. To add a format, add a module and register it here."""
+"""Readers of trace formats, by the name of the format. To add a format, add a module and register it here."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from tenantzone_replay.traces.readers.seen import Seen
 
 
 class Reader(Protocol):
-    """Reads the trace at ``path``. ``seen`` has the state of its files from an earlier read, if any."""
+    """Reads the trace at ``path``. ``seen`` contains the state of the files from an earlier read, if any."""
 
     def __call__(self, path: Path, seen: Seen | None = None) -> Iterator[Asked]: ...
 
@@ -25,11 +25,11 @@ READERS: Final[Mapping[str, Reader]] = {
     "kv-events": kv_events.read,
     "recorded": recorded.read,
 }
-"""Reader of each format. Each reader is a generator that yields the requests of a trace in the order of arrival."""
+"""Reader of each format. Each reader is a generator of the requests of a trace, in the order of arrival."""
 
 
 def guess_format(path: Path, seen: Seen | None = None) -> str:
-    """Returns the format of a trace, guessed from its first line.
+    """Returns the format of a trace, detected from its first line.
 
     Raises:
         TraceError: the first line matches no known format.

@@ -1,4 +1,4 @@
-"""Reads BurstGPT: CSV with ``Timestamp`` (s), ``Request tokens``, ``Response tokens``, in later files ``Session ID``.
+"""Reads BurstGPT's CSV files: ``Timestamp`` (s), ``Request tokens``, ``Response tokens``, maybe ``Session ID``.
 
 Source: Wang et al., *BurstGPT: A Real-World Workload Dataset to Optimize LLM Serving Systems*, KDD'25;
 github.com/HPMLL/BurstGPT.

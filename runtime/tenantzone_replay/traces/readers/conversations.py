@@ -1,4 +1,4 @@
-"""Derives shared prefixes for traces that record only the session and the lengths of each request."""
+"""Derives shared prefixes for traces that record only each request's session and lengths, but no content."""
 
 from collections import OrderedDict
 
@@ -12,12 +12,12 @@ _REMEMBERED = 100_000
 class Conversations:
     """Assumes that each prompt of a session begins with the previous prompt and answer, as in a chat.
 
-    A prompt that is shorter than the conversation so far can't begin with it, so it begins a new conversation.
+    A prompt that is shorter than the previous prompt and answer begins a new conversation.
     """
 
     def __init__(self) -> None:
         self._said: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """By session: how often its conversation restarted, and the number of tokens since the last restart."""
+        """Number of restarts of the conversation, and number of tokens since the last restart, by session."""
 
     def content(self, session: str, prompt_tokens: int, answer_tokens: int) -> tuple[int, ...]:
         """Returns the content ids of a request's prompt and answer, for ``Asked.content``."""
@@ -29,5 +29,5 @@ class Conversations:
         if len(self._said) > _REMEMBERED:
             self._said.popitem(last=False)
         first = content_id(f"{session}/{begun}")
-        # The position is enough to identify later parts, because no two conversations have the same first part.
+        # Consecutive ids are enough to identify later parts, because each conversation has a different first id.
         return tuple(first + number for number in range(said // CONTENT_TOKENS))

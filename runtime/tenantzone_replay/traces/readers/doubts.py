@@ -1,4 +1,4 @@
-"""Warns about values in a trace that are valid but implausible. Each kind of warning is printed once per trace."""
+"""Warns about values in a trace that are valid but implausible. Prints each kind of warning once per trace."""
 
 import sys
 from typing import Final, Literal
@@ -8,16 +8,16 @@ from tenantzone_replay.traces.readers.seen import Seen
 
 _FIRST_UNIX_SECONDS: Final = 1e9
 _FIRST_UNIX_MILLISECONDS: Final = 1e11
-"""Unix times from this value on are probably in milliseconds; smaller ones from the bound above, in seconds."""
+"""Unix times from this value on are probably in milliseconds. From ``_FIRST_UNIX_SECONDS`` on, probably in seconds."""
 _LOOKED_AT: Final = 100
-"""Number of requests after which the unit is checked. If they came within a second, the unit is probably wrong."""
+"""Number of requests after which the unit is checked. If all arrived within a second, the unit is probably wrong."""
 
 
 class Doubts:
     """Prints warnings about one trace.
 
     Args:
-        seen: remembers which warnings were printed when the trace was read before. None if it is read only once.
+        seen: contains the warnings that earlier reads of the trace have printed. None if the trace is read only once.
         unit: the unit of the times in the trace's format.
     """
 
@@ -29,14 +29,14 @@ class Doubts:
     def look_at_ids(self, place: str, ids: int, tokens: int, answer_tokens: int, part: int) -> None:
         """Warn if the number of ids does not match the length of the prompt.
 
-        The id of the last part may be missing if the prompt does not fill that part. A prompt without ids causes no
-        warning, because its content is unknown.
+        If the prompt does not fill its last part, the id of that part may be missing. A prompt without ids causes no
+        warning, because the trace then does not describe the content.
 
         Args:
             place: the file and the number of the line.
             ids: the number of ids.
             tokens: the number of tokens of the prompt.
-            answer_tokens: the number of tokens of the answer, which the ids may cover, too.
+            answer_tokens: the number of tokens of the answer. The ids may also cover the answer.
             part: the number of tokens per id.
         """
         parts, most = -(-tokens // part), -(-(tokens + answer_tokens) // part)
@@ -48,12 +48,12 @@ class Doubts:
             )
 
     def look_at_time(self, place: str, time: float, arrival: float) -> None:
-        """Warn if times seem to be in a unit other than the format's.
+        """Warn if the times seem to be in another unit than the format uses.
 
         Args:
             place: the file and the number of the line.
             time: the time as written on the line.
-            arrival: the time in seconds since the trace's first request, converted from the format's unit.
+            arrival: the time since the trace's first request, in seconds.
         """
         self._requests += 1
         if self._unit == "milliseconds" and self._requests == 1:

@@ -1,12 +1,12 @@
-"""Reads vLLM's KV events as JSON Lines, with one batch per line, and derives requests from the blocks stored.
+"""Reads vLLM's KV events as JSON Lines, with one batch per line, and derives requests from the stored blocks.
 
 A batch is written as vLLM publishes it, ``[ts, [event, ...]]``, or as an object with ``ts`` and ``events``. An event is
-an object with ``type``. A ``BlockStored`` event has a chain of blocks that follow a parent block. The reader takes it
-for a request that arrived at the batch's time and whose prompt ends with the chain.
+an object with ``type``. A ``BlockStored`` event lists a chain of blocks that follow a parent block. The reader assumes
+that each such event is a request that arrived at the time of the batch, and that its prompt ends with the chain.
 
-Full cache hits cause no event, and blocks of answers look like blocks of prompts. The load is therefore only what the
-engine computed, and each request has one answer token. An engine with several KV cache groups stores each prompt in
-each group, so only the events of one group are read.
+Full cache hits cause no event, and blocks of answers look like blocks of prompts. So the load contains only the tokens
+that the engine computed, and each request has one answer token. An engine with several KV cache groups stores each
+prompt in each group, so only the events of one group are read.
 """
 
 import json
@@ -20,7 +20,7 @@ from tenantzone_replay.traces.readers.lines import count, json_lines, members, n
 from tenantzone_replay.traces.readers.seen import Seen
 
 _REMEMBERED_BLOCKS = 1_000_000
-"""Maximum number of blocks in memory, through which chains are traced back. The oldest blocks are dropped first."""
+"""Maximum number of blocks whose parents are kept in memory. The oldest blocks are dropped first."""
 
 _OF_WHOLE_PROMPTS = "full_attention", "mla_attention", "sink_full_attention"
 """vLLM's names for the kinds of KV cache groups that keep whole prompts."""
@@ -48,7 +48,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
             content, tenant = chains.add(place, fields, MAX_TOKENS // size)
             yield Asked(
                 arrival=arrival,
-                # One token more than the full blocks, because the last token of a prompt is always computed.
+                # Add one token to the full blocks, because an engine always computes the last token of a prompt.
                 prompt_tokens=len(content) * size + 1,
                 output_tokens=1,
                 content=content,
@@ -66,7 +66,7 @@ def _is_stored(fields: Mapping[str, Any]) -> bool:
 class _Group:
     """Selects the KV cache group whose events are read.
 
-    This is the first group seen, until the first group that keeps whole prompts is seen.
+    The first group in the trace is selected until a group that keeps whole prompts appears, which is then selected.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Group:
         self._is_of_whole_prompts = False
 
     def look_at(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        """Select the first group in ``stored``, or switch to the first group in it that keeps whole prompts."""
+        """Update the selection with the next batch of ``BlockStored`` events."""
         for fields in stored:
             is_of_whole_prompts = fields.get("kv_cache_spec_kind") in _OF_WHOLE_PROMPTS
             if not self._index or (is_of_whole_prompts and not self._is_of_whole_prompts):
@@ -102,10 +102,11 @@ class _Chains:
         self._before: OrderedDict[int, tuple[int | None, str]] = OrderedDict()
 
     def add(self, place: str, fields: Mapping[str, Any], most: int) -> tuple[tuple[int, ...], str]:
-        """Add a chain. Returns the ids of all its blocks from the beginning of the prompt, and its tenant.
+        """Add the chain of an event. Returns the ids of all blocks from the beginning of the prompt, and the tenant.
 
         Raises:
-            TraceError: the event has no block hashes, or its chain has more than ``most`` blocks, like a cyclic chain.
+            TraceError: the event has no block hashes, or the prompt has more than ``most`` blocks, for example because
+                the chain is cyclic.
         """
         hashes = fields.get("block_hashes")
         if not isinstance(hashes, list) or not hashes:
@@ -140,7 +141,7 @@ def _id(block_hash: Any) -> int:
 def _salt(fields: Mapping[str, Any]) -> str:
     """Returns the cache salt of the first block, or an empty string.
 
-    It is the last of the extra keys that are strings, because the name of a LoRA adapter precedes it.
+    The salt is the last extra key that is a string. An earlier string may be the name of a LoRA adapter.
     """
     every = fields.get("extra_keys")
     keys = every[0] if isinstance(every, list) and every else None

@@ -16,12 +16,12 @@ from tenantzone_replay.traces.load import MAX_TOKENS, TraceError
 from tenantzone_replay.traces.readers.seen import Seen
 
 _LONGEST_LINE: Final = 2**23
-"""Maximum number of characters of a line. A line for a prompt of four million tokens is shorter."""
+"""Maximum number of characters of a line. Even a line for a prompt of four million tokens is shorter."""
 
 
 @contextmanager
 def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
-    """Opens a file as UTF-8 text. Decompresses it if its name ends in ``.gz``, and skips a byte order mark."""
+    """Opens a file as UTF-8 text, and skips a byte order mark. Decompresses a file whose name ends in ``.gz``."""
     with (
         seen.opened(path) as file,
         gzip.open(file) if path.suffix == ".gz" else file as plain,
@@ -44,7 +44,7 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
 
     Args:
         path: the file.
-        seen: the file's state from an earlier read. None if the file is read only once.
+        seen: the file's state from earlier reads. None if the file is read only once.
 
     Raises:
         TraceError: the file can't be read, is not UTF-8 text, or has a line that is too long.
@@ -57,7 +57,7 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
                 if len(line) > _LONGEST_LINE:
                     raise TraceError(
                         f"{path}, line {number}: the line has more than {_LONGEST_LINE:,} characters, so the file is "
-                        "not a trace"
+                        "not a trace; give the path of a trace"
                     )
                 yield number, line
     except (EOFError, zlib.error):
@@ -65,7 +65,7 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
             f"{path}, after line {number}: the gzip data is truncated or corrupt; copy the file again"
         ) from None
     except UnicodeDecodeError:
-        raise TraceError(f"{path}, after line {number}: the file is not UTF-8 text") from None
+        raise TraceError(f"{path}, after line {number}: the file is not UTF-8 text; give the path of a trace") from None
     except OSError as error:
         raise TraceError(f"{path}, after line {number}: {error.strerror or error}") from None
 
@@ -96,7 +96,7 @@ def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tu
     rows = csv.DictReader(line for _, line in text_lines(path, seen))
     try:
         while rows.fieldnames is not None and not "".join(rows.fieldnames).strip():
-            # The line is blank, so a later line is the header.
+            # The line is blank. Unset the header, so that the reader takes it from the next line.
             rows.fieldnames = None
         for column in columns:
             if column not in (rows.fieldnames or ()):
@@ -121,16 +121,16 @@ def members(place: str, line: Any) -> Mapping[str, Any]:
 
 
 def name(line: Mapping[str, Any], member: str) -> str:
-    """Returns a member as text, which may be a number in the trace; empty if the member is missing or null."""
+    """Returns a member as text, even if it is a number. Returns "" if the member is missing or null."""
     found = line.get(member)
     return "" if found is None else str(found)
 
 
 def number(place: str, line: Mapping[str, Any], *names: str, default: float | None = None) -> float:
-    """Returns the first of the named members that exists, as a number of at least 0.
+    """Returns the value of the first named member that exists, as a number of at least 0.
 
     Raises:
-        TraceError: no named member exists and no default is given, or the value is not such a number.
+        TraceError: no named member exists and no default is given, or the value is not a number from 0 to 10^15.
     """
     for name in names:
         if line.get(name) not in (None, ""):
@@ -150,15 +150,15 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
 
 
 def whole(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """Returns the first of the named members that exists, rounded down to an integer; raises as `number` does."""
+    """Returns the value of the first named member that exists, rounded down to an integer. Raises like `number`."""
     return int(number(place, line, *names, default=default))
 
 
 def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None, most: int = MAX_TOKENS) -> int:
-    """Returns the first of the named members that exists, as a count of tokens or other units, rounded down.
+    """Returns the value of the first named member that exists, as a count of tokens or other units, rounded down.
 
     Raises:
-        TraceError: as with `number`, or the value is larger than ``most``.
+        TraceError: as in `number`, or the value is larger than ``most``.
     """
     found = whole(place, line, *names, default=default)
     if found > most:
@@ -167,9 +167,9 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 
 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
-    """Returns the first of the named members that exists, in seconds.
+    """Returns the value of the first named member that exists, in seconds.
 
-    The value may be a number, or a date with a time, which becomes Unix time. A date without a time zone is in UTC.
+    The value may be a number, or a date with a time, which is converted to Unix time. Without a time zone, it is UTC.
 
     Raises:
         TraceError: no named member exists, or the value is not a time.
@@ -186,7 +186,7 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
             except ValueError:
                 pass
             try:
-                # Azure's dates have seven decimal places in the seconds, but Python reads only six.
+                # Shorten the fraction of the seconds, because Azure writes seven digits, but Python reads only six.
                 date = datetime.fromisoformat(_six_digits(text.strip()))
             except ValueError:
                 raise TraceError(f"{place}: {name} is {text[:50]!r}; expected seconds, or a date and a time") from None

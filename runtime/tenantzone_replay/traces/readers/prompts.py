@@ -1,4 +1,4 @@
-"""Reads the content ids of a prompt."""
+"""Reads the content ids of a prompt from a line of a trace."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ def known_prompt(
 ) -> tuple[int, ...]:
     """Returns the ids in ``hash_ids`` for the parts of the prompt, or no ids if the member is missing.
 
-    The last id may belong to a part that the prompt does not fill. The tokens that the answer adds to that part are
-    unique, and the code that derives blocks from the ids takes this into account.
+    The last id may belong to a part that the prompt does not fill. Callers must exclude the answer's tokens in that
+    part from ``Asked.known_tokens``, because these tokens are unique.
 
     Raises:
         TraceError: ``hash_ids`` is not a list of integers from 0 to 2^63 - 1.

@@ -1,4 +1,4 @@
-"""Reads Bailian's Qwen traces: JSON Lines with ``chat_id``, ``parent_chat_id``, seconds, and one id per 16 tokens.
+"""Reads Bailian's Qwen traces: JSON Lines with ``chat_id``, ``parent_chat_id``, ``timestamp`` (s), and ``hash_ids``.
 
 Source: Wang et al., *KVCache Cache in the Wild: Characterizing and Optimizing KVCache Cache at a Large Cloud Provider*,
 USENIX ATC'25; github.com/alibaba-edu/qwen-bailian-usagetraces-anon.
@@ -16,7 +16,7 @@ from tenantzone_replay.traces.readers.seen import Seen
 
 CONTENT_TOKENS = 16
 _REMEMBERED_CHATS = 200_000
-"""Maximum number of chats in memory. A turn whose parent has been dropped begins a new conversation."""
+"""Maximum number of chats in memory. A turn whose parent is no longer in memory begins a new conversation."""
 
 
 def looks_like(line: str) -> bool:
@@ -33,7 +33,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
         parent = fields.get("parent_chat_id")
-        # If values are missing, pandas writes null for them and floats such as 7.0 for the other values.
+        # Accept null and floats such as 7.0, because pandas writes them for a column with missing values.
         if not (parent is None or isinstance(parent, int) or (isinstance(parent, float) and parent.is_integer())):
             raise TraceError(f"{place}: parent_chat_id is {str(parent)[:50]!r}; expected a whole number, -1 for none")
         conversation = conversation_of[chat] = chat if parent is None else conversation_of.get(int(parent), chat)

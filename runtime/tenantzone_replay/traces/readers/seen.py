@@ -15,7 +15,7 @@ from tenantzone_replay.traces.load import TraceError
 _TRIES: Final = 10
 """Maximum number of attempts to list or find files while they are being renamed."""
 _END_BYTES: Final = 4096
-"""Number of bytes at the beginning and at the end of a file that are hashed to identify it."""
+"""Number of bytes at the beginning and at the end of a file that are hashed to identify the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _File:
 class Seen:
     """A snapshot of the files of one trace. Every read returns the contents that the first read returned.
 
-    Data appended later is ignored. A file that is renamed within its folder is found by its inode.
+    Data that other processes append later is ignored. A file that is renamed within its folder is found by its inode.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Seen:
         self._files: dict[Path, _File | None] = {}
         self._ends: dict[Path, bytes] = {}
         self._now: dict[_File, Path] = {}
-        """Current paths of files that were found after they had been renamed."""
+        """Current paths of files that have been renamed."""
         self.warned: set[str] = set()
         """Kinds of warnings about the trace that have been printed."""
 
@@ -45,7 +45,7 @@ class Seen:
         if self._names is None:
             for _ in range(_TRIES):
                 self._files = _files(folder, pattern)
-                # Rotation renames files one by one. If two listings are equal, no file was renamed in between.
+                # Rotation may rename files during a listing. If two listings are equal, the first is consistent.
                 if self._files == _files(folder, pattern):
                     break
             self._names = list(self._files)
@@ -53,11 +53,11 @@ class Seen:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[BinaryIO]:
-        """Opens a file, limited to its length at the first read.
+        """Opens a file for reading, up to its length at the first read.
 
         Raises:
             OSError: the file can't be read.
-            TraceError: the original contents can't be found any more.
+            TraceError: the file no longer exists, or its content has changed.
         """
         first = self._files.get(path)
         if first is not None and not first.size:
@@ -73,7 +73,7 @@ class Seen:
 
 
 class _UpTo(io.RawIOBase):
-    """The first ``size`` bytes of a file, as a stream."""
+    """A stream of the first ``size`` bytes of a file."""
 
     def __init__(self, file: io.FileIO, size: int, path: Path) -> None:
         self._file = file
@@ -96,7 +96,7 @@ def _files(folder: Path, pattern: str) -> dict[Path, _File | None]:
     found: dict[Path, _File | None] = {}
     for path in sorted(folder.glob(pattern)):
         found[path] = None
-        # The error is reported later, when the file is opened.
+        # Ignore errors here, because opening the file will report them.
         with suppress(OSError):
             state = path.stat()
             found[path] = _file(state) if stat.S_ISREG(state.st_mode) else None
@@ -112,7 +112,7 @@ def _found(path: Path, wanted: _File, now: dict[_File, Path]) -> io.FileIO:
         for candidate in (path, now.get(wanted)):
             if candidate is not None and (file := _opened_if(candidate, wanted)):
                 return file
-        # Neither the original nor the last known path is this file, so look up the current paths of all files.
+        # The file has neither its original nor its last known path, so look up the current paths of all files.
         for other in path.parent.iterdir():
             with suppress(OSError):
                 now[_file(other.stat())] = other
@@ -130,9 +130,9 @@ def _opened_if(path: Path, wanted: _File) -> io.FileIO | None:
 
 
 def _ends(file: io.FileIO, size: int) -> bytes:
-    """Returns a hash of the beginning and the end of a file.
+    """Returns a hash of the beginning and the end of a file, to identify the file together with its inode number.
 
-    The inode number does not suffice to identify a file, because the number of a removed file may be reused.
+    The inode number alone does not suffice, because another file may get the number of a removed file.
     """
     digest = hashlib.blake2b(file.read(min(size, _END_BYTES)))
     file.seek(max(0, size - _END_BYTES))

@@ -1,8 +1,8 @@
 """vLLM's block pool, with an owner for each block.
 
 The stock free queue contains the blocks without an owner: free blocks, and cached blocks of requests that arrived
-before the first zone was declared. Each zone has its own eviction order and prefix index, so a lookup can't even see
-another zone's blocks. With no zone declared, every method behaves like the stock method.
+before the first zone was declared. Each zone has a separate eviction order and prefix index, so a lookup can't find
+another zone's blocks. If no zone is declared, every method behaves like vLLM's method.
 """
 
 import time
@@ -26,11 +26,11 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class PoolView:
-    """A view of a block pool for one zone, and what the pool must know of the zone's request to allocate its blocks.
+    """A view of a block pool for one zone. To allocate blocks, it also describes the request that needs them.
 
     Args:
         pool: the pool.
-        zone: the zone; None for the blocks that no zone owns.
+        zone: the zone, or None for the blocks that no zone owns.
     """
 
     __slots__ = ("_before", "_pool", "growing", "peak", "spare", "zone")
@@ -54,32 +54,32 @@ class PoolView:
 
 
 class ZoneBlockPool(BlockPool):
-    """A block pool that is used through a view: for a request of one zone, or for none.
+    """A block pool whose methods act for the zone of the current view, or for no zone.
 
-    vLLM's cache manager passes no request when it asks the pool for blocks, so our manager enters the view
-    ``for_zone(zone)`` around every operation on a request. In a zone's view, ``get_num_free_blocks`` returns the number
-    of blocks that this zone may take, so vLLM's checks become quota checks.
+    vLLM's cache manager does not pass a request when it asks the pool for blocks. So ``ZoneKVCacheManager`` enters the
+    view ``for_zone(zone)`` around every operation on a request. In a zone's view, ``get_num_free_blocks`` returns the
+    number of blocks that this zone may take, so vLLM's checks become quota checks.
     """
 
     view: PoolView
-    """The view that was entered last, and not left yet; a view for no zone outside operations on a zone's requests."""
+    """The current view: the innermost view that was entered. Between operations, it is a view for no zone."""
 
     front: Callable[[Zone], Request]
-    """Returns the next waiting request of a zone that has waiting requests."""
+    """Returns the next waiting request of a zone. The zone must have a waiting request."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._unowned_index = BlockHashToBlockMap()
         self._index: dict[Zone, BlockHashToBlockMap] = {}
-        """Prefix indexes by zone. Empty indexes are dropped, because their hash tables would never shrink."""
+        """Prefix index of each zone. An empty index is deleted, because its hash table would never shrink."""
         self._purges: dict[Zone, Purge] = {}
-        """The purges in progress, by zone."""
+        """Purge in progress, by zone."""
         self._no_prefixes = NoPrefixes(self._begin_index)
         self.view = PoolView(self, None)
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
         self.zones = self.ledger.zones
-        """Zones by tenant. If no zone is declared, every method behaves like the stock method."""
+        """Zones by tenant. If there are none, every method behaves like vLLM's method."""
         self.ledger.departures.append(self._zone_is_gone)
 
     @property
@@ -89,7 +89,7 @@ class ZoneBlockPool(BlockPool):
 
     @property
     def cached_block_hash_to_block(self) -> BlockHashToBlockMap:
-        """Prefix index of the view's zone, under the name by which stock code reads and sets it."""
+        """Prefix index of the current view's zone. vLLM reads and sets this attribute."""
         zone = self.view.zone
         return self._unowned_index if zone is None else self._index.get(zone, self._no_prefixes)
 
@@ -108,9 +108,9 @@ class ZoneBlockPool(BlockPool):
         return index
 
     def for_zone(self, zone: Zone | None) -> PoolView:
-        """Returns a view of the pool for a zone, or for the blocks that no zone owns. Enter it by a ``with`` statement.
+        """Returns a view of the pool for a zone, or for the blocks that no zone owns. Use it in a ``with`` statement.
 
-        To allocate blocks for a request, set the view's other attributes first.
+        Before you allocate blocks for a request, set the view's other attributes.
         """
         return PoolView(self, zone)
 
@@ -125,7 +125,7 @@ class ZoneBlockPool(BlockPool):
         return self.ledger.totals.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
-        """Returns how many blocks the view's zone may take, or in a view for no zone, how many no request uses."""
+        """Returns how many blocks the current view's zone may take. Without a zone, counts all unused blocks."""
         view = self.view
         if view.zone is not None:
             return self.available_to(view.zone, growing=view.growing, peak=view.peak) + len(view.spare)
@@ -133,22 +133,22 @@ class ZoneBlockPool(BlockPool):
         return free + self.ledger.cached_blocks
 
     def adopt_blocks(self, zone: Zone) -> None:
-        """Make a zone the owner of all blocks in use, for requests that arrived before zones were declared.
+        """Make a zone the owner of all blocks in use, whose requests arrived before zones were declared.
 
-        Cached blocks that no request uses stay in the free queue. Lookups do not find them any more.
+        Cached blocks that no request uses stay in the free queue, where lookups no longer find them.
         """
         used = [block for block in self.blocks if block.ref_cnt > 0 and not block.is_null]
         index = self._index[zone] = BlockHashToBlockMap()
         for block in used:
             if block.block_hash is not None:
-                # A block has several hashes if prompts end within it.
+                # A block in which prompts end has several hashes.
                 for block_hash in (block.block_hash, *self.cached_block_hashes_by_block.get(block.block_id, ())):
                     if self._unowned_index.pop(block_hash, block.block_id) is not None:
                         index.insert(block_hash, block)
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take blocks for the view's zone. If too few are free, evict in the order that the zone core decides."""
+        """Take blocks for the current view's zone. If too few are free, evict blocks that the zone core selects."""
         view = self.view
         if view.zone is None:
             return super().get_new_blocks(num_blocks)
@@ -161,7 +161,7 @@ class ZoneBlockPool(BlockPool):
 
     def _take_free(self, num_blocks: int, zone: Zone) -> list[KVCacheBlock]:
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
-        # The stock method takes free blocks, and blocks cached before the first zone, which are in the unowned index.
+        # vLLM's method also takes blocks that were cached before the first zone, so it must use the unowned index.
         with self.for_zone(None):
             blocks = super().get_new_blocks(num_blocks)
         self._hand_over(blocks, zone)
@@ -171,7 +171,7 @@ class ZoneBlockPool(BlockPool):
         """Make a zone the owner of free blocks.
 
         Raises:
-            ForeignBlockError: a block has an owner already. That block is never used again; the others are freed.
+            ForeignBlockError: a block already has an owner. That block is never used again, but the others are freed.
         """
         owner = self.ledger.owner
         block_ids = [block.block_id for block in blocks]
@@ -191,7 +191,7 @@ class ZoneBlockPool(BlockPool):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Add a request's full blocks to the prefix index of its zone, unless they must not be cached."""
+        """Add a request's full blocks to the prefix index of its zone, unless the blocks must not be cached."""
         if self._keeps(request, num_cached_blocks * block_size):
             with self.for_zone(zone_of(request)):
                 super().cache_full_blocks(
@@ -201,7 +201,7 @@ class ZoneBlockPool(BlockPool):
     def cache_partial_block(
         self, request: Request, block: KVCacheBlock, num_tokens: int, *args: Any, **kwargs: Any
     ) -> BlockHashWithGroupId | None:
-        """Index a partly filled block by its content. If it must not be cached, remove its earlier hashes as well."""
+        """Add a partly filled block to the prefix index, or remove its earlier hashes if it must not be cached."""
         with self.for_zone(zone_of(request)):
             if self._keeps(request, num_tokens - self.hash_block_size):
                 cached: BlockHashWithGroupId | None = super().cache_partial_block(
@@ -215,7 +215,7 @@ class ZoneBlockPool(BlockPool):
     def _keeps(self, request: Request, num_tokens: int) -> bool:
         """Returns whether a request's computed blocks may be cached.
 
-        If the zone's next waiting request has the same prefix, its need for blocks is reconsidered.
+        If so, and the zone's next waiting request has the same prefix, the arbiter reconsiders the waiting request.
         """
         zone = zone_of(request)
         if zone is None:
@@ -227,10 +227,10 @@ class ZoneBlockPool(BlockPool):
         return True
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
-        """Reuse cached blocks for a request that hits them.
+        """Use cached blocks for a request whose prefix they contain.
 
         Raises:
-            ForeignBlockError: a block does not belong to the view's zone. In that case, nothing has changed.
+            ForeignBlockError: a block does not belong to the current view's zone. In that case, nothing has changed.
         """
         zone = self.view.zone
         if zone is None:
@@ -242,7 +242,7 @@ class ZoneBlockPool(BlockPool):
                 raise ForeignBlockError(block.block_id, zone)
         for block in blocks:
             if block.is_null:
-                # Whether references to the null block are counted depends on vLLM's version.
+                # Only some versions of vLLM count references to the null block.
                 super().touch((block,))
                 continue
             if block.ref_cnt == 0:
@@ -255,9 +255,9 @@ class ZoneBlockPool(BlockPool):
         return None
 
     def cached_blocks(self, tenant: str, hashes: Iterable[BlockHash]) -> list[int] | None:
-        """Returns the ids of the cached blocks that a tenant's zone has for these hashes.
+        """Returns the ids of the cached blocks of a tenant's zone with these hashes. Supports one KV cache group only.
 
-        Returns None if a block is not cached or is in use by a request. Only for models with one KV cache group.
+        Returns None if the tenant has no zone, or if one of the blocks is not cached or is in use by a request.
         """
         zone, block_ids = self.zones.get(tenant), []
         if zone is None:
@@ -271,7 +271,7 @@ class ZoneBlockPool(BlockPool):
         return block_ids
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        """Release requests' blocks of any zone. Blocks that come earlier in the order are evicted earlier."""
+        """Release blocks that requests of any zones have used. Earlier blocks in the order will be evicted earlier."""
         if not self.zones:
             return super().free_blocks(ordered_blocks)
         owner = self.ledger.owner
@@ -310,14 +310,14 @@ class ZoneBlockPool(BlockPool):
         self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
     def evict(self, zone: Zone, reason: EvictionReason, at_most: int | None = None) -> int:
-        """Evict all cached blocks of a zone, or at most ``at_most`` blocks. Returns the number of evicted blocks."""
+        """Evict a zone's cached blocks, but at most ``at_most`` blocks. Returns the number of evicted blocks."""
         blocks = len(zone.cached) if at_most is None else min(at_most, len(zone.cached))
         block_ids = self.ledger.evict(zone, blocks, reason)
         self.return_evicted(zone, block_ids)
         return len(block_ids)
 
     def return_evicted(self, owner: Zone, block_ids: list[int]) -> None:
-        """Free blocks that the ledger has evicted, and remove them from their former owner's prefix index."""
+        """Free blocks that the ledger has evicted from a zone, and remove them from the zone's prefix index."""
         if block_ids:
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
             states.blocks_evicted(self.ledger, owner)
@@ -325,7 +325,7 @@ class ZoneBlockPool(BlockPool):
             discard_if_gone(self.ledger, owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
-        """Free blocks that the ledger has evicted from several zones, by ``return_evicted`` for each zone."""
+        """Call ``return_evicted`` for each zone from which the ledger has evicted blocks."""
         for owner, block_ids in evictions:
             self.return_evicted(owner, block_ids)
 
@@ -335,7 +335,7 @@ class ZoneBlockPool(BlockPool):
                 block_hash = block.block_hash
                 self._maybe_evict_cached_block(block)
                 if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
-                    # A block in use has the same prefix, so a waiting request with it needs no new block for it.
+                    # Another block in use has this prefix, so a waiting request with this prefix needs fewer blocks.
                     self.ledger.totals.reconsider(owner)
         self.free_block_queue.prepend_n(blocks)
         self._tidy_index(owner)
@@ -346,12 +346,12 @@ class ZoneBlockPool(BlockPool):
             del self._index[owner]
 
     def _zone_is_gone(self, zone: Zone) -> None:
-        # The index may still contain blocks that were just evicted. It is then dropped once they are removed from it.
+        # If the index still contains blocks that were just evicted, `_forget` deletes the index after these blocks.
         self._tidy_index(zone)
         self._purges.pop(zone, None)
 
     def withdraw(self, zone: Zone) -> None:
-        """Hide all prefixes of a zone from lookups if a purge of the zone has just begun. Otherwise, do nothing."""
+        """Hide all prefixes of a zone from lookups if a purge of the zone has begun since the last call."""
         purge = zone.purge
         if purge is None or not purging.is_under_way(zone) or self._purges.get(zone) is purge:
             return
@@ -360,9 +360,9 @@ class ZoneBlockPool(BlockPool):
             self._index[zone] = PurgedIndex(self._index[zone])
 
     def forget_withdrawn(self, at_once: int) -> Iterator[None]:
-        """Remove the hashes of withdrawn prefixes from their blocks, which are freed once no request uses them.
+        """Remove the hashes of withdrawn prefixes from their blocks, and free those blocks that no request uses.
 
-        The generator pauses after every ``at_once`` blocks of the engine, and anything may change during the pause.
+        The generator pauses after every ``at_once`` blocks of the engine. During a pause, any state may change.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once) if self._purges else ():
@@ -389,16 +389,16 @@ class ZoneBlockPool(BlockPool):
         self._purges.clear()
 
     def _is_withdrawn(self, zone: Zone, block: KVCacheBlock) -> bool:
-        """Returns whether a block of a zone that is being purged has a hash that lookups do not find any more."""
+        """Returns whether a purge of the zone has hidden this block of the zone from lookups."""
         index = self._index.get(zone)
         if block.block_hash is None or not isinstance(index, PurgedIndex):
             return False
         return not index.contain(block.block_hash, block.block_id)
 
     def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
-        """Remove the hashes of blocks that a zone's requests use, so that these blocks are freed when released.
+        """Remove the hashes of blocks that a zone's requests use, so that these blocks are not cached after use.
 
-        The generator pauses after every ``at_once`` blocks of the engine, and anything may change during the pause.
+        The generator pauses after every ``at_once`` blocks of the engine. During a pause, any state may change.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once):
@@ -410,7 +410,7 @@ class ZoneBlockPool(BlockPool):
         self._tidy_index(zone)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
-        """Remove the hashes of the given blocks of any zone. Blocks that no request uses are freed."""
+        """Remove the hashes of blocks of any zones, and free those blocks that no request uses."""
         owner = self.ledger.owner
         owned = {block_id for block_id in block_ids if owner[block_id] is not None}
         super().evict_blocks(block_ids - owned)
@@ -435,7 +435,7 @@ class ZoneBlockPool(BlockPool):
 def _begin_alike(request: Request, other: Request, num_hashes: int) -> bool:
     """Returns whether two requests have equal content up to the end of the block with index ``num_hashes``.
 
-    Comparing one hash suffices, because each hash also covers all blocks before its block.
+    Comparing one hash suffices, because the hash of a block also covers all earlier blocks.
     """
     hashes, others = request.block_hashes, other.block_hashes
     return num_hashes < min(len(hashes), len(others)) and hashes[num_hashes] == others[num_hashes]

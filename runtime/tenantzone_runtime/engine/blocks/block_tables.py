@@ -1,8 +1,8 @@
 """Predicts how vLLM fills the block tables of requests, for each KV cache group.
 
 Layers with the same kind of attention share a group, and a request has one block table per group. In most steps, a
-generating request writes into blocks that it already holds, in all groups. This module detects that case, in which
-vLLM's code would have nothing to do.
+generating request only writes into blocks that it already holds. This module detects these steps, so that the KV cache
+manager can skip vLLM's slower code, which would change nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 from vllm.v1.request import Request
 
 _KNOWN: Final = (FullAttentionManager, SlidingWindowManager, ChunkedLocalAttentionManager, MambaManager)
-"""Managers of layers whose block tables grow by one entry per fixed number of tokens, even if blocks are freed."""
+"""Managers of layers whose block tables get one entry per ``block_size`` tokens, and keep it if its block is freed."""
 _AS_IT_IS: Final = nullcontext()
 
 
@@ -31,9 +31,9 @@ class _Group(NamedTuple):
     """Block tables by request id."""
     block_tokens: int
     spare: int
-    """Number of blocks at the end of each table that are for states of drafted tokens instead of tokens."""
+    """Number of blocks at the end of each table that contain states of drafted tokens instead of tokens."""
     indexed: Mapping[str, int] | None
-    """Number of full blocks of each request that were considered for the prefix index. None without a prefix index."""
+    """Number of full blocks considered for the prefix index, by request id. None if the group has no prefix index."""
     unit: int
     """Interval in tokens at which blocks enter the prefix index."""
     unit_blocks: int
@@ -43,7 +43,7 @@ class BlockTables:
     """The block tables of all requests of an engine.
 
     Args:
-        coordinator: vLLM's coordinator of the groups. With other kinds of layers than ``_KNOWN``, nothing is predicted.
+        coordinator: vLLM's coordinator of the groups. If a group's manager is not in ``_KNOWN``, nothing is predicted.
     """
 
     def __init__(self, coordinator: KVCacheCoordinator) -> None:
@@ -52,7 +52,7 @@ class BlockTables:
         self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
         self._is_known = bool(self._groups)
         self._slots = tuple((each.blocks, each.block_tokens, each.spare) for each in self._groups)
-        """Subset of ``_groups`` that is needed for each running request in each step."""
+        """The fields of ``_groups`` that are read for each running request in each step."""
         states = [caches for caches in managers if isinstance(caches, MambaManager)]
         aligned = [caches for caches in states if caches.mamba_cache_mode == "align"]
         self._states = tuple(states)
@@ -60,20 +60,20 @@ class BlockTables:
         self._pending: tuple[Mapping[str, Any], ...] = tuple(
             pending for caches in aligned for pending in (caches._partial_hit_reqs, caches._checkpoints)
         )
-        """Maps with the ids of requests for which vLLM must do more than write the next tokens."""
+        """Maps whose keys are the ids of requests for which vLLM must do more than write the next tokens."""
         self._indexes_ends = any(
             caches.supports_fine_grained_hash_lookup and caches.block_size != caches.block_pool.hash_block_size
             for caches in managers
         )
-        """Whether the end of a prompt within a block enters the prefix index."""
+        """Whether the prefix index also contains prompts that end within a block."""
         self.forgetful: tuple[SingleTypeKVCacheManager, ...] = tuple(
             caches for caches in managers if type(caches) is not FullAttentionManager
         )
-        """Managers of layers without full attention: they have a limited window, or keep only the last state."""
+        """Managers of layers without full attention. These layers have a limited window or keep only the last state."""
         self._forgets = tuple((caches, _forgets_from_the_beginning(caches)) for caches in self.forgetful)
 
     def writes_on(self, request: Request, tokens: int) -> bool:
-        """Returns whether a request can reach a number of tokens in blocks that it holds, without filling a block.
+        """Returns True only if a request can reach a number of tokens without a new block and without filling a block.
 
         Args:
             request: a running request.
@@ -90,7 +90,7 @@ class BlockTables:
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def let_go_of_skipped(self, request: Request, processed: int) -> None:
-        """Have vLLM free the blocks that a request no longer attends to, unless nothing changed since the last step.
+        """Make vLLM free the blocks that a request no longer attends to, unless they are already free.
 
         Args:
             request: a running request.
@@ -106,7 +106,7 @@ class BlockTables:
             caches.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
 
     def indexes_nothing(self, request: Request, tokens: int) -> bool:
-        """Returns whether no further block of a request enters the prefix index at this many computed tokens."""
+        """Returns True only if no further block of a request enters the prefix index at this many computed tokens."""
         if self._indexes_ends and tokens <= request.num_prompt_tokens:
             return False
         request_id = request.request_id
@@ -116,7 +116,7 @@ class BlockTables:
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def have_slots(self, request_id: str, tokens: int) -> bool:
-        """Returns whether a request certainly has blocks for this many tokens in all groups."""
+        """Returns True only if a request certainly has blocks for this many tokens in all groups."""
         for blocks, block_tokens, spare in self._slots:
             if tokens > (len(blocks[request_id]) - spare) * block_tokens:
                 return False
@@ -127,11 +127,11 @@ class BlockTables:
 
         Args:
             requests: running requests.
-            lookahead: slots beyond the next token and its drafts.
+            lookahead: the number of slots in addition to the next token and its drafts.
         """
         if len(self._slots) != 1 or self._pending:
             return requests
-        # One expression for speed, because every running request is checked before every step.
+        # Written as one expression for speed, because every running request is checked before every step.
         (blocks, block_tokens, spare), beyond = self._slots[0], 1 + lookahead
         return [
             request
@@ -141,9 +141,9 @@ class BlockTables:
         ]
 
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
-        """Returns the number of blocks that a running request lacks for a number of tokens.
+        """Returns how many more blocks a running request needs for a number of tokens.
 
-        Returns None if some layers lack full attention, because then table lengths do not determine the number.
+        Returns None if some layers do not have full attention, because the lengths of their tables do not suffice.
         """
         if self.forgetful or not self._slots:
             return None
@@ -158,7 +158,7 @@ class BlockTables:
         """Returns whether a hit is a state that the current step computes, so that vLLM defers the request.
 
         Args:
-            hits: the blocks found, by group.
+            hits: the cached blocks of the request's prefix, by group.
         """
         return any(
             found[-1].block_hash in caches.cached_blocks_this_step
@@ -168,18 +168,18 @@ class BlockTables:
 
     @property
     def landing_blocks(self) -> int:
-        """Number of blocks beyond the blocks of loaded tokens that a request needs at its start, for a state's copy.
+        """Number of blocks for copies of states that a loading request needs, in addition to blocks of loaded tokens.
 
         Models that keep checkpoints of a prompt's states within a step need one more block per group.
         """
         return sum(1 + int(caches.has_prefill_checkpoint_blocks) for caches in self._aligned)
 
     def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
-        """Returns the hits without unneeded states, which vLLM would count although it does not use them.
+        """Returns the hits without states that the request does not need, because vLLM would count their blocks.
 
         Args:
-            hits: the blocks found, by group.
-            computed_tokens: the number of tokens after the load.
+            hits: the cached blocks of the request's prefix, by group.
+            computed_tokens: the number of tokens that the request has after its load.
             null: vLLM's null block, which replaces unneeded blocks.
         """
         groups = list(hits.blocks)
@@ -195,10 +195,10 @@ class BlockTables:
         return bool(self._states)
 
     def unchanged(self, request_id: str) -> AbstractContextManager[None]:
-        """Restore vLLM's bookkeeping after the ``with`` block, in which vLLM counts the blocks that a request needs.
+        """Returns a context manager in which vLLM counts the blocks that a request needs. Restores vLLM's bookkeeping.
 
-        While counting, vLLM records where to keep states. It also returns more blocks than exist for a request that
-        must not begin in this step, so the set of hashes that decides this is empty within the ``with`` block.
+        While vLLM counts, it also records where to keep states. For a request that must not begin in this step, vLLM
+        would return more blocks than exist. The hashes by which vLLM recognizes such requests are hidden meanwhile.
         """
         return self._keep_states(request_id) if self._states else _AS_IT_IS
 
@@ -223,7 +223,7 @@ class BlockTables:
 
 
 def _forgets_from_the_beginning(caches: SingleTypeKVCacheManager) -> bool:
-    """Returns whether vLLM frees a table's blocks in order, so that all blocks before a freed block are free."""
+    """Returns whether vLLM frees the blocks of a table in order, so that all blocks before a freed block are free."""
     return type(caches).remove_skipped_blocks is SingleTypeKVCacheManager.remove_skipped_blocks
 
 

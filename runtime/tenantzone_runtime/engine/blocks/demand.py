@@ -1,7 +1,7 @@
-"""Computes the number of blocks that a request needs now, in its next step and at its peak, as vLLM does.
+"""Computes the number of blocks that a request needs on admission, in its next step and at its peak, by vLLM's rules.
 
 A model has one or several KV cache groups, and the layers of a group share block tables. All groups take their blocks
-from one pool, so a request's demand is the sum over the groups.
+from one pool, so a request's demand is the sum of the demands of all groups.
 """
 
 from bisect import bisect_right
@@ -16,9 +16,9 @@ from vllm.v1.request import Request
 class _Group:
     block_tokens: int
     spare: int
-    """Number of blocks in addition to the blocks of tokens, for states of drafted tokens and copies."""
+    """Number of blocks for states of drafted tokens and for copies, in addition to the blocks of tokens."""
     most: int | None
-    """Maximum number of blocks of a request, regardless of its length. None unless the attention window is limited."""
+    """Maximum number of blocks of a request of any length, or None if the number grows with the length."""
 
     def at_most(self, tokens: int) -> int:
         """Returns the peak number of blocks of this group for a request of this many tokens."""
@@ -37,10 +37,10 @@ class Demand:
         self._scheduler = scheduler
         self._manager = scheduler.kv_cache_manager
         self.drafting = int(scheduler.num_spec_tokens) + int(scheduler.num_lookahead_tokens)
-        """Number of slots that a step needs beyond a request's next token, to verify and to draft tokens."""
+        """Number of token slots that a step needs to verify and to draft tokens, in addition to the next token."""
         steps = int(scheduler.vllm_config.max_concurrent_batches)
         self._beyond = self.drafting + int(scheduler.num_spec_tokens) * (steps - 1)
-        """Maximum number of slots that a request uses beyond its last token, if steps in flight accept no drafts."""
+        """Maximum number of slots that a request uses beyond its last token, if no draft in flight is accepted."""
         managers = self._manager.coordinator.single_type_managers
         self._groups = [self._group(caches, steps) for caches in managers]
         self._has_caps = any(caches.max_admission_blocks_per_request is not None for caches in managers)
@@ -49,7 +49,7 @@ class Demand:
     def _group(self, caches: SingleTypeKVCacheManager, steps: int) -> _Group:
         block_tokens, most = int(caches.block_size), caches.max_admission_blocks_per_request
         coordinator = self._manager.coordinator
-        # A cached block in which a hit ends is copied to another block.
+        # If a hit ends within a cached block, vLLM copies that block to another block.
         copied = int(coordinator.enable_partial_hash_hits and block_tokens > coordinator.hash_block_size)
         if not isinstance(caches, MambaManager):
             # vLLM's cap does not include the slots for drafting.
@@ -61,7 +61,7 @@ class Demand:
             in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
             checkpoints = int(caches.has_prefill_checkpoint_blocks)
             copied = int(coordinator.enable_partial_hash_hits)
-            # If tokens were loaded from a tier, their checkpoint takes one block in addition to the block of the state.
+            # If tokens were loaded from a tier, a checkpoint of their state takes another block.
             additional = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
             return _Group(block_tokens, additional, 1 + steps * (in_step + checkpoints) + drafted + copied)
         return _Group(block_tokens, drafted, None)
@@ -72,7 +72,7 @@ class Demand:
         scheduler = self._scheduler
         budget = int(scheduler.max_num_scheduled_tokens)
         threshold = int(scheduler.scheduler_config.long_prefill_token_threshold)
-        # Read several times for each prompt in each step, so count requests only if their number matters.
+        # Counts requests only if their number matters, because callers read this several times per prompt and step.
         if threshold <= 0 or (requests := sum(scheduler.get_request_counts())) <= 1:
             return budget
         if scheduler.adaptive_long_prefill_threshold:
@@ -94,7 +94,7 @@ class Demand:
         return self._lengths[key]
 
     def at_most(self, request: Request) -> int:
-        """Returns an upper bound of ``to_admit`` that is cheap to compute, as if no prefix were cached."""
+        """Returns an upper bound of ``to_admit``. It is cheap to compute, because it ignores cached prefixes."""
         return self._at_most(min(request.num_tokens + self.drafting, self._scheduler.max_model_len))
 
     def begun_by(self, tokens: int) -> int:
@@ -102,16 +102,16 @@ class Demand:
         return self._at_most(tokens)
 
     def to_admit(self, request: Request) -> int:
-        """Returns the number of blocks beyond prefix hits to require on admission: for the whole prompt and drafts.
+        """Returns how many blocks, in addition to prefix hits, must be available to admit a request.
 
-        vLLM can be configured to require only the blocks of the first chunk. With zones, requests could then be
-        admitted that can't continue, while other requests wait for their blocks.
+        They suffice for the whole prompt and drafts, even if vLLM is configured to require only the blocks of the first
+        chunk. Otherwise, admitted requests might be unable to continue, while other requests wait for their blocks.
         """
         scheduler = self._scheduler
         blocks = self._to_compute(request)
         if scheduler.connector is None or not self._manager.landing_blocks:
             return blocks
-        # If part of the prompt is loaded from a tier, the request takes these blocks in addition.
+        # If the engine loads part of the prompt from a tier, the request also takes the landing blocks.
         return max(blocks, min(blocks + self._manager.landing_blocks, self.at_most(request)))
 
     def _to_compute(self, request: Request) -> int:
@@ -121,7 +121,7 @@ class Demand:
         blocks = self._to_begin(request, computed.blocks, hit_tokens, whole, is_capped=True)
         if not self._has_caps:
             return blocks
-        # vLLM checks a second time, for the first chunk without the cap.
+        # vLLM makes a second check, for the first chunk and without the cap.
         first = min(whole, hit_tokens + int(scheduler.max_num_scheduled_tokens) + int(scheduler.num_spec_tokens))
         return max(blocks, self._to_begin(request, computed.blocks, hit_tokens, first, is_capped=False))
 
@@ -144,12 +144,12 @@ class Demand:
         return self.of_running(request, tokens)
 
     def tokens_within(self, request: Request, blocks: int) -> int:
-        """Returns how many prompt tokens a running request can compute next with at most this many more blocks."""
+        """Returns how many prompt tokens a running request can compute next with at most this many new blocks."""
         tokens = min(int(request.num_tokens - request.num_computed_tokens), self.max_chunk)
         return bisect_right(range(1, tokens + 1), blocks, key=lambda count: self.of_running(request, count))
 
     def of_running(self, request: Request, num_new_tokens: int) -> int:
-        """Returns how many blocks a running request needs to compute this many more tokens and draft after them."""
+        """Returns how many new blocks a running request needs to compute this many more tokens and their drafts."""
         blocks: int = self._manager.blocks_to_continue(request, num_new_tokens)
         return blocks
 

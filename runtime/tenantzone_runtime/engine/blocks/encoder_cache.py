@@ -1,8 +1,8 @@
-"""vLLM's cache of encoder outputs for images, sounds and videos, by zone.
+"""A subclass of vLLM's cache of encoder outputs (encodings) of images, sounds and videos, with an owner for each.
 
-An encoding is in use until its tokens are computed, and cached from then on. Cached encodings are evicted to make room:
-first encodings of zones that exceed the part of the cache that corresponds to their reserved blocks, then encodings of
-the requesting zone, and only then encodings of other zones.
+An encoding is in use until its tokens are computed, and cached from then on. Each zone has a share of the cache, in
+proportion to its reserved blocks. To make room, cached encodings are evicted in this order: those of zones that exceed
+their shares, then those of the requesting zone, then those of other zones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class ZoneEncoderCacheManager(EncoderCacheManager):
-    """An encoder cache that knows the owner of each encoding. Sizes are in embeddings, as vLLM counts them."""
+    """An encoder cache that records the zone that owns each encoding. Sizes are in embeddings, as in vLLM."""
 
     tenancy: Tenancy | None = None
     """Zones of the engine. None until the scheduler sets the attribute."""
@@ -37,9 +37,9 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         self._unused_since: dict[str, float] = {}
         """Monotonic time in seconds at which each cached encoding became unused."""
         self._doomed: set[str] = set()
-        """Names of encodings in use that are removed as soon as they are unused."""
+        """Names of encodings in use that will be removed as soon as they are unused."""
         self._made = 0
-        """Number of embeddings that this step has scheduled so far."""
+        """Number of embeddings that were scheduled in this step so far."""
 
     def held(self, zone: Zone) -> int:
         """Returns the number of a zone's embeddings, in use or cached."""
@@ -52,13 +52,13 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
     def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int) -> bool:
-        """Returns whether a request's next media item could be encoded now, or no item needs to be encoded.
+        """Returns whether a request's next media item could be encoded now. True if no item needs to be encoded.
 
         Args:
             request: a waiting or running request.
-            computed_tokens: the computed tokens of its prompt. For a waiting request, the tokens in the prefix cache.
+            computed_tokens: the number of computed tokens of the prompt. For a waiting request, the cached tokens.
             step_budget: the maximum number of embeddings that one step computes.
-            last: the last token to consider. Media that begin after it are not needed yet.
+            last: the position of the last token to consider. Media that begin after that token are not needed yet.
         """
         for needed in self._needed(request, computed_tokens, last):
             if not self._may_have(request, needed, step_budget - self._made):
@@ -68,17 +68,17 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return True
 
     def next_of(self, request: Request, computed_tokens: int, last: int) -> Encoding | None:
-        """Returns the embeddings that a request's next media item takes, or None if all needed media are in use.
+        """Returns the embeddings that a request's next media item needs, or None if all needed items are in use.
 
         Args:
             request: a waiting or running request.
-            computed_tokens: the computed tokens of its prompt. For a waiting request, the tokens in the prefix cache.
-            last: the last token to consider. Media that begin after it are not needed yet.
+            computed_tokens: the number of computed tokens of the prompt. For a waiting request, the cached tokens.
+            last: the position of the last token to consider. Media that begin after that token are not needed yet.
         """
         return next(self._needed(request, computed_tokens, last), None)
 
     def _needed(self, request: Request, computed_tokens: int, last: int) -> Iterator[Encoding]:
-        """Generate the needs of a request's media items that are needed up to token ``last`` and not in use yet."""
+        """Iterate over the embeddings of media items that a request needs up to token ``last``, except items in use."""
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
             if place.offset > last:
@@ -89,11 +89,11 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings)
 
     def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
-        """Returns whether an encoding fits into an empty cache and into a step without other encodings."""
+        """Returns whether an encoding fits into an empty cache, and into a step without other encodings."""
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
     def in_use(self) -> Iterator[tuple[int, Set[str]]]:
-        """Returns the embeddings and the request ids of each encoding in use."""
+        """Returns the number of embeddings and the ids of the using requests, for each encoding in use."""
         return ((self.num_embeds_by_hash[name], users) for name, users in self.cached.items() if users)
 
     def put_in_use(self, values: list[Zone | int]) -> None:
@@ -106,11 +106,11 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return bool(self.cached.get(name))
 
     def _may_have(self, request: Request, needed: Encoding, left_in_step: int) -> bool:
-        """Returns whether a request may have an encoding now, considering the room that is reserved for other zones.
+        """Returns whether a request may have an encoding now, without using room that is reserved for other zones.
 
         Args:
             request: a waiting or running request.
-            needed: the embeddings that the encoding takes.
+            needed: the embeddings that the encoding needs.
             left_in_step: the number of embeddings that the step may still compute.
         """
         left = Encoding(int(self.num_freeable_slots), left_in_step)
@@ -119,7 +119,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.room.may_have(zone_of(request), needed, left)
 
     def check_and_update_cache(self, request: Request, input_id: int) -> bool:
-        # Using a cached encoding takes room as well, because it can't be evicted any more.
+        # Using a cached encoding also takes room, because an encoding in use can't be evicted.
         name = request.mm_features[input_id].identifier
         if name in self.freeable and not self._may_have(request, Encoding(self.freeable[name], 0), 0):
             return False
@@ -128,10 +128,10 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
     def can_allocate(
         self, request: Request, input_id: int, encoder_compute_budget: int, num_embeds_to_schedule: int
     ) -> bool:
-        # Without zones, the encoding that has been unused longest is evicted, as in vLLM.
+        # Without zones, this evicts the encoding that has been unused for the longest time, as vLLM does.
         zone = zone_of(request)
         if request.mm_features[input_id].identifier in self.cached:
-            # The zone may not use the cached encoding in this step, but it must not be computed a second time.
+            # The zone may not use the cached encoding in this step. The encoding must not be computed a second time.
             return False
         embeddings = int(request.get_num_encoder_embeds(input_id))
         needed = embeddings + num_embeds_to_schedule
@@ -163,13 +163,13 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             self._evict(name)
 
     def get_freed_mm_hashes(self) -> list[str]:
-        # vLLM calls this once in each step, at its end.
+        # Resets the count here, because vLLM calls this method once per step, at the end of the step.
         self._made = 0
         freed: list[str] = super().get_freed_mm_hashes()
         return freed
 
     def forget(self, zone: Zone) -> None:
-        """Remove a zone's cached encodings, and its encodings in use once they are unused."""
+        """Remove a zone's cached encodings now, and its encodings in use as soon as they are unused."""
         if zone not in self._held:
             return
         for name in [name for name, owner in self._owners.items() if owner is zone]:
@@ -179,7 +179,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
                 self._doomed.add(name)
 
     def forget_old(self, now: float) -> None:
-        """Remove encodings that have been unused for longer than the TTL of their zones."""
+        """Remove encodings that have been unused for at least the TTL of their zones."""
         for name, since in list(self._unused_since.items()):
             if name not in self.freeable:
                 del self._unused_since[name]
@@ -195,7 +195,10 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             kept.clear()
 
     def _next_to_go(self, zone: Zone | None) -> str:
-        """Returns the unused encoding to evict for a zone. Within each eviction class, that is the LRU encoding."""
+        """Returns the name of the unused encoding to evict for a zone.
+
+        This is the LRU encoding of zones that exceed their shares, else of the zone itself, else of any zone.
+        """
         its_own = anybody = ""
         for name in self.freeable:
             owner = self._owners.get(name)

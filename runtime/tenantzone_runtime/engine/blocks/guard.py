@@ -1,8 +1,8 @@
 """The guard, which ensures that no request is served from a block of another zone.
 
-When prefix hits and new blocks are added to a request, their owners in the ledger are checked. In addition, each step
-checks vLLM's block tables of one request, in case other code has changed them. If a check fails, the request ends with
-an error to its client and a record in the audit journal, and the engine continues.
+The block pool checks the owner of each block that it adds to a request. In addition, each step checks vLLM's block
+tables of one running request, in case other code has changed them. If a check fails, the request ends with an error,
+the audit journal gets an entry, and the engine continues.
 """
 
 import logging
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class Guard:
-    """Fails requests that were caught with another zone's block.
+    """Fails requests that hold, or were about to get, a block of another zone.
 
     Args:
         manager: the KV cache manager.
-        arbiter: preempts running requests.
+        arbiter: the arbiter, which preempts running requests.
         end_with_error: ends a waiting request with an error.
     """
 
@@ -37,7 +37,7 @@ class Guard:
         self._next = 0
 
     def check_a_table(self, running: Sequence[Request]) -> None:
-        """Check all block tables of one running request, round-robin among running requests."""
+        """Check all block tables of one running request. Successive calls check successive requests."""
         if not running:
             return
         self._next = (self._next + 1) % len(running)
@@ -50,12 +50,12 @@ class Guard:
                     return
 
     def fail_condemned(self) -> None:
-        """Fail the requests that got a foreign block in the step that has just been scheduled."""
+        """Fail the requests that were about to get a foreign block in the step that has just been scheduled."""
         for request, error in self._manager.take_condemned():
             self.fail(request, error.block_id)
 
     def fail(self, request: Request, block_id: int) -> None:
-        """End a request with an error, and release only those of its blocks that belong to its zone."""
+        """End a request with an error, and release only the blocks that belong to the request's zone."""
         zone, owner = zone_of(request), self._ledger.owner[block_id]
         names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(
@@ -72,7 +72,7 @@ class Guard:
         self._manager.forget_foreign_blocks(request)
         if request.status == RequestStatus.RUNNING:
             self._arbiter.preempt(request, "violation", None)
-            # The output in flight was computed with the foreign block.
+            # The output in flight was computed with the foreign block, so the client must not get it.
             request.drop_stale_output = True
         else:
             self._manager.free(request)

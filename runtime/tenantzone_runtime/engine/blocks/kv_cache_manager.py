@@ -1,4 +1,4 @@
-"""vLLM's KV cache manager, which uses the block pool in the view of the zone of each request."""
+"""A subclass of vLLM's KV cache manager that allocates the blocks of each request for the request's zone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.blocks.block_tables import BlockTables
 from tenantzone_runtime.engine.blocks.latencies import Latencies
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
-from tenantzone_runtime.engine.blocks.requests import charge, leave_queue, note_admission, zone_of
+from tenantzone_runtime.engine.blocks.requests import charge, leave_queue, note_admission, state_of, zone_of
 from tenantzone_runtime.engine.errors import ForeignBlockError
 from tenantzone_runtime.zones.model.fair_queue import INPUT
 
@@ -21,7 +21,7 @@ _allocate_slots: Callable[..., KVCacheBlocks | None] = KVCacheManager.allocate_s
 
 
 class ZoneKVCacheManager(KVCacheManager):
-    """Allocates each request's blocks for its zone."""
+    """Enters the block pool's view for the request's zone around each operation of vLLM's manager."""
 
     block_pool: ZoneBlockPool
     enable_kv_cache_events: bool
@@ -31,34 +31,34 @@ class ZoneKVCacheManager(KVCacheManager):
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._tables = BlockTables(self.coordinator)
         self._spare: dict[str, Sequence[KVCacheBlock]] = {}
-        """Blocks, by request id, that a request holds outside its tables until its load from a tier has ended."""
+        """Blocks outside block tables, by request id. A request holds them until its load from a tier has ended."""
         self.latencies = Latencies()
         self.processed = ProcessedTokens()
 
     headroom = 0
-    """Number of blocks that must stay free when a request is admitted while others run (vLLM's ``--watermark``)."""
+    """Number of blocks that must stay free after a request is admitted while others run (vLLM's ``--watermark``)."""
 
     lookahead = 0
-    """Number of slots that vLLM allocates beyond the tokens of a step, for drafted tokens."""
+    """Number of token slots that vLLM allocates for drafted tokens, in addition to the tokens of a step."""
 
     drafting = 0
-    """Number of slots that a step needs beyond a request's next token, to verify and to draft tokens."""
+    """Number of token slots that a step needs to verify and to draft tokens, in addition to the next token."""
 
     max_step_tokens = 0
     """Maximum number of tokens that a step computes."""
 
     sampled = 0
-    """Number of tokens that a step samples for a request. vLLM reserves room for them in the maximum model length."""
+    """Number of tokens that a step samples for a request. vLLM keeps a request this far below the maximum length."""
 
     refused: Request | None = None
-    """Request that was most recently refused blocks in this step."""
+    """The last request in this step that got no blocks."""
 
     @property
     def watermark_blocks(self) -> int:
-        """Number of blocks that vLLM's checks require beyond a request's need. 0 if zones are declared.
+        """Number of blocks that vLLM's checks require in addition to a request's need. 0 if zones are declared.
 
-        With zones, vLLM's checks count the blocks that a zone may take, and the headroom must not reduce the zone's
-        limit or reservation. The arbiter accounts for the headroom instead.
+        With zones, vLLM's checks compare the need with the blocks that the zone may take. The headroom must not reduce
+        a zone's limit or reservation, so the arbiter accounts for the headroom instead.
         """
         return 0 if self.block_pool.zones else self.headroom
 
@@ -67,7 +67,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self.headroom = blocks
 
     def take_refused(self) -> Request | None:
-        """Returns and clears the request that was most recently refused blocks."""
+        """Returns the last request that got no blocks, and clears ``refused``."""
         refused, self.refused = self.refused, None
         return refused
 
@@ -83,7 +83,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return found
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
-        """Look up the cached prefix of a request that may keep waiting, without emitting KV events."""
+        """Look up a request's cached prefix without emitting KV events, because the request may not be admitted."""
         enabled, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
             return self._find(request)
@@ -109,8 +109,8 @@ class ZoneKVCacheManager(KVCacheManager):
         **kwargs: Any,
     ) -> KVCacheBlocks | None:
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
-            # Called for every request in every step. Most requests write into a block that they hold and do not fill,
-            # for which stock code only frees blocks that have left the attention window and returns no new blocks.
+            # vLLM calls this for every request in every step. Most requests only write into a block that they hold, and
+            # do not fill it. Then vLLM's method would only free blocks outside the attention window, as is done here.
             tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
             if num_new_tokens and self._tables.writes_on(request, tokens):
                 self.let_go_of_skipped(request)
@@ -121,7 +121,7 @@ class ZoneKVCacheManager(KVCacheManager):
             view.growing, view.peak = request.status is _RUNNING, request.peak
             if kwargs.get("delay_cache_blocks"):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
-                # vLLM would reserve blocks for all prompts in progress. The arbiter does that for each zone separately.
+                # Replaces the blocks that vLLM reserves for all prompts in progress. The arbiter reserves them by zone.
                 kwargs["reserved_blocks"] = self.landing_blocks
                 if new_computed_blocks is not None:
                     loaded = num_new_computed_tokens + int(kwargs.get("num_external_computed_tokens", 0))
@@ -131,7 +131,7 @@ class ZoneKVCacheManager(KVCacheManager):
             elif request.status is not _RUNNING:
                 view.spare = self._spare.pop(request.request_id, ())
                 if request.num_computed_tokens:
-                    # The request's load has ended, so the request has its blocks.
+                    # The request's load has ended, so the request already holds the blocks for its prompt.
                     kwargs["full_sequence_must_fit"] = False
         blocks: KVCacheBlocks | None = None
         try:
@@ -162,12 +162,12 @@ class ZoneKVCacheManager(KVCacheManager):
     def landing_blocks(self) -> int:
         """Number of blocks for states that a request takes when its load begins, in addition to blocks for tokens.
 
-        vLLM would allocate the block of a state only when the state is computed.
+        vLLM itself would allocate such a block only when it computes the state.
         """
         return self._tables.landing_blocks
 
     def _keep_spare(self, request: Request, left: Sequence[KVCacheBlock], *, is_refused: bool) -> None:
-        """Keep the spare blocks of a request that got no blocks, and free those of one that did not need them."""
+        """Keep the spare blocks that are left if the request was refused other blocks. Otherwise, free them."""
         if is_refused:
             self._spare[request.request_id] = left
         else:
@@ -183,11 +183,11 @@ class ZoneKVCacheManager(KVCacheManager):
         return [*blocks, *self._spare.pop(request.request_id, ())]
 
     def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
-        """Returns the slots beyond the loaded tokens that a request takes when its load begins, for later computation.
+        """Returns how many slots a request takes when its load begins, in addition to the slots of loaded tokens.
 
-        The request can't be preempted before the load ends, so it must not lack blocks afterwards. If all layers have a
-        limited attention window, it takes only the slots of its next step's part of the prompt. It gets later slots
-        like any other running request.
+        The request must not lack blocks after the load, because a loading request can't be preempted. If some layers
+        free blocks as the prompt advances, the slots suffice for the first step after the load, and the request gets
+        later slots like any other running request. Otherwise, they suffice for the rest of the prompt.
         """
         loaded = num_new_computed_tokens + int(loading.get("num_external_computed_tokens", 0))
         whole = int(request.num_tokens) + self.drafting
@@ -196,13 +196,13 @@ class ZoneKVCacheManager(KVCacheManager):
         return max(0, min(whole, self.max_model_len) - loaded)
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        # Also called for every request in every step, although it only has an effect if a block has been filled.
+        # vLLM calls this for every request in every step, although it only has an effect if a block has been filled.
         if not self._tables.indexes_nothing(request, num_computed_tokens):
             with self.block_pool.for_zone(zone_of(request)):
                 super().cache_blocks(request, num_computed_tokens)
 
     def let_go_of_skipped(self, request: Request) -> None:
-        """Free a running request's blocks outside the attention window, as vLLM does before it allocates blocks."""
+        """Free a running request's blocks outside the attention window, as vLLM does before each allocation."""
         if self._tables.forgetful:
             processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
             self._tables.let_go_of_skipped(request, processed)
@@ -217,16 +217,16 @@ class ZoneKVCacheManager(KVCacheManager):
         *,
         is_capped: bool = False,
     ) -> int:
-        """Ask vLLM how many blocks a request needs to reach a number of tokens, without changing anything.
+        """Returns the number of blocks that vLLM would allocate for a request to reach a number of tokens.
 
         Args:
             request: a waiting or running request.
-            hits: the cached blocks found, by group.
+            hits: the cached blocks of the request's prefix, by KV cache group.
             computed_tokens: the number of computed tokens, including the hits.
             tokens: the number of tokens to reach.
-            lookahead: the number of further slots, for drafted tokens.
-            is_capped: whether vLLM's admission cap applies, which limits the blocks counted for layers with a limited
-                attention window.
+            lookahead: the number of additional slots, for drafted tokens.
+            is_capped: whether to apply vLLM's admission cap, which limits the number of blocks for layers with a
+                limited attention window.
         """
         with self._tables.unchanged(request.request_id):
             blocks: int = self.coordinator.get_num_blocks_to_allocate(
@@ -240,7 +240,7 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        # vLLM 0.33 returns -1 for drafts after states that have no block yet, and allocates no blocks.
+        # vLLM 0.33 returns -1 if drafts follow states without a block. It then allocates no blocks.
         return max(0, blocks)
 
     def may_lack_blocks(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -248,14 +248,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return self._tables.may_lack_blocks(requests, self.lookahead)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
-        """Returns the number of blocks that a running request needs for its next generated token and its drafts.
+        """Returns the number of new blocks that a running request needs for its next generated token and its drafts.
 
         Args:
-            request: a running request. The result is 0 while it computes its prompt.
-            max_tokens: the maximum number of tokens that a step computes of one request.
+            request: a running request. The result is 0 while the request computes its prompt.
+            max_tokens: the maximum number of tokens that a step computes for one request.
         """
         computed, tokens = request.num_computed_tokens, 1 + len(request.spec_token_ids)
-        # Called for every request before every step. Most requests write into blocks that they hold.
+        # Fast path, because this is called for every request before every step, and most requests need no new block.
         if self._tables.have_slots(request.request_id, computed + tokens + self.lookahead):
             return 0
         if not self._generates(request):
@@ -263,7 +263,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def tokens_to_generate(self, request: Request) -> int:
-        """Returns the number of step tokens that a generating request takes, or 0 if it computes its prompt."""
+        """Returns how many tokens the next step computes for a generating request, or 0 for a request in its prompt."""
         if not self._generates(request):
             return 0
         return max(
@@ -271,7 +271,7 @@ class ZoneKVCacheManager(KVCacheManager):
         )
 
     def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
-        """Returns the number of blocks that a running request needs to compute more tokens and draft after them.
+        """Returns the number of new blocks that a running request needs to compute more tokens, and drafts after them.
 
         vLLM does not compute drafts beyond the maximum model length.
         """
@@ -290,22 +290,22 @@ class ZoneKVCacheManager(KVCacheManager):
         return is_generating and not self._generates_its_last(request)
 
     def _generates_its_last(self, request: Request) -> bool:
-        """Returns whether the step in flight certainly ends a running request, so that vLLM will skip it."""
+        """Returns True if the step in flight certainly ends a running request, so that vLLM skips the request."""
         in_flight = request.num_output_placeholders
         end = min(request.num_prompt_tokens + request.max_tokens, self.max_model_len)
         return bool(in_flight > 0 and request.num_computed_tokens + 2 - in_flight >= end)
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
-        """Returns whether a running request certainly holds enough blocks to compute this many more tokens."""
+        """Returns True only if a running request certainly holds enough blocks to compute this many more tokens."""
         tokens, longest = request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len
         return self._tables.have_slots(request.request_id, tokens if tokens < longest else longest)
 
     def begins_with_this_step(self, request: Request) -> bool:
-        """Returns whether a waiting request would start from a state that this step computes. If so, vLLM defers it."""
+        """Returns whether a waiting request starts from a state that this step computes. vLLM defers such requests."""
         return self._tables.have_states and self._tables.begin_with_this_step(self.look_up(request)[0].blocks)
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
-        """Returns and clears the requests that got a foreign block, each with its error."""
+        """Returns the requests that were about to get a foreign block, each with its error, and clears the list."""
         condemned, self._condemned = self._condemned, []
         return condemned
 
@@ -322,25 +322,26 @@ class ZoneKVCacheManager(KVCacheManager):
         vLLM calls this whenever a request is admitted, and when its load begins.
         """
         super().record_prefix_cache_stats(request, num_hits)
-        request.hit_tokens = num_hits
-        if not getattr(request, "loaded_tokens", 0):
+        state = state_of(request)
+        state.hit_tokens = num_hits
+        if not state.loaded_tokens:
             self.admitted(request)
 
     def admitted(self, request: Request) -> None:
-        """Count and charge a request that starts to compute, which a loading request does when its load has ended."""
+        """Count and charge a request that starts to compute. A request with a load starts after the load has ended."""
         if request.status is _LOADING:
             # The request's load has failed, and vLLM starts another load.
             return
-        zone = zone_of(request)
-        request.loaded_tokens = 0
+        zone, state = zone_of(request), state_of(request)
+        state.loaded_tokens = 0
         self.processed.admitted(request)
         if zone is None or request.num_preemptions > 0:
             return
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        hits: int = getattr(request, "hit_tokens", 0)  # not set if the request arrived with its own blocks
-        # vLLM counts the loaded tokens as computed. They may be fewer than the tokens that the tier reported as hits.
+        hits = state.hit_tokens
+        # vLLM counts loaded tokens as computed. Fewer tokens may have been loaded than the tier reported as hits.
         loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)

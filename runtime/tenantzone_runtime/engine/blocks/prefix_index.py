@@ -1,4 +1,4 @@
-"""Prefix indexes of a zone: while it has no prefixes, and while it is being purged."""
+"""Prefix indexes for a zone without prefixes, and for a zone that is being purged."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ class NoPrefixes(BlockHashToBlockMap):
     """A prefix index that finds nothing. The first write creates a real index.
 
     Args:
-        begin: creates and returns the index of the zone that the pool acts for.
+        begin: creates and returns the index of the pool's current zone.
     """
 
     def __init__(self, begin: Callable[[], BlockHashToBlockMap]) -> None:
@@ -22,7 +22,7 @@ class NoPrefixes(BlockHashToBlockMap):
 
 
 class PurgedIndex(BlockHashToBlockMap):
-    """A prefix index whose earlier blocks were withdrawn: lookups do not find them, but they can still be removed.
+    """A prefix index that hides blocks from before a purge. Lookups do not find these blocks, but ``pop`` does.
 
     Args:
         withdrawn: the zone's index before the purge.
@@ -32,7 +32,7 @@ class PurgedIndex(BlockHashToBlockMap):
         super().__init__()
         self._withdrawn = withdrawn
         self.found = BlockHashToBlockMap()
-        """Index of the blocks that were inserted after the withdrawal."""
+        """Index of the blocks that were inserted after the purge began."""
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         return self.found.get_one_block(key)

@@ -1,7 +1,8 @@
-"""Keeps each image within one step, because its tokens attend to each other (``--disable-chunked-mm-input``).
+"""Computes all tokens of an image in one step if vLLM's option ``--disable-chunked-mm-input`` is on.
 
-vLLM enables this option for models such as Gemma 3. It ends a prompt's chunk before an image that does not fit into the
-step. But this is decided before the request gets its share of the step, which may be smaller.
+Models such as Gemma 3 need this option, because the tokens of an image attend to each other. vLLM ends a prompt's chunk
+before an image that does not fit into the step. But vLLM decides this before the zone core shortens the chunk to the
+request's share of the step, so the shorter chunk must be checked again.
 """
 
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -11,8 +12,8 @@ from vllm.v1.request import Request
 class WholeImages:
     """Decides where the chunks of prompts may end.
 
-    As in vLLM, an image with more tokens than a step is split. So is any image if chunks must be aligned to cached
-    states.
+    As in vLLM, images with more tokens than a step are split. If chunks must be aligned to cached states, all images
+    may be split.
 
     Args:
         scheduler: the scheduler.
@@ -22,11 +23,11 @@ class WholeImages:
         self._scheduler = scheduler
 
     def has_some(self, request: Request) -> bool:
-        """Returns whether any image of a request's prompt must be computed whole."""
+        """Returns whether a request's prompt contains images that must be computed in one step."""
         if not request.mm_features:
             return False
         scheduler = self._scheduler
-        # The input of an encoder-decoder model's encoder is not part of the prompt's tokens.
+        # In an encoder-decoder model, the encoder's input is not part of the prompt's tokens.
         is_on: bool = scheduler.scheduler_config.disable_chunked_mm_input and not scheduler.is_encoder_decoder
         return is_on and not scheduler.need_mamba_block_aligned_split
 
@@ -35,7 +36,7 @@ class WholeImages:
 
         Args:
             request: the request of the prompt.
-            computed_tokens: the prompt's computed tokens.
+            computed_tokens: the number of the prompt's computed tokens.
             tokens: the maximum number of tokens to compute.
         """
         end = computed_tokens + tokens
@@ -45,7 +46,7 @@ class WholeImages:
         return tokens
 
     def through_first(self, request: Request, computed_tokens: int) -> int:
-        """Returns the minimum number of tokens to compute next: up to the end of an image that begins here, else 1."""
+        """Returns the minimum number of tokens to compute next: up to the end of an image that begins here, or 1."""
         for begin, length in self._places(request):
             if begin - self._ahead <= computed_tokens <= begin:
                 return begin + length - computed_tokens
@@ -57,7 +58,7 @@ class WholeImages:
         return int(self._scheduler.num_prefill_lookahead)
 
     def _places(self, request: Request) -> list[tuple[int, int]]:
-        """Returns the first token and the length of each image of a request that must be computed whole."""
+        """Returns the position and the number of tokens of each image that must be computed in one step."""
         if not self.has_some(request):
             return []
         scheduler, config = self._scheduler, self._scheduler.scheduler_config

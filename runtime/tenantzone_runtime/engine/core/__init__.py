@@ -1,1 +1,1 @@
-"""The subclass of vLLM's scheduler, and the work between its steps. Start with ``scheduling``."""
+"""The subclass of vLLM's scheduler, and the work between the scheduler's steps. Start reading at ``scheduling``."""

@@ -1,6 +1,7 @@
-"""Work of the housekeeping thread on an engine's zones, blocks and tiers, outside the engine's steps.
+"""Work that the housekeeping thread does on an engine's zones, blocks and tiers, outside the engine's steps.
 
-The work is cut into parts, and the scheduler's lock is released between them so that a step can run.
+The thread holds the scheduler's lock during the work. It does the work in short parts, and releases the lock between
+two parts so that a step can run.
 """
 
 import time
@@ -18,7 +19,7 @@ from tenantzone_runtime.zones.config.configure import Difference
 from tenantzone_runtime.zones.model.zone import Zone
 
 BLOCKS_AT_ONCE = 1000
-"""Maximum number of blocks to evict before the lock is released. They take some tenths of a millisecond."""
+"""Maximum number of blocks to evict before the lock is released, which takes some tenths of a millisecond."""
 
 
 class BesideSteps:
@@ -44,13 +45,13 @@ class BesideSteps:
             Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
+            ConfigError: the config can't be enforced on this engine, which keeps enforcing the previous config.
         """
         enforcement = self._tenancy.enforcement
         plan = enforcement.plan(config)
         with self._scheduler.zone_lock:
             enforcement.begin(plan, time.monotonic())
-        # With thousands of zones, this takes long, so release the lock between parts to let steps run.
+        # Release the lock between parts, because thousands of zones take long, and steps must run meanwhile.
         changes = enforcement.changes(plan)
         hold_in_turns(self._scheduler.zone_lock, chain(self._make(changes), self._scheduler.tiers.apply(config)))
         with self._scheduler.zone_lock:
@@ -75,7 +76,7 @@ class BesideSteps:
         yield from pool.forget_withdrawn(BLOCKS_AT_ONCE)
 
     def evict_cache(self) -> int:
-        """Evict all cached blocks of all zones, and all chunks in tiers. Returns the number of evicted blocks."""
+        """Evict all cached blocks of all zones, and all chunks in tiers. Returns the number of evicted blocks only."""
         with self._scheduler.zone_lock:
             zones = list(self._tenancy.ledger.zones.values())
         evicted: list[int] = []

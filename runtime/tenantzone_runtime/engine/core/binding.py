@@ -1,10 +1,11 @@
-"""Binds requests to their zones, by the frontend's seal, which is all that the scheduler trusts."""
+"""Binds each request to its zone by the frontend's seal. The scheduler trusts no other part of a request."""
 
 from typing import Final
 
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.blocks.demand import Demand
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.patches.adapter_weights import ADAPTERS
 from tenantzone_runtime.engine.patches.media.media_names import has_foreign_media
@@ -17,17 +18,11 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 NO_SESSIONS: Final = STREAMING_SESSIONS.refusal()
 
 
-def refusal_of(request: Request) -> BindingError | None:
-    """Returns the scheduler's refusal of a request, or None if the request was not refused."""
-    refusal: BindingError | None = getattr(request, "refusal", None)
-    return refusal
-
-
 class Binder:
     """Finds the zone of each new request by the request's seal.
 
     Args:
-        seal_key: the key shared with the frontend.
+        seal_key: the key with which the frontend makes seals.
         tenancy: the zones.
         demand: computes the number of blocks that requests need.
     """
@@ -38,12 +33,12 @@ class Binder:
         self._demand = demand
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """Bind a request to its zone, and limit its length accordingly. Returns None if no zone is declared.
+        """Returns the zone of a request, and limits the request's length to fit. Returns None if no zone is declared.
 
         Raises:
-            BindingError: zones are declared, and the request has no valid seal, its tenant has no zone, its adapter's
-                files have changed since they were loaded, its prompt is too long for its zone, or its zone's queue is
-                full.
+            BindingError: zones are declared, and the request must be refused: it has no valid seal, its tenant has no
+                zone, it is a streaming session, its media belong to another tenant, its adapter's files have changed,
+                its prompt is too long for its zone, or its zone's queue is full.
         """
         zone = self._find(request, now)
         if zone is not None:
@@ -58,7 +53,7 @@ class Binder:
         if request.resumable:
             raise BindingError("unsupported", None, NO_SESSIONS)
         try:
-            tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
+            tenant, state_of(request).user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
             raise BindingError("unbound", None, f"{error}; the request did not come through the frontend") from None
         if has_foreign_media(request):
@@ -71,7 +66,7 @@ class Binder:
 
     @staticmethod
     def _check_adapter(request: Request, tenant: str) -> None:
-        """Refuse a request whose adapter's files have changed, because cached blocks may be of the old weights."""
+        """Refuse a request whose adapter's files have changed. Its cached blocks may come from the old weights."""
         adapter = request.lora_request
         if adapter is not None and ADAPTERS.have_changed(adapter):
             raise BindingError(
@@ -81,13 +76,14 @@ class Binder:
             )
 
     def _fit(self, request: Request, zone: Zone) -> None:
-        """Limit a request's length such that its blocks fit into its zone."""
+        """Limit the length of a request's answer so that the request's blocks fit into its zone."""
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, self._demand.tokens_in(limit) - prompt)
         if zone.spec.max_tokens is not None:
             request.max_tokens = min(request.max_tokens, zone.spec.max_tokens)
-        # The zone can't get blocks that other zones never lend, even below its limit. The request would wait forever.
+        # A zone can't borrow blocks that other zones never lend, even if its limit is higher. Refuse a prompt that does
+        # not fit, because the request would wait forever.
         reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
             self._check_room(
@@ -120,7 +116,7 @@ class Binder:
 
     @staticmethod
     def _take_seal(request: Request) -> str:
-        """Remove and return the seal in a request's extra arguments, which nothing after the scheduler needs."""
+        """Remove and return the seal in a request's extra arguments, so that the seal does not reach other code."""
         of_pooling = request.sampling_params is None
         params = request.pooling_params if of_pooling else request.sampling_params
         arguments = arguments_of(params)

@@ -1,8 +1,9 @@
-"""Requests that arrived before any zone was declared, and their adoption when the first zone is declared."""
+"""Assigns requests that arrived before any zone was declared to a special zone when the first zone is declared."""
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.core.binding import NO_SESSIONS
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
 from tenantzone_runtime.engine.errors import BindingError
@@ -14,8 +15,8 @@ class EarlyRequests:
 
     Args:
         scheduler: the scheduler.
-        loads: the requests whose loads from a tier have begun.
-        media: the zones that have requests with images, sounds or videos.
+        loads: the queue of requests whose loads from a tier have begun.
+        media: counts requests with images, sounds or videos.
     """
 
     def __init__(self, scheduler: Scheduler, loads: LoadQueue, media: MediaRequests) -> None:
@@ -23,10 +24,10 @@ class EarlyRequests:
         self._media = media
         self._queue = loads
         self._loads: set[Request] = set()
-        """Early requests that began to load without blocks for their whole prompts."""
+        """Early requests that began to load without blocks for the rest of the prompt."""
 
     def adopt(self) -> None:
-        """Bind the requests to a special zone that no config declares. Does nothing if no zone is declared yet."""
+        """Bind the early requests to a special zone that no config declares. Do nothing if no zone is declared yet."""
         scheduler, tenancy = self._scheduler, self._scheduler.tenancy
         if not tenancy.ledger.zones:
             return
@@ -48,7 +49,10 @@ class EarlyRequests:
                 scheduler.end_with_error(request)
 
     def send_back_loads(self) -> None:
-        """Make early requests that were loading wait for blocks like all others. The loaded blocks stay cached."""
+        """Return early requests whose loads have ended to the waiting queue. Their loaded blocks stay cached.
+
+        Such a request may lack blocks for the rest of its prompt, and must wait for these blocks like other requests.
+        """
         if not self._loads:
             return
         scheduler = self._scheduler
@@ -59,5 +63,5 @@ class EarlyRequests:
             scheduler._inflight_prefills.discard(request)
             scheduler.deferred_waiting.discard(request)
             scheduler.kv_cache_manager.free(request)
-            request.num_computed_tokens = request.loaded_tokens = 0
+            request.num_computed_tokens = state_of(request).loaded_tokens = 0
             scheduler.waiting.prepend_request(request)

@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks, for the scheduler."""
+"""The scheduler's access to the tiers below an engine's blocks."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class NoTiers:
-    """The tiers of an engine that has none."""
+    """Replaces ``Tiers`` in an engine without tiers. Its methods do nothing."""
 
     served: Sequence[ServedTier] = ()
     shared: Sequence[ServedSharedTier] = ()
     migration: Any = None
-    """Moves a zone's cache to shared storages. None if the engine uses none."""
+    """Moves a zone's cache to shared storages. None if the engine has no shared storages."""
 
     def know_blocks(self, pool: Any) -> None:
         """Set the engine's block pool."""
@@ -28,7 +28,7 @@ class NoTiers:
         """Set the zone of a request before it is added."""
 
     def preempted(self, request: Request) -> None:
-        """Record that a running request was preempted, so that its blocks may now belong to other requests."""
+        """Record that a running request was preempted, because its blocks may now belong to other requests."""
 
     def is_looking_up(self, request: Request) -> bool:
         """Returns whether a waiting request waits for a tier to look up or load its chunks."""
@@ -37,19 +37,19 @@ class NoTiers:
     # Outside the steps, in parts between which steps may run
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        """Enforce a new config of the engine's zones, with their shares of the tiers.
+        """Enforce a new config of the engine's zones and of their shares of the tiers.
 
-        The engine's blocks begin a purge before the tiers do, and complete it after them. In between, the zone's
+        The engine begins a purge before its tiers begin it, and completes the purge after them. In between, the zone's
         requests find nothing in a tier, and requests from before the purge store nothing.
         """
         return iter(())
 
     def upkeep(self) -> Iterator[None]:
-        """Apply timeouts to zones and their chunks; called several times a second."""
+        """Apply timeouts to zones and their chunks. Called several times a second."""
         return iter(())
 
     def forget_all(self) -> Iterator[None]:
-        """Make all chunks in the tiers unfindable, because the salt key has changed."""
+        """Make all chunks in the tiers unfindable. Called after the salt key has changed."""
         return iter(())
 
 
@@ -61,7 +61,7 @@ class Tiers(NoTiers):
     """
 
     def __init__(self, connector: Any) -> None:
-        # Not typed, because older versions of vLLM lack modules that the connector's module imports.
+        # Not typed, because the connector's module imports modules that older versions of vLLM do not have.
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
         self._all = (manager.primary_tier, *manager.secondary_tiers)
@@ -83,7 +83,7 @@ class Tiers(NoTiers):
         return bool(self._scheduler.is_looking_up(request))
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        # From the top tier down, so that chunks that a tier evicts are not copied to the next tier any more.
+        # From the top tier down, so that no tier copies evicted chunks to the next tier.
         self._scheduler.migration.apply(config)
         for tier in self._all:
             yield from tier.apply(config)
@@ -99,6 +99,6 @@ class Tiers(NoTiers):
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
-    """Returns the tiers of an engine with this connector. Other connectors have none, and are refused elsewhere."""
+    """Returns the tiers of an engine, which only the project's connector has. ``check_supported`` refuses others."""
     has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
     return Tiers(connector) if has_tiers else NoTiers()

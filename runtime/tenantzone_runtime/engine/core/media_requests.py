@@ -1,4 +1,4 @@
-"""Tracks the zones that have requests with images, sounds or videos, which share the encoder."""
+"""Tracks which zones have requests with images, sounds or videos, because these zones share the encoder."""
 
 from collections.abc import Collection
 
@@ -24,7 +24,7 @@ class MediaRequests:
             self._counts[zone] = self._counts.get(zone, 0) + 1
 
     def ended(self, request: Request, zone: Zone) -> None:
-        """Record that a request has ended, however it ended."""
+        """Record that a request has ended, for any reason."""
         if not request.mm_features:
             return
         self._counts[zone] -= 1

@@ -1,9 +1,9 @@
 """vLLM's async scheduler with zones.
 
-``schedule()`` itself stays vLLM's. The code around it makes it zone-aware: requests are bound on arrival, the waiting
-queue returns only admissible requests, free blocks are counted by zone, and a running request is skipped if its zone
-may not take the blocks that it needs. The zone core's arbiter decides which requests are admitted, continue or are
-preempted.
+vLLM's ``schedule()`` stays unchanged. The code around it adds the zones: requests are bound on arrival, the waiting
+queue returns only admissible requests, free blocks are counted by zone, and vLLM skips a running request if its zone
+may not take the blocks that the request needs. The zone core's arbiter decides which requests are admitted, continue or
+are preempted.
 """
 
 import logging
@@ -29,11 +29,18 @@ from tenantzone_runtime.engine.blocks.guard import Guard
 from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.blocks.latencies import note_arrival
 from tenantzone_runtime.engine.blocks.processed_tokens import ProcessedTokens
-from tenantzone_runtime.engine.blocks.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
+from tenantzone_runtime.engine.blocks.requests import (
+    count_generated,
+    enter_queue,
+    leave_queue,
+    outcome_of,
+    state_of,
+    zone_of,
+)
 from tenantzone_runtime.engine.blocks.whole_images import WholeImages
 from tenantzone_runtime.engine.core.backported_hooks import HookCalls
 from tenantzone_runtime.engine.core.beside_steps import BesideSteps
-from tenantzone_runtime.engine.core.binding import Binder, refusal_of
+from tenantzone_runtime.engine.core.binding import Binder
 from tenantzone_runtime.engine.core.early_requests import EarlyRequests
 from tenantzone_runtime.engine.core.lower_tiers import tiers_of
 from tenantzone_runtime.engine.core.media_requests import MediaRequests
@@ -55,7 +62,7 @@ from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 0.5
-"""Interval in seconds at which generated tokens of running requests are charged. Ended requests are charged at once."""
+"""Interval in seconds at which running requests' generated tokens are charged. Ended requests are charged at once."""
 
 _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
@@ -64,11 +71,11 @@ _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     """An async scheduler with blocks, queues and preemption by zone.
 
-    Every public method that vLLM calls takes ``zone_lock`` and releases it on return, so that the housekeeping thread
-    can change zones between two calls. No other thread contends for the lock.
+    Every public method that vLLM calls holds ``zone_lock`` until it returns, so that the housekeeping thread can change
+    zones between two calls. No other thread uses the lock.
 
     Args:
-        seal_key: the key shared with the frontend.
+        seal_key: the key with which the frontend makes seals.
         scrub_blocks: whether the workers were prepared to zero blocks.
         args, kwargs: arguments of vLLM's scheduler.
     """
@@ -77,7 +84,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     waiting: ZoneRequestQueue
     encoder_cache_manager: ZoneEncoderCacheManager
 
-    # Classes that vLLM uses, if it has the hook.
+    # Read by versions of vLLM that have the hook from docs/upstream.md.
     kv_cache_manager_cls = ZoneKVCacheManager
     block_pool_cls = ZoneBlockPool
     encoder_cache_manager_cls = ZoneEncoderCacheManager
@@ -143,7 +150,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
             Number of reserved blocks, by zone, that exceed the capacity of this engine.
 
         Raises:
-            ConfigError: the config can't be enforced on this engine; the previous config stays in force.
+            ConfigError: the config can't be enforced on this engine, which keeps enforcing the previous config.
         """
         check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
         check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
@@ -154,14 +161,14 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         return self._beside_steps.evict_cache()
 
     def let_time_pass(self) -> None:
-        """Apply timeouts to zones and loans; called several times a second, whether or not steps run."""
+        """Apply timeouts to zones and loans. Called several times a second, even if no step runs."""
         self._beside_steps.let_time_pass()
 
     def publish_events(self) -> None:
         """Publish the KV events of work done outside the steps, because an idle engine runs no step to publish them.
 
-        Does nothing while a step is in flight: the step publishes the events at its end, and until then they may
-        report blocks as stored that are not computed yet.
+        Does nothing while a step is in flight, because the events may report blocks as stored that the step has not
+        computed yet. That step publishes the events at its end.
         """
         if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
             self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
@@ -200,11 +207,11 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self.failed_reqs[request.request_id] = request
-        request.refusal = error
+        state_of(request).refusal = error
         cancel_compilation(request)
 
     def is_refused(self, request: Request) -> bool:
-        """Returns whether a request was refused and the next output will end it."""
+        """Returns whether the next output will end a request with an error, usually because it was refused."""
         return request.request_id in self.failed_reqs
 
     # Steps
@@ -222,7 +229,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
                 self._count_generated(now)
             self._guard.check_a_table(self.running)
             self._early.send_back_loads()
-            # vLLM does this later, but the arbiter already plans with the states that the previous step has computed.
+            # vLLM repeats this call later, but the arbiter already needs the states that the previous step computed.
             self.kv_cache_manager.new_step_starts()
             self._arbiter.begin_step()
             try:
@@ -238,7 +245,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
             return output
 
     def num_tokens_to_encode(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        # Media beyond the request's share of the step are not encoded yet, because other requests need the encoder.
+        # Media after the request's share of the step are not encoded yet, because other requests need the encoder.
         if self._zones:
             num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
         if num_new_tokens and self._arbiter.shares_tokens:
@@ -246,10 +253,10 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         return num_new_tokens
 
     def num_tokens_to_schedule(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        # 0 makes vLLM skip a running request. If its blocks were unavailable, vLLM would preempt the newest request, or
-        # schedule none of the requests behind.
+        # 0 makes vLLM skip a running request. If vLLM itself found no blocks for the request, it would preempt the
+        # newest request, or schedule none of the later requests.
         if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
-            # Most running requests generate, and vLLM's check here only concerns prompts.
+            # Fast path, because most running requests generate, and vLLM's method only affects prompts.
             tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
             return self._if_it_has_blocks(request, tokens)
         if self._arbiter.shares_tokens:
@@ -258,14 +265,14 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
-            # The chunk must end at a token after which a state is cached. vLLM's rule for draft modules allows no chunk
-            # to end this close to the prompt's end, so vLLM would skip the request forever. Ignoring the rule here only
-            # makes drafts less accurate.
+            # The chunk must end where a state is cached. But vLLM's rule for draft models allows no chunk to end this
+            # close to the prompt's end, so vLLM would skip the request forever. Ignoring that rule here only makes
+            # drafts less accurate.
             tokens = num_new_tokens
         return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
 
     def _if_it_has_blocks(self, request: Request, tokens: int) -> int:
-        """Returns the tokens that a running request may compute; 0 if it may not take the blocks that it lacks."""
+        """Returns ``tokens`` if a running request has or may take the blocks for them, else 0."""
         if not tokens or self.kv_cache_manager.has_slots_for(request, tokens):
             return tokens
         self.kv_cache_manager.let_go_of_skipped(request)
@@ -275,19 +282,19 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
         if request.status is not _RUNNING and (known := request.num_tokens - num_computed_tokens) < num_new_tokens:
-            # If only the last token of a request is left to compute, vLLM also schedules drafts. They must not be cut.
+            # After a request's last known token, vLLM also schedules drafts, whose number must not be reduced.
             return num_new_tokens if share(request, known) == known else 0
         if not self.need_mamba_block_aligned_split and not self._images.has_some(request):
             return share(request, num_new_tokens)
 
         def fitting(tokens: int) -> int:
-            # vLLM has already aligned the end of the chunk to a cached state. A shorter chunk must be aligned as well.
+            # vLLM has aligned the end of the whole chunk to a cached state. A shorter chunk must also be aligned.
             if self.need_mamba_block_aligned_split:
                 found = num_computed_tokens - request.num_computed_tokens
                 return int(self._mamba_block_aligned_split(request, tokens, found))
             fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
-                # The cached prefix ends at this item. With 0 tokens, vLLM would not consider the requests behind.
+                # The cached prefix ends at an image. With 0 tokens, vLLM would not consider later waiting requests.
                 return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 
@@ -303,17 +310,17 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         self.tiers.preempted(request)
 
     def select_victim(self, request: Request, victim: Request | None) -> Request | None:
-        # The arbiter decides on preemption before a step, never during it.
+        # The arbiter preempts requests for zones before a step, never during a step.
         return victim if self.kv_cache_manager.refused is None else None
 
     def may_admit(self, request: Request) -> bool:
         self._arbiter.admit(request)
-        # vLLM only counts the adapters of requests in this step. Requests that it skipped or that are still loading
-        # need their adapters too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
+        # vLLM only counts the adapters of this step's requests. But requests that vLLM has skipped and loading requests
+        # need their adapters, too. Without this check, a later step may need more adapters than fit, and vLLM crashes.
         return not self._zones or (self._may_have_slot(request) and self._engine.has_adapter_room(request))
 
     def _may_have_slot(self, request: Request) -> bool:
-        # While a request's tier hits are loaded into its blocks, it keeps its adapter's slot as well.
+        # A request that loads its tier hits already has its adapter's slot, and keeps it.
         return request in self._engine.loading or self._arbiter.may_have_slot(request)
 
     def _has_landed(self, request: Request) -> bool:
@@ -321,7 +328,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
 
     def _count_generated(self, now: float) -> None:
-        """Charge zones for the tokens that their running requests have generated. Called periodically, to save time."""
+        """Charge zones for their running requests' generated tokens. Not called in each step, to save time."""
         self._counted = now
         for request in self.running:
             zone = zone_of(request)
@@ -339,7 +346,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         return output
 
     def _refuse_what_does_not_compile(self) -> None:
-        """Refuse requests that vLLM ends because their grammars do not compile, so that clients get the reason."""
+        """Refuse requests that vLLM is about to end because their grammars do not compile, to report the reason."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
             if request is not None and name not in self.failed_reqs:
@@ -356,7 +363,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         with self.zone_lock:
             self._refuse_what_does_not_compile()
             self._processed.step_ends(scheduler_output)
-            refusals = {id: error for id, request in self.failed_reqs.items() if (error := refusal_of(request))}
+            refusals = {id: error for id, request in self.failed_reqs.items() if (error := state_of(request).refusal)}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals or self._pooling:
                 mark(outputs.values(), refusals, pooling=self._pooling)
@@ -377,7 +384,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     # Requests end
 
     def end_with_error(self, request: Request) -> None:
-        """Finish a request with an error in the next ``update_from_output``. A waiting request is never scheduled."""
+        """End a request with an error in the next ``update_from_output``. If it is waiting, remove it from queues."""
         self.waiting.remove_requests([request])
         self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
@@ -423,7 +430,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
     def set_pause_state(self, pause_state: PauseState) -> None:
         with self.zone_lock:
             super().set_pause_state(pause_state)
-            # It may take long until the next step sets the time.
+            # Set the time here, because the next step may come much later.
             self.tenancy.ledger.now = time.monotonic()
             self._arbiter.pause()
             self.waiting.note_preparations()

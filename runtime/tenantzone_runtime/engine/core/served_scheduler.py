@@ -1,4 +1,4 @@
-"""Adapts vLLM's scheduler to the engine interface of housekeeping."""
+"""Adapts the zone-aware scheduler to the interface through which housekeeping accesses an engine."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -18,23 +18,23 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class ServedZoneMigration:
-    """Takes migration orders, and reports their progress.
+    """Carries out migration orders, and reports their progress.
 
     Args:
         lock: the lock of the engine's zones.
         migration: the engine's migration.
-        tenancy: the engine's zones, whose step times show how fast prompts are computed.
+        tenancy: the engine's zones. Its step times show how fast the engine computes prompts.
     """
 
     def __init__(self, lock: RLock, migration: Any, tenancy: Tenancy) -> None:
-        # Not typed here, because its module is imported only with the connector.
+        # `migration` has no type, because its module is imported only if the engine has the connector.
         self._lock, self._migration, self._tenancy = lock, migration, tenancy
 
     def do(self, order: MigrationOrder) -> None:
         """Begin or stop a migration.
 
         Raises:
-            MigrationError: the order can't be carried out now, for the reason in the message.
+            MigrationError: the order can't be carried out now. The message states the reason.
         """
         if order.order == "stop":
             with self._lock:
@@ -45,7 +45,7 @@ class ServedZoneMigration:
             self._migration.begin(order, prompts)
 
     def report(self, tenant: str, *, with_prompts: bool) -> MigrationReport:
-        """Returns the progress of the last migration of a tenant's zone."""
+        """Returns the progress of the last migration of a tenant's zone, with the zone's prompts if requested."""
         prompts = tuple(within(self._prompts(tenant), MAX_BLOCKS)) if with_prompts else ()
         with self._lock:
             size, tokens = self._migration.chunk_bytes, self._migration.chunk_tokens
@@ -68,12 +68,12 @@ class ServedZoneMigration:
 
 
 class ServedScheduler:
-    """The engine interface of housekeeping, implemented by a scheduler.
+    """Implements housekeeping's engine interface for a scheduler.
 
-    It extends no vLLM class, so that types are checked against the interface.
+    It is not a subclass of vLLM's scheduler, so that mypy can check it against the interface.
 
     Args:
-        scheduler: the scheduler of the zones.
+        scheduler: the scheduler with zones.
     """
 
     engine_version: str = vllm.__version__

@@ -1,4 +1,4 @@
-"""Measures the load and the duration of each of the engine's steps while zones have latency targets."""
+"""Measures the load and the duration of each step of the engine while a zone has a latency target."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig
-from tenantzone_runtime.engine.blocks.requests import zone_of
+from tenantzone_runtime.engine.blocks.requests import state_of, zone_of
 from tenantzone_runtime.zones.model.step_time import StepLoad
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.schedule.arbiter import Arbiter
@@ -22,7 +22,7 @@ def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
     """Check that latency targets can be enforced.
 
     Raises:
-        ConfigError: a zone has a target, but the engine computes prompts whole, so that steps are unbounded.
+        ConfigError: a zone has a target, but the engine runs without chunked prefill, so a step may take any time.
     """
     for index, zone in enumerate(config.zones):
         targets = zone.latency
@@ -71,7 +71,7 @@ class StepWatch:
             self._note_tokens(output, now)
 
     def judge(self, now: float) -> Iterator[None]:
-        """Evaluate the latency targets if the interval has passed. The state may change while the generator pauses."""
+        """Evaluate the latency targets, at most once per ``JUDGE_SECONDS``. Any state may change during a pause."""
         if now - self._judged >= JUDGE_SECONDS:
             self._judged = now
             yield from self._arbiter.latency.judge(now)
@@ -88,18 +88,19 @@ class StepWatch:
         return load
 
     def _note_tokens(self, output: SchedulerOutput, now: float) -> None:
-        # Most tokens of a step have the same interval to the preceding token.
+        # Counts equal intervals together, because most tokens of a step have the same interval to the previous token.
         tokens: Counter[tuple[Zone, float]] = Counter()
         for id in output.num_scheduled_tokens:
             request = self._scheduler.requests.get(id)
             zone = None if request is None else zone_of(request)
             if zone is None or zone not in self._targets or not request.num_output_tokens:
                 continue
-            came, known, spec = getattr(request, "last_token", (0.0, 0, None))
+            state = state_of(request)
+            came, known, spec = state.last_token
             if request.num_output_tokens > known:
-                # If the spec has changed, there may have been a time without a target, when tokens were not observed.
+                # If the spec has changed, the zone may have had no target meanwhile, and earlier tokens were not noted.
                 if spec is zone.spec:
                     tokens[zone, now - came] += 1
-                request.last_token = now, request.num_output_tokens, zone.spec
+                state.last_token = now, request.num_output_tokens, zone.spec
         for (zone, seconds), times in tokens.items():
             self._arbiter.latency.tokens_came(zone, seconds, now, times)

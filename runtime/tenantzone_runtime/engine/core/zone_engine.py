@@ -31,7 +31,7 @@ _WAITS_FOR_INPUT = RequestStatus.WAITING_FOR_STREAMING_REQ
 
 
 class ZoneEngine:
-    """The arbiter's view of vLLM's scheduler and its parts. It makes no decisions.
+    """Implements the arbiter's engine interface for vLLM's scheduler and its parts. It makes no decisions.
 
     Args:
         scheduler: the scheduler.
@@ -39,9 +39,9 @@ class ZoneEngine:
         pool: the block pool.
         manager: the KV cache manager.
         demand: computes the number of blocks that requests need.
-        loads: the requests whose loads from a tier have begun.
-        media: the zones that have requests with images, sounds or videos.
-        is_looking_up: returns whether a waiting request is waiting for a tier to look up or load its chunks.
+        loads: the queue of requests whose loads from a tier have begun.
+        media: counts requests with images, sounds or videos.
+        is_looking_up: returns whether a waiting request waits for a tier to look up or load its chunks.
         fail: ends a waiting request with an error.
     """
 
@@ -116,7 +116,7 @@ class ZoneEngine:
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running
-        # If enough blocks are free for all requests, only a zone's limit can keep a request from getting blocks.
+        # If enough blocks are free for all requests, only the limit of a request's zone can deny the request blocks.
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
@@ -126,12 +126,12 @@ class ZoneEngine:
             if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:
-            # vLLM frees these blocks before it allocates others, so no request must be preempted to get as many.
+            # vLLM frees these blocks before it allocates others, so the arbiter need not preempt a request for them.
             self._manager.let_go_of_skipped(request)
         return needs
 
     def _reached(self) -> Sequence[Request]:
-        """Returns the running requests that the next step can have tokens for, if prompts get as few as possible."""
+        """Returns the running requests that fit into the next step if prompts get as few tokens as possible."""
         running, left = self.running, int(self._scheduler.max_num_scheduled_tokens)
         if left >= len(running) * self.tokens_each:
             return running
@@ -143,7 +143,7 @@ class ZoneEngine:
         return running
 
     def _comes_through(self, request: Request) -> bool:
-        """Returns False if vLLM will skip a request because its last token is still in a pipeline stage."""
+        """Returns False if vLLM will skip a request, because a pipeline stage is still computing its last token."""
         return bool(request.next_decode_eligible_step <= self._scheduler.current_step + 1)
 
     @property
@@ -160,7 +160,7 @@ class ZoneEngine:
         return 0 if config is None else int(config.max_loras)
 
     def adapter(self, request: Request) -> int | None:
-        # An engine without adapters computes a request for an adapter with the base model, as stock vLLM does.
+        # An engine without adapters uses the base model for a request that names an adapter, as stock vLLM does.
         is_without = request.lora_request is None or self._scheduler.lora_config is None
         return None if is_without else int(request.lora_request.lora_int_id)
 
@@ -169,7 +169,7 @@ class ZoneEngine:
         deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
         if not deferred:
             return {}
-        # A block that several requests use becomes free when the last such request releases it.
+        # A block that several requests use becomes free when the last user releases it.
         let_go, owner = Counter(block.block_id for block in deferred), self._pool.ledger.owner
         free = {block.block_id for block in deferred if block.ref_cnt == let_go[block.block_id]}
         return Counter(zone for block_id in free if (zone := owner[block_id]) is not None)
@@ -190,15 +190,15 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_needed(computed_tokens))
 
     def _last_reached(self, computed_tokens: int) -> int:
-        """Returns the last token that a step can reach if it continues a prompt after ``computed_tokens``."""
+        """Returns the position of the last token that a step can reach in a prompt after ``computed_tokens``."""
         return self._last_needed(computed_tokens) + int(self._scheduler.max_num_scheduled_tokens) - 1
 
     def _last_needed(self, computed_tokens: int) -> int:
-        """Returns the last token whose encoding is needed to compute the next token. Draft models read ahead."""
+        """Returns the last position whose encoding the next token needs. Draft models read beyond the next token."""
         return computed_tokens + int(self._scheduler.num_prefill_lookahead)
 
     def _has_room(self, request: Request, computed_tokens: int, last: int) -> bool:
-        """Returns whether the encoder has room for a request's next media item, if it begins up to token ``last``."""
+        """Returns whether the encoder has room for a request's next media item, among items up to token ``last``."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
@@ -211,7 +211,7 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_reached(computed_tokens))
 
     def _computed(self, request: Request) -> int:
-        """Returns how many tokens of a waiting request are computed, or if none are, how many are cached."""
+        """Returns how many tokens of a waiting request are computed. If none are, returns how many are cached."""
         return int(request.num_computed_tokens or self._manager.look_up(request)[1])
 
     @property
@@ -256,7 +256,7 @@ class ZoneEngine:
         if not config.enable_chunked_prefill:
             return None
         drafting = scheduler.vllm_config.speculative_config
-        # A draft model may compute more tokens for each request than the step schedules.
+        # For each request, a draft model may compute more tokens than the step schedules.
         slots = 0 if drafting is None else int(drafting.max_num_new_slots_for_drafting) * len(scheduler.running)
         return min(int(scheduler.max_num_scheduled_tokens), max(0, int(config.max_num_batched_tokens) - slots))
 
@@ -267,10 +267,7 @@ class ZoneEngine:
 
     @property
     def _block_tokens(self) -> int:
-        """Multiple to which the computed tokens of a prompt are aligned after each step, so that states are cached.
-
-        1 if there is no need to align them.
-        """
+        """Interval in tokens at which a step may end within a prompt, so that states can be cached. 1 for anywhere."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)
@@ -303,8 +300,8 @@ class ZoneEngine:
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        # If another engine will receive the KV cache, the output in flight must be dropped, because preemption releases
-        # the blocks that the other engine would read.
+        # Preemption releases the request's blocks. If another engine reads them to continue the request, the output in
+        # flight must be dropped.
         is_delivered = self._scheduler.requires_kv_delivery
         self._scheduler._preempt_request(request, self._pool.ledger.now, drop_stale_output=is_delivered)
 
@@ -317,8 +314,8 @@ class ZoneEngine:
     def _waits_for_something_else(self, request: Request) -> bool:
         """Returns whether vLLM will skip a request for a reason other than a lack of blocks.
 
-        The request's status does not suffice: it stays the same after the wait is over, until vLLM considers the
-        request and admits it.
+        The request's status alone does not show this, because vLLM updates the status only when it next considers the
+        request, which may be long after the wait has ended.
         """
         if request.status is _WAITS_FOR_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
@@ -329,10 +326,10 @@ class ZoneEngine:
         return bool(request.num_stale_output_tokens and not request.drop_stale_output)
 
     def has_adapter_room(self, request: Request) -> bool:
-        """Returns whether there is a slot for a waiting request's LoRA adapter, if it has one.
+        """Returns whether a waiting request's LoRA adapter fits into the slots. True for a request without an adapter.
 
-        A loading request occupies its adapter's slot as well. Otherwise, its load might end while running requests use
-        all slots, and it could then neither run nor be preempted.
+        A loading request occupies its adapter's slot, too. Otherwise, its load might end while running requests use all
+        slots, and it could then neither run nor be preempted.
         """
         return self._fits_beside(chain(self.running, self._loads), request)
 
@@ -341,7 +338,7 @@ class ZoneEngine:
         return self.can_encode(request) and self._fits_beside(self.running, request)
 
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
-        """Returns whether there is a slot for a request's LoRA adapter, if it has one, while others use theirs."""
+        """Returns whether a request's LoRA adapter fits into the slots while other requests use their adapters."""
         adapter = self.adapter(request)
         if adapter is None:
             return True

@@ -1,1 +1,1 @@
-"""Compiles and runs the grammars of structured answers, with fairness among tenants."""
+"""Compiles and runs the grammars of structured outputs, with fairness among tenants."""

@@ -1,7 +1,7 @@
-"""Compiles the grammars of structured answers in the engine core, with fairness among tenants.
+"""Compiles the grammars of structured outputs in the engine core, with fairness among tenants.
 
-vLLM compiles in order of arrival, on few threads. So a client makes all others wait if it sends many grammars at once,
-or a few that take hours. A compilation can't be stopped once it has begun.
+vLLM compiles grammars in order of arrival, on few threads. So one client makes all other clients wait if it sends many
+grammars at once, or a few grammars that take hours. A compilation that has begun can't be stopped.
 """
 
 import threading
@@ -16,18 +16,18 @@ from vllm.v1.structured_output import StructuredOutputManager
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 
 _THREADS = 16
-"""Maximum number of tenants whose grammars are compiled at the same time, each on a thread."""
+"""Maximum number of tenants whose grammars are compiled at the same time, with one thread per tenant."""
 
 Compile = Callable[[Request], Any]
 
 
 class TurnsOfTenants:
-    """An executor that works on one request of each tenant at a time.
+    """An executor that works on at most one request of each tenant at a time.
 
-    A tenant whose grammar takes hours delays only itself: it occupies one thread of several.
+    A tenant whose grammar takes hours delays only its own requests, because it occupies only one thread.
 
     Args:
-        pool: runs the work in the order of submission.
+        pool: the thread pool, which runs work in the order of submission.
         tenant_of: returns the tenant of a request.
     """
 
@@ -36,10 +36,14 @@ class TurnsOfTenants:
         self._tenant_of = tenant_of
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[tuple[Future[Any], Compile, Request]]] = {}
-        """Work by tenant. The first entry of each tenant is queued in the pool or in progress."""
+        """Unfinished work by tenant. Only the first entry of each tenant has been submitted to the pool."""
 
     def submit(self, compile: Compile, request: Request) -> Future[Any]:
-        """Submit work for a request, to be done at its tenant's turn. Returns its future."""
+        """Queue a call of ``compile`` with a request behind the earlier work of the request's tenant.
+
+        Returns:
+            The future of the result.
+        """
         future: Future[Any] = Future()
         tenant = self._tenant_of(request)
         with self._lock:
@@ -50,7 +54,7 @@ class TurnsOfTenants:
         return future
 
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
-        """Stop the threads, as an executor does."""
+        """Shut down the thread pool, with the arguments of ``Executor.shutdown``."""
         self._pool.shutdown(*args, **kwargs)
 
     def _do_next(self, tenant: str) -> None:
@@ -64,22 +68,22 @@ class TurnsOfTenants:
             waiting = self._waiting[tenant]
             waiting.popleft()
             if waiting:
-                # Requeue behind the work that other tenants have submitted meanwhile.
+                # Submit the tenant's next work only now, so that it runs after the work that other tenants submitted.
                 self._pool.submit(self._do_next, tenant)
             else:
                 del self._waiting[tenant]
 
 
 def compilation_of(request: Request) -> Future[Any] | None:
-    """Returns the pending compilation of a request's grammar, or None if it has ended or no grammar is needed."""
+    """Returns the future of a grammar that is still being compiled for a request, or None if there is none."""
     structured = request.structured_output_request
-    # Don't use the property, which replaces a finished future by the grammar.
+    # Read `_grammar`, because the property `grammar` replaces a finished future by its result.
     grammar = None if structured is None else structured._grammar
     return grammar if isinstance(grammar, Future) and not grammar.done() else None
 
 
 def cancel_compilation(request: Request) -> None:
-    """Cancel the compilation of a grammar whose request will not be answered, unless it has begun."""
+    """Cancel the compilation of a request's grammar, unless the compilation has begun."""
     compilation = compilation_of(request)
     if compilation is not None:
         compilation.cancel()
@@ -90,7 +94,7 @@ def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threa
 
     Args:
         manager: the engine's manager of structured outputs.
-        seal_key: the key shared with the frontend. A request's seal names the tenant before the scheduler binds it.
+        seal_key: the key with which the frontend makes seals. The seal names the tenant of a request.
         threads: the maximum number of tenants whose grammars are compiled at the same time.
     """
 

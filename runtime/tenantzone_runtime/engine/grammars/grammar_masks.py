@@ -1,9 +1,9 @@
 """Bounds how long one request's grammar may delay a step of the engine.
 
-Before each token of a structured answer, the grammar library computes a mask of the allowed tokens. A grammar of a few
-hundred bytes can make this take seconds or hours, and the step waits, with all its requests. The computation can't be
-stopped, so it runs on a thread outside the step. If it takes too long, the thread is abandoned, its request ends, and
-the step continues without the request. While the abandoned thread runs, its tenant's requests can use no grammars.
+Before each token of a structured output, the grammar library computes a mask of the allowed tokens. A grammar of a few
+hundred bytes can make this take seconds or hours, while the step waits with all its requests. The computation can't be
+stopped, so it runs on another thread. If it takes too long, the request ends with an error, and the step continues
+without the request and the thread. Until the abandoned thread ends, requests of its tenant can't use grammars.
 """
 
 import time
@@ -23,35 +23,35 @@ from tenantzone_runtime.engine.grammars.guarded_grammar import Endless, GuardedG
 from tenantzone_runtime.zones.model.zone import Zone
 
 _USUAL_SECONDS: Final = 0.05
-"""CPU time in seconds per step that a tenant's grammars may take without debt."""
+"""CPU time in seconds that a tenant's grammars may take per step without adding to the tenant's debt."""
 _USUAL_OF_EACH_SECONDS: Final = 0.002
-"""CPU time in seconds per step and structured answer that is free of debt, if the sum exceeds ``_USUAL_SECONDS``."""
+"""CPU time in seconds per step and structured output that adds no debt, for tenants with many outputs at once."""
 
 
 class GrammarDebts:
-    """The debts of tenants: the CPU time of their grammars beyond the usual amount per step.
+    """The debts of tenants. A debt is the CPU time of a tenant's grammars beyond the usual amount per step.
 
-    A grammar that stays just below the limit per step would slow down each step while its answer is generated, and the
-    next answer's grammar could continue that. A tenant pays its debt off as time passes: a leaky bucket (Turner, "New
+    Debts exist because a grammar that stays just below the limit per step would slow down all steps of its output, and
+    the grammar of the next output could do the same. A debt decreases over time, as in a leaky bucket (Turner, "New
     directions in communications", 1986).
 
     Args:
-        limit_seconds: the maximum debt of a tenant that may use grammars, in seconds of CPU time.
-        paid_per_second: the seconds of CPU time that are paid off per second.
+        limit_seconds: the maximum debt in seconds of CPU time. Tenants with a larger debt may not use grammars.
+        paid_per_second: the decrease of each debt per second, in seconds of CPU time.
     """
 
     def __init__(self, limit_seconds: float = 5.0, paid_per_second: float = 0.1) -> None:
         self._limit_seconds = limit_seconds
         self._paid_per_second = paid_per_second
         self._owed: dict[str, float] = {}
-        """Debts in seconds of CPU time by tenant, as of the last count."""
+        """Debts in seconds of CPU time, by tenant, at the time ``_counted``."""
         self._counted = 0.0
 
     def add(self, taken: Mapping[str, tuple[float, int]], now: float) -> None:
-        """Add the use of one step.
+        """Add the CPU time of one step to the debts.
 
         Args:
-            taken: the CPU time in seconds and the number of answers, by tenant.
+            taken: the CPU time in seconds and the number of structured outputs, by tenant.
             now: the monotonic time in seconds.
         """
         paid, self._counted = self._paid(now), now
@@ -63,19 +63,18 @@ class GrammarDebts:
                 self._owed[tenant] = self._owed.get(tenant, 0.0) + beyond
 
     def is_too_much(self, tenant: str, now: float) -> bool:
-        """Returns whether a tenant owes more than the limit."""
+        """Returns whether a tenant's debt exceeds the limit."""
         return self._owed.get(tenant, 0.0) - self._paid(now) > self._limit_seconds
 
     def _paid(self, now: float) -> float:
-        """Returns the seconds that each tenant has paid off since the last count."""
+        """Returns the decrease of each debt since the time ``_counted``, in seconds of CPU time."""
         return (now - self._counted) * self._paid_per_second
 
 
 LIMIT_SECONDS: Final = 0.25
-"""Maximum CPU time in seconds for one mask, or for accepting one step's tokens of an answer."""
+"""Maximum CPU time in seconds to compute one mask, or to accept the tokens of one output in one step."""
 TENANT_LIMIT_SECONDS: Final = 1.0
-"""Maximum CPU time in seconds per step for all grammars of one tenant, which may have many answers within
-``LIMIT_SECONDS``."""
+"""Maximum CPU time in seconds per step for all grammars of one tenant, because a tenant may have many grammars."""
 _LOOK_SECONDS: Final = 0.01
 """Interval in seconds at which the CPU time of slow grammars is checked."""
 _STILL_AT_IT: Final = (
@@ -93,11 +92,11 @@ _LEADS_NOWHERE: Final = (
 NOT_COMPILED: Final = "the engine can't compile the schema or grammar of the structured output; use another one"
 
 _Batch = Iterable[tuple[Any, int, bool, *tuple[Any, ...]]]
-"""Tuples of a grammar, its row of the masks, whether the grammar applies, and vLLM's further arguments."""
+"""Masks to compute: for each, the grammar, the row of the mask, whether the grammar applies, and further arguments."""
 
 
 class GrammarMasks:
-    """Runs the grammars of structured answers instead of vLLM's manager if zones are declared.
+    """Runs grammars of requests with a zone on another thread, by replacing methods of vLLM's manager.
 
     Args:
         manager: vLLM's manager of structured outputs.
@@ -117,16 +116,16 @@ class GrammarMasks:
         self._make = manager.grammar_bitmask
         self._worker: Worker | None = None
         self._left: dict[str, Worker] = {}
-        """Workers that still run abandoned work, by tenant."""
+        """Worker that still runs abandoned work, by tenant."""
         self._taken = Taken()
-        """CPU time since the masks of the last step were begun, for these masks and the drafted tokens after them."""
+        """CPU time of the last step's masks, and of drafted tokens that were validated after these masks."""
         self._debts = GrammarDebts()
         self._ended: list[tuple[Request, BindingError | None]] = []
         manager.grammar_bitmask = self.make
         manager._fill_bitmasks = self._fill
 
     def check(self, request: Request, zone: Zone | None) -> None:
-        """Check that a request with a structured answer may be added.
+        """Check that a new request may use a grammar, if it needs one.
 
         Raises:
             BindingError: abandoned work of the tenant is still running, or the tenant's grammars have recently taken
@@ -138,7 +137,7 @@ class GrammarMasks:
             raise BindingError("unsupported", zone.spec.tenant, why)
 
     def take_ended(self) -> list[tuple[Request, BindingError | None]]:
-        """Returns and clears the requests to end, each with the refusal, or None if the cause is an internal error."""
+        """Returns the requests to end, each with its refusal or None for an internal error, and clears the list."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -168,7 +167,7 @@ class GrammarMasks:
         request.structured_output_request.grammar = GuardedGrammar(grammar, request, zone.spec.tenant, self._validate)
 
     def _without_refused(self, grammars: Sequence[GuardedGrammar]) -> list[GuardedGrammar]:
-        """Returns the grammars whose tenants may use grammars now. Ends the requests of other tenants."""
+        """Returns the grammars whose tenants may use grammars now, and ends the requests of the other grammars."""
         refusals = {tenant: self._refusal_of(tenant) for tenant in {grammar.tenant for grammar in grammars}}
         for grammar in grammars:
             if (why := refusals[grammar.tenant]) is not None:
@@ -176,13 +175,13 @@ class GrammarMasks:
         return [grammar for grammar in grammars if refusals[grammar.tenant] is None]
 
     def _refusal_of(self, tenant: str) -> str | None:
-        """Returns the reason why a tenant may not use grammars now, or None if it may."""
+        """Returns the reason why a tenant may not use grammars now, or None if the tenant may use grammars."""
         if self._left and self._is_left(tenant):
             return _STILL_AT_IT
         return _OWES_TOO_MUCH if self._debts.is_too_much(tenant, time.monotonic()) else None
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
-        """Returns the drafted tokens before the first token that the grammar rejects."""
+        """Returns the drafted tokens up to the first rejected token, or no tokens if the CPU time is used up."""
         has_taken_all = self._taken.of(grammar.tenant) > self._tenant_limit_seconds
         if has_taken_all or self._refusal_of(grammar.tenant) is not None:
             return []
@@ -190,10 +189,10 @@ class GrammarMasks:
         return [] if future is None else future.result()
 
     def _ask(self, grammars: Sequence[GuardedGrammar], task: Callable[[], Result]) -> Future[Result] | None:
-        """Run a task outside the step.
+        """Run a task on another thread, and wait for it.
 
         Returns:
-            The future of the finished task, or None if the task was given up and its slow requests have ended.
+            The future of the finished task. None if the task was given up, in which case the slow requests have ended.
         """
         work = Work(self._taken)
         for grammar in grammars:
@@ -209,10 +208,10 @@ class GrammarMasks:
         return future
 
     def _await(self, future: Future[Any], work: Work, grammars: Sequence[GuardedGrammar]) -> None:
-        """Wait until the task is done or, if a grammar takes too long, until no thread works on other grammars."""
+        """Wait until a task is done. If a grammar takes too long, wait only until no thread works on other grammars."""
         ended: list[GuardedGrammar] = []
         pause = self._limit_seconds
-        # If several threads work on the task, the threads of other grammars must stop before they get new work.
+        # Several threads may work on the task. The threads of other grammars must stop before they can get new work.
         while work.is_done_for_others(ended) if ended else not is_done(future, pause):
             pause = _LOOK_SECONDS
             if ended:
@@ -225,7 +224,7 @@ class GrammarMasks:
     def _give_up(
         self, slow: Any, is_slow_itself: bool, work: Work, grammars: Sequence[GuardedGrammar]
     ) -> list[GuardedGrammar]:
-        """Give up all grammars of a slow grammar's tenant, so that the tenant occupies at most one abandoned thread."""
+        """Give up all grammars of a slow grammar's tenant, so that the tenant occupies only one abandoned thread."""
         assert self._worker is not None
         work.give_up(slow.tenant)
         self._left[slow.tenant] = self._worker
@@ -247,7 +246,7 @@ class GrammarMasks:
         """Abandon the threads that are still working."""
         assert self._worker is not None
         self._worker.is_left, self._worker = True, None
-        # The abandoned threads continue to write into the old masks, so use a copy from now on.
+        # The abandoned threads continue to write to the current masks, so later steps use a copy.
         if self._manager._grammar_bitmask is not None:
             self._manager._grammar_bitmask = self._manager._grammar_bitmask.clone()
         pool = getattr(self._manager, "executor_for_fillmask", None)
@@ -260,7 +259,7 @@ class GrammarMasks:
         return tenant in self._left
 
     def _fill(self, batch: _Batch) -> None:
-        # Pass the current masks instead of the manager, because an abandoned thread must not write to later masks.
+        # Pass the current masks instead of the manager, so that this thread, if abandoned, can't write to later masks.
         its_rows = SimpleNamespace(_grammar_bitmask=self._manager._grammar_bitmask, _full_mask=self._manager._full_mask)
         for entry in batch:
             grammar, row, *_ = entry
@@ -269,7 +268,7 @@ class GrammarMasks:
             StructuredOutputManager._fill_bitmasks(its_rows, (entry,))
 
     def _look_at(self, masks: Any, grammars: Sequence[GuardedGrammar]) -> None:
-        """End answers that can't continue. With an all-zero mask, the model would generate tokens that do not fit."""
+        """End outputs that can't continue, because their masks allow no token or their grammars rejected a token."""
         is_empty = np.bitwise_or.reduce(masks, axis=1) == 0
         masks[is_empty] = -1
         for grammar in grammars:
@@ -277,7 +276,7 @@ class GrammarMasks:
                 self._end(grammar, _LEADS_NOWHERE if grammar.led_nowhere else None)
             elif is_empty[grammar.rows[0]]:
                 self._end(grammar, _LEADS_NOWHERE)
-            # This includes the rows after drafted tokens, which may still be rejected.
+            # Also check the masks after drafted tokens, although the model may still reject these tokens.
             grammar.led_nowhere = bool(is_empty[grammar.rows].any())
 
 

@@ -1,6 +1,6 @@
-"""Measures the CPU time that the grammars of a step take, on threads outside the step.
+"""Runs the grammar work of a step on other threads, and measures the CPU time of each grammar.
 
-It measures CPU time instead of elapsed time, because clients must not be refused when the engine is short of CPUs.
+CPU time is measured instead of elapsed time, so that no client is refused because the engine has too few CPUs.
 """
 
 import threading
@@ -15,25 +15,25 @@ Result = TypeVar("Result")
 
 
 class GivenUp(Exception):
-    """Raised on the working thread when no caller waits for the work any more."""
+    """Raised on a working thread to stop it, because the step no longer waits for the work."""
 
 
 class Owned(Protocol):
-    """An object of a tenant that work is done for, such as a grammar."""
+    """An object that belongs to a tenant and needs CPU time, such as a grammar."""
 
     tenant: str
     """The tenant that owns the object."""
 
 
 class Taken:
-    """CPU time that the grammars of one step have taken. Thread-safe."""
+    """The CPU time that the grammars of one step have taken. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = defaultdict(float)
         """CPU time in seconds by tenant."""
         self._for: dict[str, set[int]] = defaultdict(set)
-        """Ids (``id()``) of the objects that were worked on, by tenant. References would keep ended answers alive."""
+        """Values of ``id()`` of the objects with work, by tenant. References would keep ended requests in memory."""
 
     def add(self, owned: Owned, seconds: float) -> None:
         """Add the CPU time of one piece of work, in seconds."""
@@ -46,7 +46,7 @@ class Taken:
         return self._seconds.get(tenant, 0.0)
 
     def by_tenant(self) -> dict[str, tuple[float, int]]:
-        """Returns the CPU time in seconds and the number of answers, by tenant."""
+        """Returns the CPU time in seconds and the number of objects with work, by tenant."""
         with self._lock:
             return {tenant: (seconds, len(self._for[tenant])) for tenant, seconds in self._seconds.items()}
 
@@ -55,20 +55,20 @@ class Work:
     """The grammar work of one step's task.
 
     Args:
-        taken: the step's CPU time so far, to which the work is added.
+        taken: the step's CPU time so far. The time of this work is added to it.
     """
 
     def __init__(self, taken: Taken) -> None:
         self.is_given_up = False
         self._doing: dict[int, tuple[Owned, float]] = {}
-        """Work in progress by thread: the object, and the thread's CPU time when the work began."""
+        """Work in progress, by thread id: the object, and the thread's CPU time in seconds when the work began."""
         self._taken = taken
 
     def do(self, owned: Owned, task: Callable[[], Result]) -> Result:
-        """Do one piece of work for a grammar, and measure it.
+        """Run one piece of work for an object, measure its CPU time, and return its result.
 
         Raises:
-            GivenUp: the work was given up before or meanwhile, so the caller must stop.
+            GivenUp: ``give_up`` was called before or during the work, so the caller must stop.
         """
         thread, began = threading.get_ident(), time.thread_time()
         self._doing[thread] = owned, began
@@ -85,9 +85,9 @@ class Work:
         return result
 
     def give_up(self, tenant: str) -> None:
-        """Give up the work, and count the tenant's work in progress up to now.
+        """Make all threads stop after their current piece of work, and add the CPU time that a tenant has used so far.
 
-        The rest is not counted, because it is unknown when and in which step it will end.
+        Later CPU time of the tenant's current pieces is not counted, because they may end in a later step or never.
         """
         self.is_given_up = True
         for thread, (owned, began) in list(self._doing.items()):
@@ -95,16 +95,17 @@ class Work:
                 self._taken.add(owned, _used(thread) - began)
 
     def is_done_for_others(self, than: Container[Owned]) -> bool:
-        """Returns whether work is in progress for any object that is not in ``than``."""
+        """Returns whether any work is in progress for an object that is not in ``than``."""
         return any(owned not in than for owned, _ in list(self._doing.values()))
 
     def beyond(
         self, limit_seconds: float, tenant_limit_seconds: float, than: Container[Owned]
     ) -> tuple[Owned, bool] | None:
-        """Find an object outside ``than`` that exceeds a limit, alone or together with its tenant's earlier work.
+        """Find an object outside ``than`` whose work in progress exceeds a limit.
 
         Returns:
-            The object, and whether its work in progress alone exceeds ``limit_seconds``. None if no object does.
+            The object, and True if the work exceeds ``limit_seconds``, or False if the work, together with the tenant's
+            earlier work, exceeds ``tenant_limit_seconds``. None if no work exceeds a limit.
         """
         for thread, (owned, began) in list(self._doing.items()):
             used = _used(thread) - began
@@ -123,17 +124,17 @@ def _used(thread: int) -> float:
 
 
 class Worker(threading.Thread):
-    """Thread that runs the tasks of one step after another. A daemon thread, so that the process can always exit."""
+    """Thread that runs one task after another. It is a daemon thread, so that abandoned work can't delay the exit."""
 
     def __init__(self) -> None:
         super().__init__(name="tenantzone-masks", daemon=True)
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self.is_left = False
-        """Whether the thread was abandoned, so that it ends after its current task."""
+        """Whether the thread was abandoned and must end after its current task."""
         self.start()
 
     def submit(self, task: Callable[[], Result]) -> Future[Result]:
-        """Submit a task. Returns its future."""
+        """Submit a task, and return the future of its result."""
         future: Future[Result] = Future()
         self._work.put((future, task))
         return future
@@ -148,7 +149,7 @@ class Worker(threading.Thread):
 
 
 def is_done(future: Future[Any], seconds: float) -> bool:
-    """Wait for a future with a timeout in seconds. Returns whether it is done."""
+    """Wait for a future with a timeout in seconds. Returns whether the future is done."""
     try:
         future.exception(timeout=seconds)
     except TimeoutError:

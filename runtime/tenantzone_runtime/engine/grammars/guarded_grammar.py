@@ -1,7 +1,7 @@
-"""A tenant's grammar, used only outside the thread that runs the steps.
+"""Wraps a tenant's grammar so that the thread that runs the steps never calls the grammar library.
 
-Accepting a sampled token or validating drafted tokens may take a grammar library as long as computing a mask. So a
-token is accepted on the thread that computes the next mask, outside the step, where the CPU time is measured.
+Accepting sampled tokens and validating drafted tokens may take the library as long as computing a mask. So sampled
+tokens are only recorded. The thread that computes the next mask accepts them, and their CPU time is measured there.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Validate = Callable[["GuardedGrammar", list[int]], list[int]]
 
 
 class Endless(StructuredOutputGrammar):
-    """Replaces a grammar of an ended request, which an abandoned thread may still use. Accepts every token."""
+    """Replaces the grammar of an ended request, because an abandoned thread may still use it. Accepts every token."""
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
         return True
@@ -29,7 +29,7 @@ class Endless(StructuredOutputGrammar):
         pass
 
     def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
-        """Never called, because the grammar is terminated."""
+        """Never called, because ``is_terminated`` returns True."""
 
     def is_terminated(self) -> bool:
         return True
@@ -45,16 +45,16 @@ class GuardedGrammar(StructuredOutputGrammar):
         grammar: the library's grammar.
         request: the request whose answer must match the grammar.
         tenant: the tenant of the request.
-        validate: validates drafted tokens outside the step.
+        validate: validates drafted tokens on another thread.
     """
 
     def __init__(self, grammar: StructuredOutputGrammar, request: Request, tenant: str, validate: Validate) -> None:
         self.request = request
         self.tenant = tenant
         self.work: Work | None = None
-        """Work of the step whose masks are being computed, or None between steps."""
+        """Work of the step whose masks are being computed, or None if no masks are being computed."""
         self.rows: list[int] = []
-        """Rows of this grammar's masks in that step. The first row is for the next token."""
+        """Rows of this grammar's masks in the current step. The first row is for the next token."""
         self.led_nowhere = False
         """Whether a mask of the last step allowed no token."""
         self.is_rejected = False
@@ -64,21 +64,21 @@ class GuardedGrammar(StructuredOutputGrammar):
         self._chosen: list[int] = []
         """Sampled tokens that the grammar has not accepted yet."""
         self._drafted = 0
-        """Number of drafted tokens that were accepted only to compute the masks after them."""
+        """Number of drafted tokens that the grammar has accepted, only to compute the masks after these tokens."""
 
     def begin(self, work: Work) -> None:
-        """Begin a step's masks. Computation of the previous masks may have been given up midway."""
+        """Prepare for a step's masks. The computation of the previous masks may have been given up."""
         self.rows, self.work = [], work
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
-        """Accept drafted tokens while masks are computed. At other times, record sampled tokens to accept later."""
+        """Accept drafted tokens while masks are being computed. Otherwise, record sampled tokens to accept later."""
         if self.work is None:
             self._chosen += tokens
             return True
         return self.work.do(self, partial(self._accept_drafted, request_id, tokens))
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """Returns the leading tokens that fit. While masks are computed, vLLM already calls this outside the step."""
+        """Returns the leading tokens that match. While masks are being computed, the caller is on another thread."""
         return self._validate(self, tokens) if self.work is None else self.work.do(self, partial(self._valid, tokens))
 
     def rollback(self, num_tokens: int) -> None:
@@ -86,7 +86,7 @@ class GuardedGrammar(StructuredOutputGrammar):
         self.work.do(self, partial(self._roll_back, num_tokens))
 
     def catch_up(self, row: int) -> None:
-        """Accept the sampled tokens, before a mask is computed."""
+        """Accept the recorded sampled tokens before a mask is computed, and record the mask's row."""
         assert self.work is not None
         self.rows.append(row)
         if self._chosen or self._drafted:

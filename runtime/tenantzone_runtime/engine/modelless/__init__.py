@@ -1,1 +1,1 @@
-"""Schedulers without a model, for the replay and for benchmarks."""
+"""vLLM schedulers that run without a model, for the replay and for benchmarks."""

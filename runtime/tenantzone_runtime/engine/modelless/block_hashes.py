@@ -1,4 +1,4 @@
-"""Block hashes without a model, which consist of an owner and an identity of the content."""
+"""Block hashes for a scheduler without a model. A hash consists of an owner and an identity of the block's content."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,16 +9,16 @@ from vllm.v1.request import Request
 from tenantzone_runtime.engine.modelless.engine_shape import Prompt
 
 OWNER_BYTES: Final = 4
-"""Number of bytes at the beginning of a block's hash that encode the owner."""
+"""Number of leading bytes of a block's hash that encode the owner."""
 
 
 class Hasher:
-    """Computes the hashes of a request's full blocks that have none yet.
+    """Computes the missing hashes of a request's full blocks. vLLM calls it when the request gets tokens.
 
     Args:
         prompt: the request's text.
-        owner: the number of the owner, whose requests share cached blocks.
-        block_tokens: tokens per block.
+        owner: the number of the owner. Requests of one owner share cached blocks.
+        block_tokens: the number of tokens of a block.
     """
 
     def __init__(self, prompt: Prompt, owner: int, block_tokens: int) -> None:
@@ -39,10 +39,10 @@ class Hasher:
 
 
 def owners(block_hashes: Iterable[bytes | None]) -> Iterable[int]:
-    """Yields the owners of the blocks that have a hash."""
+    """Returns the owners of the blocks that have a hash. ``block_hashes`` contains None for other blocks."""
     return (owner_of(each) for each in block_hashes if each is not None)
 
 
 def owner_of(block_hash: Any) -> int:
-    """Returns the owner of a block."""
+    """Returns the number of the owner in a block's hash."""
     return int.from_bytes(block_hash[:OWNER_BYTES], "big")

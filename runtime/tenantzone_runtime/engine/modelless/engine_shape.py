@@ -1,16 +1,16 @@
-"""The engine settings and prompts of a scheduler without a model. This module does not import vLLM."""
+"""The engine settings and prompts of a scheduler without a model. Importing this module does not import vLLM."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 EvictionOrder = Literal["lru", "priority", "random-lru"]
-"""Eviction order of a stock pool: LRU, lowest priority first, or the least recently used of a few random blocks."""
+"""Eviction order: least recently used, lowest priority first, or the least recently used of a few random blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineShape:
-    """Settings of an engine."""
+    """Settings of an engine that affect its scheduler."""
 
     blocks: int
     """Number of blocks that requests can use."""
@@ -25,19 +25,19 @@ class EngineShape:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The known part of a request's text."""
+    """A prompt without its text: ids show which parts of prompts are equal."""
 
     number: int
-    """Number of the request, which makes its unknown text unique."""
+    """Number of the request. It must be unique, because it identifies the text after ``known_tokens``."""
     tokens: int
     content: Sequence[int]
     """Ids of the text's parts of ``content_tokens`` tokens each. Equal ids mean equal text up to the part's end."""
     content_tokens: int
     known_tokens: int
-    """Number of tokens that the ids describe. Later text is unique to the request."""
+    """Number of tokens that the ids describe. Later text is equal to no other request's text."""
 
     def block(self, index: int, block_tokens: int) -> tuple[int, int]:
-        """Returns an identity of a block's content. Equal identities mean equal text up to the block's end."""
+        """Returns an identity of a block's content. Equal identities mean equal text up to the end of the block."""
         end = (index + 1) * block_tokens
         if end > self.known_tokens:
             return -self.number - 1, index

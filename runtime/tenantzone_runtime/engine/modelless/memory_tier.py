@@ -1,7 +1,7 @@
-"""A CPU memory tier below a scheduler without a model: a vLLM connector around the zone core's tier.
+"""A CPU memory tier below a scheduler without a model, implemented as a vLLM connector around the zone core's tier.
 
-The blocks that a step computes are stored in that step if the zone may store them. Blocks that follow a prompt's hit in
-the engine are loaded before the step that needs them. The driver of the scheduler decides how long a load takes.
+If a zone may store the blocks that a step computes, they are stored in the same step. Blocks that continue a prompt's
+hit in the engine are loaded before the step that needs them. The caller of the scheduler decides how long a load takes.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,13 +21,13 @@ _UPKEEP_SECONDS: Final = 0.1
 
 
 class TierBelow(KVConnectorBase_V1):
-    """The scheduler's half of a connector, without a worker.
+    """The scheduler's side of a connector. It has no worker, because no KV cache exists.
 
     Args:
-        config: the engine's zones. Each zone gets the same share of the tier as of the engine.
+        config: the engine's zones. Each zone's share of the tier is as large as its share of the engine.
         blocks: the number of blocks of the tier.
         engine_blocks: the number of blocks of the engine.
-        block_tokens: tokens per block.
+        block_tokens: the number of tokens of a block.
         now: returns the time in seconds.
     """
 
@@ -37,7 +37,7 @@ class TierBelow(KVConnectorBase_V1):
         zones = tuple(
             zone.model_copy(update={"tiers": (_share(zone.reserved, blocks, engine_blocks),)}) for zone in config.zones
         )
-        # Stores and loads of a step end with the step, so no transfers are in progress when the next step begins.
+        # The bounds need not be lower, because all stores and loads of a step end in the same step.
         self._tier = Tier("cpu", blocks, 1, TransferBounds(stores=blocks, loads=blocks), now())
         self._tier.apply(config.model_copy(update={"zones": zones}), now())
         self._block_tokens = block_tokens
@@ -48,11 +48,11 @@ class TierBelow(KVConnectorBase_V1):
         self._free = list(range(blocks))
         self._requests: dict[str, Request] = {}
         self._stored: dict[str, int] = {}
-        """Number of blocks of each request that were stored or could not be stored, by request id."""
+        """Number of blocks that each request has tried to store, by request id."""
         self._refused: set[str] = set()
-        """Ids of requests with a chunk that was not admitted."""
+        """Ids of requests for which the zone's admission terms refused a chunk."""
         self._matched: dict[str, list[int]] = {}
-        """Chunks found for each request, by request id, until it loads them."""
+        """Chunks that were found for each request and that it has not loaded yet, by request id."""
         self._loaded_tokens = 0
 
     def take_loaded_tokens(self) -> int:
@@ -120,7 +120,7 @@ class TierBelow(KVConnectorBase_V1):
         return self._tier.zone_for(request.cache_salt, self._now())
 
     def _found(self, request: Request, begin: int) -> list[int]:
-        """Returns the chunks that continue a prompt, without its last token, which is always computed."""
+        """Returns the chunks that continue a prompt, except its last token, which the model must always compute."""
         zone, size = self._zone(request), self._block_tokens
         if zone is None:
             return []
@@ -154,7 +154,7 @@ class TierBelow(KVConnectorBase_V1):
         for chunk, block_hash in zip(chunks, new, strict=False):
             self._chunk_of[tenant, block_hash] = chunk
             self._key_of[chunk] = tenant, block_hash
-        # In reverse order, because the end of a prompt is evicted first.
+        # In reverse order, so that the end of the prompt is evicted first.
         self._give_up(self._tier.stored(chunks[::-1]))
 
     def _give_up(self, chunks: Iterable[int]) -> None:
@@ -164,7 +164,7 @@ class TierBelow(KVConnectorBase_V1):
 
 
 def put_below(scheduler: Scheduler, tier: TierBelow) -> None:
-    """Give an unused scheduler a tier."""
+    """Put a tier below a scheduler that has not got any requests yet."""
     scheduler.connector = tier
 
 

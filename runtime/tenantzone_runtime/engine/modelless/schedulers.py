@@ -1,7 +1,7 @@
-"""A vLLM scheduler, stock or with zones, without a model: the generated tokens are fake.
+"""A vLLM scheduler, stock or with zones, that runs without a model and generates fake tokens.
 
-It is driven by the replay of a load in virtual time. A prompt consists of ids of its content, so hashing a block costs
-almost nothing, and no text is needed.
+The replay uses it to simulate a load in virtual time. A prompt consists of ids instead of text, so hashing a block
+costs almost nothing.
 """
 
 import json
@@ -31,7 +31,7 @@ from tenantzone_runtime.engine.modelless.stock_orders import change_order
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _SEAL_KEY: Final = bytes(32)
-"""Key of the seals. It need not be secret, because no clients could forge a seal."""
+"""Key of the seals. It need not be secret, because there are no clients who could forge seals."""
 _MODEL: Final = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -49,15 +49,15 @@ _TOKEN: Final = 5
 
 
 class ModellessScheduler:
-    """Sends requests like the frontend, and runs steps like the engine core.
+    """Sends requests to a scheduler, as the frontend does, and runs its steps, as the engine core does.
 
     Args:
         shape: the engine's settings.
         folder: an empty folder for the model files that vLLM reads.
         config: the zones, or None for vLLM's stock scheduler.
-        priorities: vLLM's priority by tenant, where smaller values are first. None for first come, first served.
-        order: the eviction order of a stock pool's cached blocks.
-        tier_blocks: the number of blocks of the CPU memory tier below an engine with zones. 0 for no tier.
+        priorities: vLLM's priority by tenant. Smaller values are served first. None for first come, first served.
+        order: the eviction order of cached blocks. Only applies to a stock scheduler.
+        tier_blocks: the number of blocks of the CPU memory tier, or 0 for no tier. Only applies with zones.
         now: returns the time in seconds.
     """
 
@@ -93,11 +93,11 @@ class ModellessScheduler:
 
         Args:
             request_id: a unique id.
-            tenant: the tenant of the request, which stock vLLM does not use.
+            tenant: the tenant of the request, which sets its zone and its priority.
             prompt: the request's text.
             answer_tokens: the number of tokens to generate.
             arrival: the arrival time, in Unix seconds.
-            owner: the owner's number. Requests with the same owner share cached blocks, as with one ``cache_salt``.
+            owner: the owner's number. Requests with equal owners share cached blocks, like equal ``cache_salt`` values.
         """
         priority = self._priority_of_owner[owner] = self._priorities.get(tenant, 0)
         params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
@@ -123,7 +123,11 @@ class ModellessScheduler:
         return 0 if self._tier is None else self._tier.take_loaded_tokens()
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
-        """Run the first half of a step. Returns its output, and a fake model output with one token per full prompt."""
+        """Run the first half of a step.
+
+        Returns:
+            The scheduler's output, and a fake model output with a token for each request that has computed its prompt.
+        """
         output = self.scheduler.schedule()
         names = list(output.num_scheduled_tokens)
         requests = self.scheduler.requests
@@ -158,7 +162,7 @@ def _make_scheduler(shape: EngineShape, folder: Path, policy: str, *, zones: boo
     spec = FullAttentionSpec(block_size=shape.block_tokens, num_kv_heads=2, head_size=32, dtype=torch.float32)
     arguments: dict[str, Any] = {
         "vllm_config": config,
-        # vLLM reserves one block for itself.
+        # One block more, because vLLM reserves a block as the null block.
         "kv_cache_config": KVCacheConfig(
             num_blocks=shape.blocks + 1, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
         ),

@@ -1,4 +1,4 @@
-"""Counts the blocks that stock vLLM's pool caches and evicts, by the owner that is encoded in each block's hash."""
+"""Counts the blocks that stock vLLM's pool caches and evicts, by the owner that each block's hash contains."""
 
 from collections import Counter
 from typing import Any
@@ -11,26 +11,26 @@ from tenantzone_runtime.engine.modelless.block_hashes import owner_of, owners
 
 
 class StockCache:
-    """Watches a stock pool through vLLM's own metrics hook.
+    """Observes a stock pool through vLLM's metrics hook.
 
     Args:
-        scheduler: the unused scheduler of the pool.
+        scheduler: the scheduler of the pool, which has not got any requests yet.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.cached: Counter[int] = Counter()
         """Number of blocks with a hash, in use or not, by owner."""
         self.evicted: Counter[int] = Counter()
-        """Number of evicted blocks since the start, by owner."""
+        """Number of blocks evicted since the start, by owner."""
         self._pool = scheduler.kv_cache_manager.block_pool
         self._pool.metrics_collector = self
         self._cache_full_blocks = self._pool.cache_full_blocks
         self._pool.cache_full_blocks = self._note_cached
 
     def evict_above(self, quotas: dict[int, int]) -> dict[int, int]:
-        """Evict unused blocks of owners that exceed their quotas, least recently used first.
+        """Evict unused cached blocks of owners that exceed their quotas, least recently used first.
 
-        This models soft quotas as in LMCache, which periodically evicts blocks above a quota and guarantees no minimum.
+        This models LMCache's soft quotas: LMCache periodically evicts blocks above a quota, and guarantees no minimum.
 
         Args:
             quotas: the quotas in blocks, by owner.
@@ -63,7 +63,7 @@ class StockCache:
         pass
 
     def on_block_evicted(self, block: KVCacheBlock) -> None:
-        """Called for each allocated block. A block without a hash had no content to lose."""
+        """Count an evicted block. vLLM also calls this for allocated blocks without a hash, which cached nothing."""
         if block.block_hash is not None:
             owner = owner_of(block.block_hash)
             self.cached[owner] -= 1

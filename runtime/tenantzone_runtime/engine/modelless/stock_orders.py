@@ -1,6 +1,6 @@
 """Alternative eviction orders for a stock pool: by priority, and random LRU.
 
-Each class replaces vLLM's queue of free blocks, with the methods that a pool calls.
+Each order is a class that replaces vLLM's queue of free blocks, and implements the methods that a pool calls.
 """
 
 import random
@@ -21,9 +21,9 @@ def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callab
     """Change the eviction order of a stock scheduler's blocks.
 
     Args:
-        scheduler: an unused scheduler.
+        scheduler: a scheduler that has not got any requests yet.
         order: the new order.
-        priority_of: returns an owner's priority in vLLM, where smaller values are served first.
+        priority_of: returns an owner's priority. Smaller values are served first, as in vLLM.
     """
     pool = scheduler.kv_cache_manager.block_pool
     free = pool.free_block_queue.get_all_free_blocks()
@@ -34,7 +34,7 @@ def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callab
 
 
 class _Free:
-    """Free blocks. Blocks without content are taken before others."""
+    """A queue of free blocks, from which blocks without content are taken first."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self._empty = {block.block_id: block for block in reversed(blocks)}
@@ -72,10 +72,10 @@ class _Free:
 
 
 class ByPriority(_Free):
-    """Evicts blocks of the lowest priority first, and within a priority the least recently used block.
+    """Evicts blocks of the lowest priority first, and among blocks of equal priority the least recently used block.
 
     SGLang's radix cache evicts leaves in this order with ``--radix-eviction-policy priority``. A block pool need not
-    look for leaves, because it releases a prompt's end before its beginning.
+    look for leaves, because vLLM releases the end of a prompt before its beginning.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock], priority_of: Callable[[int], int]) -> None:
@@ -98,7 +98,7 @@ class ByPriority(_Free):
 
 
 class OldestOfFew(_Free):
-    """Evicts the least recently used of a few random cached blocks: random LRU, as in Redis."""
+    """Evicts the least recently used of a few random cached blocks, like Redis."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         super().__init__(blocks)

@@ -1,4 +1,4 @@
-"""Changes of vLLM outside the classes that its flags let us name.
+"""Patches of vLLM where none of vLLM's flags lets us replace a class.
 
-Each module names the hook in vLLM that would remove it.
+Each module describes the change of vLLM that would make the module unnecessary.
 """

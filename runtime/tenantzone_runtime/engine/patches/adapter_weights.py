@@ -1,11 +1,11 @@
 """Adds a digest of a LoRA adapter's weights to the block hashes.
 
-vLLM identifies adapters by name and path. If the weights at that path change across a restart, a cached block of the
-old weights, in a tier or behind a router that compares hashes, could be used for the new weights. And if a worker has
-evicted an adapter, it reloads the adapter's current files from the path at the next request.
+vLLM identifies an adapter by its name and path. If the files at that path change between two starts, a tier, or a
+router that compares hashes, could use a cached block of the old weights for the new weights. Also, files may change
+while the engine runs: a worker that has evicted an adapter reads the files again at the next request.
 
-Upstream change that would make this module unnecessary: a digest of an adapter in vLLM's ``LoRARequest`` that block
-hashes include.
+Upstream change that would make this module unnecessary: vLLM's ``LoRARequest`` contains a digest of the adapter, and
+block hashes include the digest.
 """
 
 import hashlib
@@ -50,13 +50,13 @@ class AdapterWeights:
             OSError: the files can't be read.
         """
         folder = Path(get_adapter_absolute_path(adapter.lora_path))
-        # Take the signature before reading the files, so that it differs later if they change meanwhile.
+        # Take the signature first, so that `have_changed` detects files that change while they are read.
         signature = _signature(folder)
         weights = self._known[adapter.lora_int_id] = Weights(folder, signature, _digest(folder))
         return weights
 
     def digest(self, adapter: LoRARequest) -> str:
-        """Returns the digest of an adapter's files at the time when they were loaded.
+        """Returns the digest of an adapter's files, as of the time when the engine loaded the files.
 
         Raises:
             OSError: the adapter has not been read before, and can't be read now.
@@ -79,8 +79,8 @@ ADAPTERS: Final = AdapterWeights()
 
 
 def identify_adapters_by_weights() -> None:
-    """Make vLLM's engine core read each adapter before it loads it, and include the digest in block hashes."""
-    # Imported here, because it imports the scheduler's module, which imports this module.
+    """Make vLLM's engine core compute the digest of each adapter that it loads, and include it in block hashes."""
+    # Imported here, because `engine.core` imports the scheduler's module, which imports this module.
     from vllm.v1.core.sched.interface import SchedulerInterface
     from vllm.v1.engine.core import EngineCore
 
@@ -99,7 +99,7 @@ def _after_reading(add_lora: Any) -> Any:
 
 
 def _with_digest(request: Request) -> list[tuple[str, str, str]]:
-    """Returns the adapter's part of each block hash: vLLM's part, and the digest. KV events need the name first."""
+    """Returns the adapter's part of each block hash: as in vLLM, but with the digest instead of the path."""
     adapter = request.lora_request
     return [("lora", adapter.lora_name, ADAPTERS.digest(adapter))] if adapter else []
 
@@ -118,6 +118,6 @@ def _digest(folder: Path) -> str:
     for path in _files(folder):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        # The name is quoted, so that different lists of files can't yield the same text.
+        # `!r` quotes the name, so that different lists of files can't produce the same text.
         digest.update(f"{content} {path.name!r}\n".encode())
     return digest.hexdigest()

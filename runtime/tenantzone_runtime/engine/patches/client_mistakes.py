@@ -1,7 +1,7 @@
 """Keeps tracebacks of client errors out of the log.
 
-On the routes of Anthropic's API, vLLM logs each exception with its traceback, even if it answers with 400. A client
-with an API key could fill the log and hide real failures.
+On the routes of Anthropic's API, vLLM logs each exception with its traceback, even if the client caused it and vLLM
+answers with status 400. A client with an API key could fill the log and so hide real failures.
 
 Upstream change that would make this module unnecessary: vLLM's Anthropic routes log no traceback for errors that they
 answer with 400.
@@ -16,7 +16,7 @@ _MISTAKES: Final = frozenset({"VLLMClientError", "ValueError", "TypeError", "Ove
 
 
 def log_client_mistakes_without_tracebacks() -> None:
-    """Log client errors on these routes in one line from now on."""
+    """Log client errors on vLLM's Anthropic routes in one line from now on, without a traceback."""
     logger = logging.getLogger(_LOGGER)
     if _without_traceback not in logger.filters:
         logger.addFilter(_without_traceback)

@@ -1,8 +1,8 @@
-"""Makes the models of vLLM's API stop at the first bad member of a list or an object.
+"""Makes the request models of vLLM's API stop validation at the first invalid member of a list or an object.
 
-Pydantic collects the errors of each member of a list for each type that the member could have, and holds the GIL
-meanwhile. In `/v1/responses`, 3 kB of `{"input": [{}, {}, ...]}` have 233,001 errors, which take the API server
-seconds. The largest body that the frontend accepts would have millions.
+By default, Pydantic collects the errors of each member of a list for each type that the member could have, and holds
+the GIL meanwhile. In `/v1/responses`, 3 kB of `{"input": [{}, {}, ...]}` have 233,001 errors, which take the API server
+seconds. The largest body that the frontend accepts would have millions of errors.
 
 Upstream change that would make this module unnecessary: vLLM's request models validate lists with ``fail_fast``.
 """
@@ -21,7 +21,7 @@ _BUILT: Final = ("__pydantic_core_schema__", "__pydantic_validator__", "__pydant
 
 
 def stop_at_first_errors() -> None:
-    """Make validation of each list and object stop at the first bad member, and rebuild existing models."""
+    """Make validation of each list and object stop at the first invalid member, and rebuild existing models."""
     if hasattr(core_schema.list_schema, "__wrapped__"):
         return
     for name in _SCHEMAS:
@@ -31,7 +31,7 @@ def stop_at_first_errors() -> None:
         for model in dict.fromkeys(_below(pydantic.BaseModel))
         if model.__module__.startswith(_OF_THE_API) and model.__pydantic_complete__
     ]
-    # Clear all models first, because a model reuses the built schemas of models that it contains.
+    # Clear all models before the first is rebuilt, because a model reuses the schemas of models that it contains.
     for model in built:
         for attribute in _BUILT:
             if attribute in model.__dict__:

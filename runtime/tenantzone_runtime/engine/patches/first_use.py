@@ -1,7 +1,7 @@
-"""Compiles vLLM's sampling code before an engine is ready, instead of at the first request that needs it.
+"""Compiles vLLM's sampling code before an engine is ready, instead of at the first request that needs the code.
 
-vLLM's sampler has functions and kernels that are compiled at their first call, for example when a request asks for log
-probabilities. That takes seconds in the worker, and the requests of all tenants wait.
+Some functions and kernels of vLLM's sampler are compiled at their first call, for example when a request asks for log
+probabilities. Compiling takes seconds in the worker, while the requests of all tenants wait.
 
 Upstream change that would make this module unnecessary: vLLM's warm-up runs the sampler with every kind of sampling
 parameters.
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
 _AFTER: Final = ("compile_or_warm_up_model", "initialize_from_config")
-"""Methods of vLLM's executor. The first method that exists is the last step before an engine is ready."""
+"""Methods of vLLM's executor, depending on its version. The first that exists runs last before an engine is ready."""
 _ROWS: Final = (1, 2)
-"""Batch sizes to warm up, because a compiler may specialize for a batch of one request."""
+"""Batch sizes to warm up. Two sizes, because a compiler may generate special code for a batch of one request."""
 
 
 def warm_up_sampling_at_start() -> None:
-    """Make vLLM's executors warm up sampling once the model is warm."""
+    """Make vLLM's executors warm up sampling after vLLM has warmed up the model."""
     name = next(each for each in _AFTER if hasattr(Executor, each))
     stock = getattr(Executor, name)
     if not hasattr(stock, "__wrapped__"):
@@ -44,14 +44,14 @@ def _with_sampling(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def warm_up_sampling(worker: Any) -> None:
-    """Run a worker's sampler once with each kind of sampling that requests can ask for.
+    """Run a worker's sampler once with each kind of sampling that requests can use.
 
-    A failure is only logged, because the engine can compile at first use, as stock vLLM does. Does nothing for a worker
-    without such a sampler: its pipeline stage does not sample, its model does not generate, or it uses vLLM's newer
+    A failure is only logged, because the engine then compiles at first use, like stock vLLM. Does nothing for a worker
+    without vLLM's ``Sampler``: its pipeline stage does not sample, its model does not generate, or it uses vLLM's newer
     model runner, which warms up its kernels itself.
 
     Args:
-            worker: a vLLM worker with its model.
+        worker: a vLLM worker that has loaded its model.
     """
     began = time.monotonic()
     try:
@@ -72,10 +72,10 @@ def _warm_up(runner: Any) -> None:
         return
     vocabulary = runner.model_config.get_vocab_size()
     devices = [runner.device] if runner.device.type == "cuda" else []
-    # Compile in inference mode, in which vLLM's steps run. Preserve the random state, which the engine's seed has set.
+    # Compile in inference mode, as in vLLM's steps. Restore the random state, which depends on the engine's seed.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
-            # Use zeros instead of computed logits, because the model's layers may need a batch's adapters to be set.
+            # Zeros replace the model's logits, because the model's layers may not run before adapters are set.
             logits = torch.zeros((rows, vocabulary), dtype=runner.dtype, device=runner.device)
             for metadata in _kinds_of_sampling(rows, vocabulary, runner.device):
                 sampler(logits=logits.clone(), sampling_metadata=metadata)
@@ -91,7 +91,7 @@ def _samples(runner: Any) -> bool:
 
 
 def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iterator[Any]:
-    """Generate sampling metadata for vLLM's sampler, with one batch of requests per kind of sampling."""
+    """Iterate over the kinds of sampling. Each item is the sampling metadata of a batch with ``rows`` requests."""
     from vllm.v1.sample.logits_processor import LogitsProcessors
     from vllm.v1.sample.metadata import SamplingMetadata
 
@@ -145,7 +145,7 @@ def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iter
 
 
 def _warm_up_grammars(runner: Any) -> None:
-    """Apply a grammar's token mask once, because the library and its kernel are loaded at first use."""
+    """Apply a grammar's token mask, because the grammar library and its kernel are loaded at first use."""
     import xgrammar
 
     vocabulary = runner.model_config.get_vocab_size()

@@ -1,7 +1,8 @@
-"""Makes vLLM's API server validate a request's schema or grammar off its event loop, one per tenant at a time.
+"""Makes vLLM's API server validate schemas and grammars on threads, at most one per tenant at a time.
 
-Stock vLLM builds a grammar on the event loop only to validate it, and all requests wait meanwhile. With this module, a
-thread validates it first. The grammar libraries release the GIL, and vLLM does not validate the grammar again.
+Stock vLLM builds a grammar on the API server's event loop only to validate it, while all requests wait. With this
+module, a thread validates the grammar first, and vLLM does not validate it again. The event loop continues meanwhile,
+because the grammar libraries release the GIL.
 
 Upstream change that would make this module unnecessary: ``AsyncLLM`` validates structured outputs in an executor.
 """
@@ -28,7 +29,7 @@ class GrammarValidation:
     """Validates schemas and grammars of requests, at most one per tenant at a time.
 
     Args:
-        validate: vLLM's validation.
+        validate: vLLM's function that validates a schema or grammar.
     """
 
     def __init__(self, validate: _Validate) -> None:
@@ -37,7 +38,7 @@ class GrammarValidation:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def before(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
-        """Validate a request's schema or grammar before vLLM does.
+        """Validate a request's schema or grammar on a thread, so that vLLM does not validate it on the event loop.
 
         Raises:
             ValueError: vLLM rejects the schema or grammar, or would use a grammar library other than xgrammar.
@@ -60,13 +61,13 @@ class GrammarValidation:
 
 
 def _check_library(params: SamplingParams) -> None:
-    """Check that vLLM has not fallen back to another library because xgrammar can't read the schema or grammar.
+    """Check that vLLM has not selected another library because xgrammar can't read the schema or grammar.
 
-    vLLM uses the library of an engine's first structured request for all later requests, so one tenant would decide for
-    all tenants. Also, a pattern of a few bytes can keep outlines busy for hours.
+    vLLM uses the library of an engine's first structured request for all later requests, so one tenant would select the
+    library for all tenants. Also, a pattern of a few bytes can keep the library outlines busy for hours.
 
     Raises:
-        ValueError: vLLM has fallen back to another library.
+        ValueError: vLLM has selected another library.
     """
     wanted = params.structured_outputs
     if wanted is not None and wanted._backend_was_auto and wanted._backend != _LIBRARY:
@@ -77,7 +78,7 @@ def _check_library(params: SamplingParams) -> None:
 
 
 def _tenant_of(params: SamplingParams) -> str:
-    """Returns the tenant of a request from its seal, which the frontend has just made, or "" without a seal."""
+    """Returns the tenant in a request's seal, without checking the seal, or "" if the request has no seal."""
     seal = (params.extra_args or {}).get(SEAL_ARGUMENT, "")
     return str(seal).split(".")[1] if str(seal).count(".") else ""
 
@@ -86,7 +87,7 @@ _installed: GrammarValidation | None = None
 
 
 def validate_beside_the_loop() -> GrammarValidation:
-    """Install the validation instead of vLLM's, once per process. Returns it."""
+    """Replace vLLM's validation in this process, if not done before. Returns the object that validates."""
     global _installed
     if _installed is None:
         _installed = validation = GrammarValidation(SamplingParams._validate_structured_outputs)

@@ -1,8 +1,8 @@
-"""Bounds the number of log probabilities in an answer, in vLLM's API server, where it is known.
+"""Bounds the number of log probabilities in an answer, because vLLM creates an object for each on its event loop.
 
-The frontend knows neither the number of tokens of a text or an image, nor the length of an answer if the request sets
-no limit. vLLM creates an object for each log probability on its event loop. An answer contains the log probabilities of
-all prompts of a request body, once per choice.
+This is done in vLLM's API server, because the frontend does not know the number of tokens of a text or an image, or the
+length of an answer if the request sets no limit. An answer contains the log probabilities of all prompts of a request
+body, once per choice.
 
 Upstream change that would make this module unnecessary: a plugin that may change or refuse the parameters of a request
 before ``AsyncLLM.generate``.
@@ -21,7 +21,7 @@ from tenantzone_runtime.frontend.responses.engine_refusal import refuse_with
 
 
 async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary: int) -> None:
-    """Have the frontend refuse the current request if its answer would become too large.
+    """Make the frontend refuse the current request if its answer would have too many prompt log probabilities.
 
     Args:
         prompt: one prompt of the request, as vLLM passes it to the engine.
@@ -39,9 +39,9 @@ async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary:
 
 
 def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingParams:
-    """Returns the parameters, with a lower ``max_tokens`` if one piece would have too many log probabilities.
+    """Returns the parameters, with a lower ``max_tokens`` if an answer in one piece could have too many logprobs.
 
-    If the request sets the length of its answer, the frontend has already checked it.
+    If the request itself sets ``max_tokens``, the frontend has already checked the value.
     """
     context = current_context()
     each = logprobs_of_token(params, vocabulary)
@@ -56,7 +56,9 @@ def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingPa
 
 
 def logprobs_of_token(params: SamplingParams, vocabulary: int) -> int | None:
-    """Returns the number of log probabilities per token of an answer, including its own, or None if it has none.
+    """Returns the number of log probabilities per token of an answer, or None if the request asks for none.
+
+    The number includes the log probability of the token itself.
 
     Args:
         params: the request's parameters.
@@ -67,7 +69,7 @@ def logprobs_of_token(params: SamplingParams, vocabulary: int) -> int | None:
 
 
 def _each(wanted: int, vocabulary: int) -> int:
-    """Returns the number of log probabilities of each token, its own included."""
+    """Returns the number of log probabilities per token, including the token itself. ``wanted`` < 0 asks for all."""
     return vocabulary if wanted < 0 else wanted + 1
 
 

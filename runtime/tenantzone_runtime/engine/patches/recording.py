@@ -1,6 +1,6 @@
-"""Reports each prompt in vLLM's API server to the recorder: its tokens, and its outcome.
+"""Reports the tokens and the outcome of each prompt in vLLM's API server to the recorder.
 
-Upstream change that would make this module unnecessary: a plugin that sees the prompt and the outputs of each request
+Upstream change that would make this module unnecessary: a plugin that gets the prompt and the outputs of each request
 in ``AsyncLLM``.
 """
 
@@ -18,8 +18,8 @@ _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 
 
 def record_generations() -> None:
-    """Make vLLM's API server report each prompt to the recorder if the frontend marks it as recorded."""
-    # Imported here: only the API server needs it.
+    """Make vLLM's API server report prompts to the recorder, for requests that the frontend marks as recorded."""
+    # Imported here, because only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if hasattr(AsyncLLM.generate, "is_recorded"):
@@ -61,7 +61,7 @@ async def _heard(
     begin: Callable[[], Generation],
     kind: RequestOutputKind,
 ) -> AsyncGenerator[RequestOutput, None]:
-    # The engine gets the prompt with the first iteration. A generator that is never iterated never ends, either.
+    # Begin here, at the first iteration, when the engine gets the prompt. Without iteration, `finally` would never run.
     generation = begin()
     try:
         async for output in outputs:
@@ -83,6 +83,6 @@ def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: Req
         generation.finish = completion.finish_reason or generation.finish
     if generation.first_token_seconds is None and any(generation.answers.values()):
         generation.first_token_seconds = asker.recorder.now() - generation.arrival
-        # An answer in one piece does not show when its first token came. vLLM's clock started a little earlier.
+        # For an answer in one piece, use vLLM's time to first token, although vLLM's clock starts a little earlier.
         if output.metrics is not None and output.metrics.first_token_latency:
             generation.first_token_seconds = min(generation.first_token_seconds, output.metrics.first_token_latency)

@@ -1,8 +1,8 @@
-"""Keeps seals out of the logs of all loggers.
+"""Removes seals from all log records.
 
-A seal is among a request's extra arguments, which vLLM can log (``--enable-log-requests``, ``--log-error-stack``). A
-filter on a logger or a handler would miss other loggers and handlers that are configured later, but the record factory
-sees each line.
+A seal is one of a request's extra arguments, which vLLM can log (``--enable-log-requests``, ``--log-error-stack``). A
+filter on a logger or a handler would miss loggers and handlers that are configured later, but the record factory
+creates all records.
 
 Upstream change that would make this module unnecessary: extra arguments that vLLM never logs.
 """
@@ -31,18 +31,18 @@ class Redacting:
         try:
             text = record.getMessage()
         except Exception:
-            return record  # the handler reports that the message does not fit its arguments
+            return record  # the handler will report that the message and its arguments do not match
         clean = without_seals(text)
         if clean != text:
             record.msg, record.args = clean, ()
         if record.exc_info and record.exc_info[0] is not None:
-            # Formatters use this text instead of the exception.
+            # If `exc_text` is set, formatters use it instead of the exception.
             record.exc_text = without_seals(_as_text.formatException(record.exc_info))
         return record
 
 
 def redact_log_records() -> None:
-    """Keep seals out of all log records of this process from now on."""
+    """Remove seals from all log records that this process creates from now on."""
     factory = logging.getLogRecordFactory()
     if not isinstance(factory, Redacting):
         logging.setLogRecordFactory(Redacting(factory))

@@ -1,9 +1,9 @@
-"""Reports the scheduler's refusals to clients as client errors instead of server errors.
+"""Reports the scheduler's refusals to clients with the right status instead of status 500.
 
 The scheduler can only end a request with an error, which vLLM's API server answers with 500. So the scheduler writes
-the refusal into the stop reason, which is otherwise unset in requests that end with an error. The API server passes it
-on to the frontend, which answers. Since the output of a pooling model has no stop reason, its refusal is written as
-bytes in place of the requested numbers.
+the refusal into the request's stop reason, which is otherwise unset after an error. The API server passes the refusal
+to the frontend, which answers the client. The output of a pooling model has no stop reason, so its refusal replaces the
+requested numbers as bytes.
 
 Upstream change that would make this module unnecessary: an error with an HTTP status in ``EngineCoreOutput``, which the
 API server returns to the client.
@@ -31,7 +31,7 @@ from tenantzone_runtime.zones.audit.events import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
 _STATUSES: Final[Mapping[RefusalReason, int]] = {
-    # The frontend does not know yet that zones have taken effect, or the request bypassed the frontend.
+    # Either zones were just declared and the frontend has not noticed, or the request bypassed the frontend.
     "unbound": 503,
     "unknown_tenant": 403,
     "too_long": 400,
@@ -42,7 +42,7 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
 
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
-"""Pattern for the address in an object's repr, which must not be shown to clients."""
+"""Pattern for the memory address in an object's repr. Clients must not see memory addresses."""
 
 
 class EngineRefusal(NamedTuple):
@@ -52,7 +52,7 @@ class EngineRefusal(NamedTuple):
     """HTTP status of the answer."""
     message: str
     retry_after: int | None
-    """Seconds after which the client should retry, or None if a retry may be refused again."""
+    """Seconds after which the client should retry, or None if the engine does not know when a retry may succeed."""
     closed_seconds: float
     """Seconds for which other requests of the tenant would be refused as well."""
 
@@ -63,7 +63,7 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
     Args:
         outputs: the outputs of a step.
         refused: the refusals by request id.
-        pooling: whether the model is a pooling model, whose outputs must have numbers.
+        pooling: whether the model is a pooling model. Its outputs must contain numbers, even after an error.
     """
     for of_client in outputs:
         for output in of_client.outputs:
@@ -77,7 +77,7 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
 
 
 def refusal_in(output: RequestOutput | PoolingRequestOutput) -> EngineRefusal | None:
-    """Returns the refusal in an output, or None if there is none."""
+    """Returns the refusal that ``mark`` wrote into an output, or None if the output has none."""
     texts = [_text_in(output)] if isinstance(output, PoolingRequestOutput) else _reasons_in(output)
     for text in texts:
         if text.startswith(_MARK):
@@ -95,16 +95,16 @@ def _reasons_in(output: RequestOutput) -> list[str]:
 
 
 def _text_in(output: PoolingRequestOutput) -> str:
-    """Returns the text that replaces the numbers of an output, or "" if the output has numbers from a model."""
+    """Returns the text that ``mark`` wrote in place of an output's numbers, or "" if the numbers are the model's."""
     data = output.outputs.data
     return bytes(data.tolist()).decode(errors="replace") if data.dtype == torch.uint8 else ""
 
 
 @asynccontextmanager
 async def _refusing_mistakes() -> AsyncIterator[None]:
-    """Make the frontend answer with 400 if vLLM rejects a client's parameters before it calls the engine.
+    """Make the frontend answer with 400 if vLLM rejects a request's parameters within the ``with`` block.
 
-    Some streaming routes have begun to answer by then, and would end the stream without an error.
+    Otherwise, some streaming routes, which have already begun to answer, would end the stream without an error.
     """
     try:
         yield
@@ -119,7 +119,7 @@ _Encode = Callable[..., AsyncGenerator[PoolingRequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
-    """Make vLLM's API server pass arrivals and refusals on to the frontend, and validate grammars by tenant."""
+    """Make vLLM's API server pass arrivals and refusals to the frontend, and validate grammars by tenant."""
     # Imported here, because only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -165,7 +165,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                         yield piece
                 output = await anext(outputs, None)
         finally:
-            # Close the generator now instead of on garbage collection, to abort the request in the engine.
+            # Close the generator now, which aborts the request in the engine. Garbage collection would close it later.
             await outputs.aclose()
 
     return generate_or_refuse

@@ -1,4 +1,4 @@
-"""Adds the sealed context of the current task to requests that vLLM built without the seal.
+"""Adds the seal of the current task to requests that vLLM has built without a seal.
 
 Upstream change that would make this module unnecessary: a plugin that may change the parameters of a request before
 ``AsyncLLM.generate``.
@@ -14,9 +14,9 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 
 def with_borne_seal(params: SamplingParams | PoolingParams) -> SamplingParams | PoolingParams:
-    """Returns the parameters of a request with the current task's seal, or the same object if it already has a seal.
+    """Returns a request's parameters with the current task's seal. Keeps a seal that is already there.
 
-    The scheduler checks that the seal matches the salt of its request.
+    The scheduler checks that a request's seal matches the request's salt.
     """
     seal = current_seal()
     arguments = arguments_of(params)
@@ -34,7 +34,7 @@ def arguments_of(params: SamplingParams | PoolingParams) -> dict[str, object]:
 def with_arguments(
     params: SamplingParams | PoolingParams, arguments: dict[str, object]
 ) -> SamplingParams | PoolingParams:
-    """Returns a copy of the parameters with these extra arguments. The original may be shared by several requests."""
+    """Returns a copy of the parameters with these extra arguments, because several requests may share the original."""
     params = copy(params)
     setattr(params, "extra_kwargs" if isinstance(params, PoolingParams) else "extra_args", arguments)
     return params

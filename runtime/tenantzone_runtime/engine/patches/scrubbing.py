@@ -1,8 +1,8 @@
-"""Scrubbing: zeroing blocks that move to another zone, with vLLM's mechanism.
+"""Scrubbing: blocks that move to another zone are zeroed by vLLM's mechanism.
 
-For models that need it, vLLM's scheduler lists new blocks and the workers zero them before a step uses them. On a GPU,
-the workers are prepared for zeroing when they start, and only for such models. They can't be prepared later, when a
-zone asks for scrubbing, so an engine must be started with scrubbing enabled.
+vLLM has this mechanism for models that need it: the scheduler lists new blocks, and the workers zero these blocks
+before a step uses them. GPU workers prepare for zeroing only when they start, and only for such models. They can't
+prepare later, when a zone requests scrubbing, so the engine must be started with scrubbing enabled.
 
 Upstream change that would make this module unnecessary: an option that prepares the workers to zero blocks for every
 model.
@@ -19,27 +19,27 @@ _needs_zeroing: Any = KVCacheConfig.needs_kv_cache_zeroing
 
 
 def model_needs_zeroing(caches: KVCacheConfig) -> bool:
-    """Returns whether the model needs each new block zeroed, regardless of zones."""
+    """Returns whether the model itself needs each new block to be zeroed, even without zones."""
     return bool(_needs_zeroing.fget(caches))
 
 
 def prepare_workers() -> None:
-    """Make vLLM's workers prepare to zero blocks for any model. Must be called in each process before they start."""
+    """Make vLLM's GPU workers prepare for zeroing for any model. Call this in each process before workers start."""
     if not current_platform.is_cpu():
         KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
 
 
 def check_scrub(config: RuntimeConfig, caches: KVCacheConfig, *, prepared: bool) -> None:
-    """Check that no zone asks for scrubbing that this engine can't do.
+    """Check that this engine can scrub blocks if a zone requests it.
 
     Args:
         config: the config of the zones.
         caches: the model's KV cache config.
-        prepared: whether the workers were prepared to zero blocks.
+        prepared: whether the workers were prepared for zeroing.
 
     Raises:
-        ConfigError: a zone is to be scrubbed, but the engine was not started with scrubbing, or vLLM's workers can't
-            zero the memory of some of the model's layers.
+        ConfigError: a zone requests scrubbing, but the engine was not started with scrubbing enabled, or vLLM's workers
+            can't zero the memory of some of the model's layers.
     """
     asking = [zone.name for zone in config.zones if zone.scrub == "OnTransfer"]
     if not asking:

@@ -1,8 +1,8 @@
 """Divides large pieces of streams, so that vLLM's API server never formats many log probabilities without a pause.
 
-Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, or if the
-client reads more slowly than the engine generates, because vLLM then joins waiting pieces. vLLM formats the log
-probabilities of a piece on its event loop, and all other requests wait meanwhile.
+vLLM formats the log probabilities of a piece on its event loop, while all other requests wait. Most pieces contain the
+tokens of one step. A piece contains more tokens if the request or a flag sets a stream interval, or if the client reads
+more slowly than the engine generates, because vLLM then joins waiting pieces.
 
 Upstream change that would make this module unnecessary: an upper bound on the tokens in one piece of a stream.
 """
@@ -20,11 +20,11 @@ from tenantzone_runtime.engine.patches.logprob_bounds import logprobs_of_token
 from tenantzone_runtime.frontend.request_context import current_context
 
 MAX_LOGPROBS_OF_PIECE: Final = 1024
-"""Maximum number of log probabilities in a piece with more than one token."""
+"""Maximum number of log probabilities in a piece. A piece with only one token may have more."""
 _AT_THE_END: Final = ("finish_reason", "stop_reason", "routed_experts", "spec_decode_metrics", "weight_versions")
-"""Attributes of a completion that only its last piece has. Older versions of vLLM lack some of them."""
+"""Attributes of a completion that only its last piece has. Some do not exist in older versions of vLLM."""
 _CONTEXT: Final = 6
-"""Number of preceding tokens that can affect a token's text, for example a leading space or a partial character."""
+"""Number of previous tokens that can affect the text of a token, for example by a space or a split character."""
 
 
 class StreamPieces:
@@ -44,10 +44,10 @@ class StreamPieces:
         self._params = params
         self._tokenizer = tokenizer if params.detokenize else None
         self._before: dict[int, _Before] = {}
-        """State before the next output of each of the request's answers, by index."""
+        """State of each answer of the request before its next output, by the answer's index."""
 
     async def of(self, output: RequestOutput) -> AsyncIterator[RequestOutput]:
-        """Divide one output, and yield to the event loop after each piece but the last.
+        """Divide one output. Other tasks of the event loop can run after each piece except the last.
 
         Args:
             output: the engine's output.
@@ -75,14 +75,14 @@ class StreamPieces:
         for completion in output.outputs:
             before = self._before.setdefault(completion.index, _Before())
             before.has_text = before.has_text or bool(completion.text)
-            # Until some text was output, all text is withheld, and its length is needed later.
+            # Before the first text is output, keep all tokens, because `_parts_of` needs the length of their text.
             kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
             before.ids = [*before.ids, *completion.token_ids][-kept:]
 
     def _parts_of(
         self, completion: CompletionOutput, most: int, prompt: Sequence[int] | None
     ) -> Iterator[CompletionOutput]:
-        """Divide a completion into several, which together have its text, tokens and log probabilities in order."""
+        """Divide the text, tokens and log probabilities of a completion into several completions, in order."""
         before = self._before.get(completion.index, _Before())
         ids = completion.token_ids
         count, text = len(ids), completion.text
@@ -92,7 +92,7 @@ class StreamPieces:
         for begin in range(0, max(1, count), most):
             end = begin + most
             is_last = end >= count
-            # The text of a piece's tokens must be in the same piece, because parsers look for it there only.
+            # A piece must contain the text of its tokens, because parsers look for the text only in the same piece.
             withheld += len(self._text([*context, *ids[begin:end]])) - len(self._text(context))
             length = len(text) if is_last else max(0, min(withheld, len(text)))
             withheld -= length
@@ -118,9 +118,9 @@ class _Before:
     """The state of one answer after earlier outputs."""
 
     has_text: bool = False
-    """Whether any text of the answer was output."""
+    """Whether any text of the answer has been output."""
     ids: list[int] = field(default_factory=list)
-    """Last tokens of the answer. Until text was output, also the tokens whose text is withheld."""
+    """Last tokens of the answer, including the tokens of withheld text before the first text is output."""
 
 
 def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
@@ -131,8 +131,8 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
         vocabulary: the number of tokens in the model's vocabulary.
 
     Returns:
-        The maximum, or None if pieces are not limited because the request is not streamed, has no log probabilities, or
-        did not come through the frontend.
+        The maximum. None for no limit, if the request is not streamed, has no log probabilities, or did not come
+        through the frontend.
     """
     each = logprobs_of_token(params, vocabulary)
     if current_context() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:
@@ -141,6 +141,6 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
 
 
 def _mask_of(completion: CompletionOutput, begin: int, end: int) -> dict[str, Any]:
-    """Returns the completion's attribute with the tokens that sampling could have chosen, if it has one."""
+    """Returns the part of the completion's ``sampling_mask`` for these tokens, or nothing if it has no such mask."""
     mask = getattr(completion, "sampling_mask", None)
     return {} if mask is None else {"sampling_mask": replace(mask, token_ids=mask.token_ids[begin:end])}

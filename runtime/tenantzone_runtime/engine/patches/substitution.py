@@ -1,6 +1,6 @@
-"""Replaces vLLM's KV cache manager, block pool and encoder cache with ours.
+"""Makes vLLM use our classes of KV cache manager, block pool and encoder cache.
 
-vLLM refers to these classes by module globals and offers no other way to choose them.
+vLLM looks these classes up as globals of its modules, and has no option to replace them.
 
 Upstream change that would make this module unnecessary: arguments of vLLM's ``Scheduler`` for the classes of its KV
 cache manager, block pool and encoder cache.
@@ -19,7 +19,7 @@ from tenantzone_runtime.engine.blocks.kv_cache_manager import ZoneKVCacheManager
 
 @contextmanager
 def zone_classes() -> Iterator[None]:
-    """Make a vLLM without the hook create our classes instead of its own within the ``with`` block."""
+    """Make vLLM create objects of our classes instead of its classes within the ``with`` block."""
     manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
     encoder_cache = stock_scheduler.EncoderCacheManager
     stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool

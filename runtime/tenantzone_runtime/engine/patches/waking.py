@@ -1,4 +1,4 @@
-"""Wakes vLLM's engine core for work without requests.
+"""Wakes vLLM's idle engine core for a migration, which needs steps but has no requests.
 
 An engine core that is shutting down or paused is not woken, because it waits until no work is left.
 
@@ -14,7 +14,7 @@ from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 
 
 def connect_migration(scheduler: Any, wake: Callable[[], None], is_running: Callable[[], bool]) -> None:
-    """Give an engine's migration, if it has one, the functions to wake the engine core and to read its state.
+    """Give an engine's migration, if any, the functions that wake the engine core and return the core's state.
 
     Args:
         scheduler: the engine's scheduler, with zones.
@@ -29,8 +29,8 @@ def connect_migration(scheduler: Any, wake: Callable[[], None], is_running: Call
 
 
 def let_migrations_wake_engines() -> None:
-    """Give each engine core's migration, if it has one, the functions to wake the core and to read its state."""
-    # Imported here, because it imports the scheduler's module, which imports this module.
+    """Make each engine core of this process call its scheduler's ``on_engine_ready``, unless vLLM does so itself."""
+    # Imported here, because `engine.core` imports the scheduler's module, which imports this module.
     from vllm.v1.engine.core import EngineCoreProc
 
     if hasattr(SchedulerInterface, "on_engine_ready"):
@@ -46,7 +46,7 @@ def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
     def tell_and_process(core: Any) -> Any:
         wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
         core.scheduler.on_engine_ready(wake, core.is_running)
-        # Done only once. Later iterations of the engine's loop call vLLM's method directly.
+        # Runs only once per engine core: later iterations of its loop call vLLM's method directly.
         core._process_input_queue = partial(process, core)
         return process(core)
 

@@ -1,1 +1,1 @@
-"""vLLM's waiting requests, in one queue per zone."""
+"""Queues of waiting requests, one per zone, that replace vLLM's waiting queue."""

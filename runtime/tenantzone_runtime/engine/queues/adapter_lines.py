@@ -1,9 +1,9 @@
 """Waiting requests that are kept out of the queues because their LoRA adapters have no slot.
 
-If several requests of a zone wait for an adapter without a slot, only the first stays in the zone's queue, which shows
-the arbiter that the zone waits for the slot. The other requests are kept here, so that the cost of a step does not
-depend on their number. They return to their places in the queue as the requests before them leave it, or once their
-adapter may be used.
+If several requests of a zone wait for an adapter without a slot, only the first request stays in the zone's queue, to
+show the arbiter that the zone waits for the slot. The other requests are kept here, so that the cost of a step does not
+depend on their number. A kept request returns to its place in the queue when the requests before it have left the
+queue, or when its adapter may be used.
 """
 
 from collections import OrderedDict
@@ -20,16 +20,16 @@ from tenantzone_runtime.zones.model.users import NO_USER
 from tenantzone_runtime.zones.model.zone import Zone
 
 QUEUED: Final = 64
-"""Number of requests for one adapter that a zone's queue should contain before a step that may use the adapter."""
+"""Target number of requests for one adapter in a zone's queue, before a step that may use the adapter."""
 MOST_AT_ONCE: Final = 256
-"""Maximum number of requests that return to queues in one step."""
+"""Maximum number of kept requests that return to the zones' queues in one step."""
 
 
 class _Queued:
     """The requests of one zone for one adapter that are in the zone's queue.
 
-    Under the priority policy they are sorted, because thousands may arrive while the adapter may be used, and comparing
-    each new request with all others would take quadratic time.
+    Under the priority policy, the requests are sorted. Thousands may arrive while the adapter may be used, and
+    comparing each new request with all others would take quadratic time.
 
     Args:
         policy: vLLM's scheduling policy.
@@ -54,8 +54,8 @@ class _Queued:
             self._by_priority.remove_request(request)
 
     def all_come_after(self, request: Request) -> bool:
-        """Returns whether an unqueued request precedes all queued requests by priority. Always False under FCFS."""
-        # Under the priority policy, vLLM's requests define the order themselves.
+        """Returns whether a request outside the queue precedes all queued requests by priority. False under FCFS."""
+        # vLLM's `Request` compares by priority and then by arrival.
         return self._by_priority is not None and bool(request < self._by_priority.peek_request())
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class _Line:
     queued: _Queued
     """Requests that are in the zone's queue."""
     kept: OrderedDict[str, PlacedQueue] = field(default_factory=OrderedDict)
-    """Requests outside the queue, by user if the zone is fair among users. Users are taken round-robin."""
+    """Requests outside the queue, by user if the zone is fair among users. Users take turns."""
 
     def first_kept(self) -> Request:
         return next(iter(self.kept.values())).peek_request()
@@ -91,7 +91,7 @@ class AdapterLines:
     Args:
         policy: vLLM's scheduling policy, which orders requests of one zone for one adapter.
         adapter_of: returns the id of a request's adapter, or None if it uses the base model.
-        may_have: returns whether a request may have its adapter's slot, as decided before the last step.
+        may_have: returns whether a request may use its adapter's slot, as the arbiter decided before the last step.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class AdapterLines:
         self._lines: dict[Zone, dict[int, _Line]] = {}
         self._kept = 0
         self._left_in_step = MOST_AT_ONCE
-        """Number of requests that may still return before the next step."""
+        """Number of kept requests that may still return to queues before the next step."""
 
     def keep(self, request: Request, zone: Zone) -> bool:
         """Keep a request out of its zone's queue if a queued request precedes it. Otherwise, record it as queued.
@@ -125,7 +125,7 @@ class AdapterLines:
         return True
 
     def _line(self, zone: Zone, adapter: int) -> _Line:
-        """Returns the line of a zone for an adapter, and creates it if it is missing."""
+        """Returns the line of a zone for an adapter. Creates a missing line."""
         lines = self._lines.setdefault(zone, {})
         if adapter not in lines:
             lines[adapter] = _Line(_Queued(self._policy))
@@ -136,7 +136,7 @@ class AdapterLines:
         return is_preempted or not line.queued or line.queued.all_come_after(request)
 
     def _add(self, request: Request, zone: Zone, line: _Line) -> None:
-        # Under the priority policy, a request of one user may precede those of all others.
+        # Under the priority policy, priorities order all users' requests, so one queue contains them all.
         tells_apart = zone.users is not None and self._policy is SchedulingPolicy.FCFS
         user = user_of(request) if tells_apart else NO_USER
         line.kept.setdefault(user, PlacedQueue(self._policy)).put_back(request)
@@ -152,7 +152,7 @@ class AdapterLines:
         """Record that a request has left its zone's queue in a step.
 
         Returns:
-            Requests to put into the queue instead. Empty if the request was skipped because its adapter has no slot.
+            Requests to put into the queue instead. Empty if the adapter has no slot, so that the request was skipped.
         """
         line = self._leave(request, zone)
         taken = self._take(line, 1) if line is not None and line.kept and self._may_have(request) else []
@@ -175,7 +175,7 @@ class AdapterLines:
         return self.missing_in(zone)
 
     def _remove(self, requests: set[Request], line: _Line) -> None:
-        # A zone without fairness among users keeps all its requests under `NO_USER`.
+        # `_add` uses the key `NO_USER` for all requests of a zone without fairness among users.
         for user in {NO_USER, *map(user_of, requests)} & line.kept.keys():
             kept = line.kept[user]
             before = len(kept)
@@ -194,7 +194,7 @@ class AdapterLines:
     def missing_in(self, zone: Zone) -> list[Request]:
         """Remove and return kept requests that must be queued, to show the arbiter for which adapters the zone waits.
 
-        These are, for each adapter, the first kept request if it precedes all queued requests or if none is queued.
+        For each adapter, this is the first kept request, if it precedes all queued requests or if no request is queued.
         """
         missing = self._missing(self._lines.get(zone, {}).values())
         self._tidy_up(zone)
@@ -218,8 +218,8 @@ class AdapterLines:
     def take_admissible(self) -> list[Request]:
         """Remove and return requests whose adapters may be used, so that each queue has enough requests for a step.
 
-        Zones with such requests get equal shares of the number that may return in one step, and so do the adapters of
-        each zone. In addition, each zone's queue gets its first request for each adapter.
+        At most ``MOST_AT_ONCE`` requests return. They are divided equally among the zones with such requests, and then
+        among each zone's adapters. In addition, this returns the requests of ``missing_in`` for each zone.
         """
         self._left_in_step = MOST_AT_ONCE
         taken = self._missing(line for lines in self._lines.values() for line in lines.values())
@@ -247,7 +247,7 @@ class AdapterLines:
         return taken
 
     def order_anew(self, zone: Zone) -> None:
-        """Reorder a zone's kept requests, because its spec may have started or stopped to be fair among users."""
+        """Reorder a zone's kept requests, because a new spec may have turned fairness among users on or off."""
         for line in self._lines.get(zone, {}).values():
             requests = [request for kept in line.kept.values() for request in kept]
             line.kept.clear()

@@ -1,8 +1,8 @@
 """Waiting requests that can't be admitted before their grammars are compiled or a tier has answered.
 
-Steps do not consider them, so the cost of a step does not depend on their number. The thread that compiles a grammar
-records the id of the request when it is done. Tiers don't notify, so each step polls a few of the requests that wait
-for tiers. Before a step, requests that need not wait any longer go back into their queues.
+Steps do not consider these requests, so the cost of a step does not depend on their number. A thread that has compiled
+a grammar records the id of the request. Tiers do not notify, so each step polls a few of the requests that wait for
+tiers. Before a step, requests whose wait is over return to their zones' queues.
 """
 
 from collections import OrderedDict, deque
@@ -19,15 +19,15 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Preparation
 
 MOST_AT_ONCE: Final = 256
-"""Maximum number of requests with compiled grammars to put back per step. Each takes a few microseconds."""
+"""Maximum number of requests with compiled grammars that return to queues per step. Each takes a few microseconds."""
 LOOKUPS_AT_ONCE: Final = 64
-"""Maximum number of requests per step whose look-ups are polled. Each takes a microsecond or two."""
+"""Maximum number of requests per step whose tier look-ups are polled. Each takes a microsecond or two."""
 
 _Lookups = OrderedDict[Request, None]
 
 
 class DeferredRequests:
-    """Requests outside the queues, by id, in order of arrival.
+    """Waiting requests outside the zones' queues, in order of arrival.
 
     Args:
         is_looking_up: returns whether a request waits for a tier to look up or load its chunks.
@@ -37,14 +37,14 @@ class DeferredRequests:
         self._is_looking_up = is_looking_up
         self._requests: dict[str, Request] = {}
         self._arrived: deque[str] = deque()
-        """Ids of requests whose grammars are compiled. Other threads append to the queue."""
+        """Ids of requests whose grammars are compiled. The compiling threads append to this queue."""
         self._reasons: dict[Zone, dict[Request, Preparation]] = {}
         """Deferred requests by zone, each with the preparation that it waits for."""
         self._lookups: OrderedDict[Zone, _Lookups] = OrderedDict()
-        """Requests that wait for tiers, by zone. They are polled round-robin among zones, and within each zone."""
+        """Requests that wait for tiers, by zone. Polling is round-robin among zones, and within each zone."""
 
     def defer(self, request: Request, zone: Zone) -> bool:
-        """Defer a request until its grammar is compiled or a tier has answered. Returns False if neither is awaited."""
+        """Defer a request that waits for its grammar or for a tier. Returns False if it waits for neither."""
         grammar = compilation_of(request)
         if grammar is not None:
             self._keep(request, zone, "grammar")
@@ -61,13 +61,14 @@ class DeferredRequests:
         self._reasons.setdefault(zone, {})[request] = reason
 
     def reason(self, zone: Zone) -> Preparation | None:
-        """Returns which preparation a zone's first deferred request waits for, or None if no request is deferred."""
+        """Returns the preparation for which a zone's first deferred request waits, or None if none is deferred."""
         return next(iter(self._reasons.get(zone, {}).values()), None)
 
     def _note_for(self, request_id: str) -> Callable[[Future[object]], None]:
         """Returns a callback that records the end of a compilation.
 
-        It does not refer to the request, so that an ended request can be freed while compiling takes hours.
+        The callback has no reference to the request, because compiling may take hours, and an aborted request must be
+        freed meanwhile.
         """
         arrived = self._arrived
 
@@ -77,7 +78,7 @@ class DeferredRequests:
         return note
 
     def discard(self, request: Request) -> bool:
-        """Stop deferring a request. Returns whether it was deferred."""
+        """Stop deferring a request. Returns whether the request was deferred."""
         request_id: str = request.request_id
         if self._requests.get(request_id) is not request:
             return False
@@ -97,7 +98,7 @@ class DeferredRequests:
         return True
 
     def take_arrived(self) -> list[Request]:
-        """Remove and return requests that need not wait any longer, or whose grammars can't be compiled.
+        """Remove and return requests whose wait is over, including requests whose grammars can't be compiled.
 
         Requests beyond ``MOST_AT_ONCE`` and ``LOOKUPS_AT_ONCE`` are left for the next call.
         """

@@ -1,8 +1,8 @@
-"""The requests that hold blocks while their tier hits are being loaded, until they run.
+"""A queue of requests whose tier hits are being loaded into their blocks, until the requests run.
 
 vLLM considers these requests first in each step, and stops admitting at the first request that can't run. So this queue
-returns a request only when its load has landed (ended) and it can continue. From the start of its load, a request has a
-seat and the blocks for its whole prompt, so it can't be refused blocks afterwards.
+returns a request only when its load has landed (ended) and the request can run. From the start of its load, a request
+has a seat and the blocks for its whole prompt, so it can't be refused blocks afterwards.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,13 +16,13 @@ from tenantzone_runtime.zones.tenancy import Preparation
 
 
 class LoadQueue(RequestQueue):
-    """Requests whose loads have begun, in the order of their beginning.
+    """Requests whose loads have begun, in the order in which the loads began.
 
     Args:
         has_landed: returns whether a request's load has landed.
-        can_go_on: returns False if vLLM would skip a request for another reason.
+        can_go_on: returns False if vLLM would skip a request although its load has landed.
         going_on: called with each request that leaves the queue to run.
-        has_left: called with each request that has left the queue, to run or because it has ended.
+        has_left: called with each request that has left the queue, because it runs or has ended.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class LoadQueue(RequestQueue):
         self._has_left = has_left
         self._requests: dict[Request, None] = {}
         self._peeked: Request | None = None
-        """Request of vLLM's last peek. The pop returns it even if `can_go_on` has become False meanwhile."""
+        """Request that vLLM has peeked at. ``pop_request`` returns it even if ``can_go_on`` has become False since."""
 
     def begin(self, request: Request) -> None:
-        """Record that a request's load has begun, before vLLM adds it to this queue."""
+        """Record that a request's load has begun. Called before vLLM adds the request to this queue."""
         self._requests[request] = None
 
     @property
     def landed(self) -> list[Request]:
-        """Requests that may continue now."""
+        """Requests that may run now."""
         return [request for request in self._requests if self._may_go_on(request)]
 
     @property
     def landing(self) -> list[Request]:
-        """Requests that may continue now, and requests whose loads have not landed yet."""
+        """Requests that may run now, and requests whose loads have not landed yet."""
         return [request for request in self._requests if not self.has_landed(request) or self._can_go_on(request)]
 
     def reason(self, zone: Zone) -> Preparation | None:
@@ -74,13 +74,13 @@ class LoadQueue(RequestQueue):
             if self._may_go_on(request):
                 self._peeked = request
                 return request
-        raise IndexError("no load has finished")
+        raise IndexError("no request whose load has landed can run")
 
     def prepend_request(self, request: Request) -> None:
         self.add_request(request)
 
     def prepend_requests(self, requests: RequestQueue) -> None:
-        # The order does not matter, because each request is returned once its load has landed.
+        # The order does not matter, because `peek_request` skips requests whose loads have not landed.
         for request in requests:
             self.add_request(request)
 
@@ -99,7 +99,7 @@ class LoadQueue(RequestQueue):
         return self.has_landed(request) and self._can_go_on(request)
 
     def __bool__(self) -> bool:
-        """Whether a request can continue now."""
+        """Whether any request can run now."""
         return any(map(self._may_go_on, self._requests))
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """A queue of waiting requests in vLLM's order, in which a request can return to its old place.
 
-In vLLM's first-come, first-served queue, a request that has left can only return at one of the ends.
+vLLM's first-come, first-served queue can add a request only at its ends.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -12,17 +12,19 @@ from typing import Any, Final
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.blocks.requests import state_of
+
 _PLACES: Final = count(1)
 """Generates each request's place in the order of arrival, from 1. Preempted requests get places below 1."""
-_BY_PLACE: Final = attrgetter("place")
+_BY_PLACE: Final = attrgetter("zone_request.place")
 
 _FEW: Final = 16
-"""Maximum number of leaving requests to look up one by one. For more requests, the whole queue is scanned once."""
+"""Maximum number of requests to remove by binary search. To remove more at once, the queue is scanned."""
 
 
 def take_last_place(request: Request) -> None:
     """Give a request the last place in the order of arrival, even if it enters a queue later."""
-    request.place = next(_PLACES)
+    state_of(request).place = next(_PLACES)
 
 
 class PlacedQueue(RequestQueue):
@@ -36,12 +38,12 @@ class PlacedQueue(RequestQueue):
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self._is_by_arrival = policy is SchedulingPolicy.FCFS
-        # Under the priority policy, vLLM's requests define the order themselves.
+        # Without a key, requests are compared directly. vLLM's `Request` compares by priority and then by arrival.
         self._order: Callable[[Request], Any] | None = _BY_PLACE if self._is_by_arrival else None
         self._requests: list[Request] = []
 
     def add_request(self, request: Request) -> None:
-        """Add a request after all requests that arrived before it."""
+        """Give a request the last place in the order of arrival, and add it."""
         take_last_place(request)
         self.put_back(request)
 
@@ -51,9 +53,10 @@ class PlacedQueue(RequestQueue):
 
     def prepend_request(self, request: Request) -> None:
         """Add a skipped request at its place, or a preempted request before all others."""
-        if self._is_by_arrival and (request.status == RequestStatus.PREEMPTED or not hasattr(request, "place")):
-            first = self._requests[0].place if self._requests else 1
-            request.place = min(first, 1) - 1
+        state = state_of(request)
+        if self._is_by_arrival and (request.status == RequestStatus.PREEMPTED or state.place is None):
+            first = _BY_PLACE(self._requests[0]) if self._requests else 1
+            state.place = min(first, 1) - 1
         self.put_back(request)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
@@ -85,7 +88,7 @@ class PlacedQueue(RequestQueue):
         if len(leaving) > _FEW:
             self._requests = [request for request in self._requests if request not in leaving]
             return
-        # Scanning for each request would take quadratic time if thousands of clients disconnect one by one.
+        # If thousands of clients disconnect one by one, scanning the queue for each request would take quadratic time.
         for request in leaving:
             index = self._index(request)
             if index is not None:
@@ -93,7 +96,7 @@ class PlacedQueue(RequestQueue):
 
     def _index(self, request: Request) -> int | None:
         """Returns the index of a request in the queue, or None if it is not in the queue."""
-        if self._is_by_arrival and not hasattr(request, "place"):
+        if self._is_by_arrival and state_of(request).place is None:
             return None
         key = self._order(request) if self._order is not None else request
         # Requests with the same place, or with equal priority and arrival time, are adjacent.

@@ -1,11 +1,11 @@
-"""The queue of waiting requests: one queue per zone. The arbiter decides which request is next.
+"""The queue of waiting requests, which consists of one queue per zone. The arbiter decides which request is next.
 
 vLLM stops admitting at the first request that does not fit, so this queue returns only requests that fit. Within a
-zone, vLLM's order applies (first come, first served, or priority), or fairness among its users. Until zones are
-declared, it behaves like vLLM's queue.
+zone, requests are in vLLM's order (first come, first served, or by priority), or users take turns. Until zones are
+declared, this queue behaves like vLLM's queue.
 
-A request that waits for its grammar or for a tier counts as waiting, but no step considers it (``deferred_requests``).
-If several requests of a zone wait for the slot of one adapter, a step considers only the first (``adapter_lines``).
+No step considers a request that waits for its grammar or for a tier (module ``deferred_requests``). If several requests
+of a zone wait for the slot of one adapter, a step considers only the first request (module ``adapter_lines``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 
 
 class ZoneRequestQueue(RequestQueue):
-    """Waiting requests in one queue per zone, which returns only those that the arbiter admits.
+    """Waiting requests in one queue per zone. Returns only requests that the arbiter admits.
 
     Args:
         policy: vLLM's scheduling policy, for the order within a zone.
@@ -33,13 +33,13 @@ class ZoneRequestQueue(RequestQueue):
     """
 
     arbiter: Arbiter[Request]
-    """The arbiter. It needs this queue, so the scheduler sets the attribute after creating both."""
+    """The arbiter. It needs this queue, so the scheduler sets this attribute after it has created both."""
     adapters: AdapterLines
-    """Waiting requests that use LoRA adapters. The scheduler sets the attribute, because they need the arbiter."""
+    """Waiting requests that use LoRA adapters. They need the arbiter, so the scheduler sets this attribute later."""
     is_passed_over: Callable[[Request], None]
-    """Called for each request that waits for an adapter slot outside the queues."""
+    """Called for each request that is kept out of its zone's queue to wait for an adapter slot."""
     loads: LoadQueue
-    """The requests that have left the queue because their tier hits are being loaded."""
+    """The requests that have left this queue because their tier hits are being loaded."""
 
     def __init__(self, policy: SchedulingPolicy, is_looking_up: Callable[[Request], bool]) -> None:
         self._policy = policy
@@ -47,18 +47,18 @@ class ZoneRequestQueue(RequestQueue):
         self._queues: dict[Zone, PlacedQueue | UserRequestQueue] = {}
         self._deferred = DeferredRequests(is_looking_up)
         self._waiting = 0
-        """Total length of all zones' queues. vLLM reads it in each step, and there may be thousands of queues."""
+        """Total length of all zones' queues. Counted, because vLLM needs it in each step, for thousands of queues."""
 
     def front(self, zone: Zone) -> Request:
-        """Returns the next request of a zone that has waiting requests, even if it is not admissible."""
+        """Returns the next request of a zone, even if it is not admissible. The zone's queue must not be empty."""
         return self._queues[zone].peek_request()
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
-        """Returns up to ``count`` next requests, in order, of a zone that has waiting requests."""
+        """Returns up to ``count`` next requests of a zone, in order. The zone's queue must not be empty."""
         return list(islice(self._queues[zone], count))
 
     def adopt(self) -> None:
-        """Move requests that arrived before zones were declared into the queue of the zone that adopts them."""
+        """Move requests that arrived before zones were declared into the queue of their new zone."""
         requests = list(self._before_zones)
         self._before_zones = create_request_queue(self._policy)
         for request in requests:
@@ -67,7 +67,7 @@ class ZoneRequestQueue(RequestQueue):
 
     @property
     def ready_count(self) -> int:
-        """Number of requests that a step may consider, because they only wait for blocks and seats."""
+        """Number of requests that a step may consider, because they wait neither for a grammar nor for a tier."""
         return self._waiting
 
     def put_back_arrived(self) -> list[Request]:
@@ -103,7 +103,7 @@ class ZoneRequestQueue(RequestQueue):
         return PlacedQueue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
 
     def order_anew(self, zone: Zone) -> None:
-        """Reorder a zone's requests, because its spec may have started or stopped to be fair among users."""
+        """Reorder a zone's requests, because a new spec may have turned fairness among users on or off."""
         queue = self._queues.get(zone)
         if queue is None or (queue.users if isinstance(queue, UserRequestQueue) else None) is zone.users:
             return
@@ -130,13 +130,13 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def note_preparations(self) -> None:
-        """Update which preparation each zone waits for, for example after a pause, during which no zone waits."""
+        """Report to the arbiter the preparation for which each zone waits, for example when a pause begins or ends."""
         for zone in {*map(zone_of, self._deferred), *map(zone_of, self.loads)}:
             if zone is not None:
                 self._note_preparation(zone)
 
     def _note_preparation(self, zone: Zone) -> None:
-        """Inform the arbiter whether all waiting requests of a zone wait for grammars or tiers."""
+        """Report to the arbiter if all waiting requests of a zone wait for grammars or tiers, and for which."""
         if zone not in self._queues:
             self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 
@@ -152,21 +152,21 @@ class ZoneRequestQueue(RequestQueue):
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
-        """Put a request with a place into its zone's queue, or keep it out if it must wait for an adapter slot."""
+        """Put a request at its place in its zone's queue, unless it must wait for an adapter slot outside the queue."""
         if self.adapters.keep(request, zone):
             self.is_passed_over(request)
         else:
             self._put_back(request)
 
     def _put_back(self, request: Request) -> None:
-        """Put a request with a place into its zone's queue."""
+        """Put a request at its place in its zone's queue."""
         zone = zone_of(request)
         assert zone is not None, "only a request of a zone has a place in a zone's queue"
         queue = self._queue_of(zone)
         front = queue.peek_request() if queue else None
         queue.put_back(request)
         self._waiting += 1
-        # If the first request stays the same, nothing changes for the zone.
+        # The arbiter only needs to know if the zone has another first request.
         if queue.peek_request() is not front:
             self.arbiter.waits(zone)
 
@@ -181,8 +181,8 @@ class ZoneRequestQueue(RequestQueue):
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
-        """Return requests that a step has skipped to the queue."""
-        # In reverse order, so that preempted requests keep their order.
+        """Put requests that a step has skipped back into the queue."""
+        # `reversed` restores the order of arrival, because vLLM passes skipped requests in reverse order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}
         for request in requests:
@@ -194,12 +194,12 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def _leaves_queue(self, request: Request) -> bool:
-        """Returns whether a skipped request is moved out of its zone's queue, so that no step considers it."""
+        """Returns whether a skipped request must wait outside its zone's queue. If so, moves the request there."""
         zone = zone_of(request)
         return zone is not None and (self._deferred.defer(request, zone) or self.adapters.keep(request, zone))
 
     def peek_request(self) -> Request:
-        """Returns the next request, which can be admitted now. Changes nothing; the scheduler or the pop makes room.
+        """Returns the next request that can be admitted now. Evicts nothing: room is made on admission.
 
         Raises:
             IndexError: no request can be admitted now.
@@ -212,7 +212,7 @@ class ZoneRequestQueue(RequestQueue):
         return request
 
     def pop_request(self) -> Request:
-        """Remove and return the next request, and make the room that it needs unless the scheduler has done so.
+        """Remove and return the next request. Make the room that it needs, unless the scheduler has made it already.
 
         Raises:
             IndexError: no request can be admitted now.
@@ -261,7 +261,7 @@ class ZoneRequestQueue(RequestQueue):
         return next(islice(self, index, None))
 
     def __bool__(self) -> bool:
-        """Whether a request can be admitted now. Changes nothing."""
+        """Whether a request can be admitted now. Evicts nothing."""
         return bool(self._before_zones) or (bool(self._queues) and self.arbiter.has_admissible())
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""The waiting requests of a zone that is fair among its tenant's users: one queue per user and priority.
+"""The waiting requests of a zone with fairness among its tenant's users, in one queue per user and priority.
 
-The zone core decides which user's request is next (``zones.users``). Among requests of a user, vLLM's order applies. As
-in vLLM, preempted requests precede all others.
+The zone core (``zones.model.users``) decides which user is next. Requests of one user are in vLLM's order. As in vLLM,
+preempted requests precede all others.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,8 @@ from tenantzone_runtime.zones.model.users import Users
 class UserRequestQueue(RequestQueue):
     """Waiting requests of one zone, by user.
 
-    The next request stays the same until it leaves or another request precedes it by vLLM's rules, because the arbiter
-    remembers why the next request could not be admitted.
+    The arbiter remembers why the next request could not be admitted. So the next request stays the same until it leaves
+    the queue, or until a preempted request or a request with a higher priority arrives.
 
     Args:
         policy: vLLM's scheduling policy, for the order of one user's requests. Priorities precede fairness among users.
@@ -34,7 +34,7 @@ class UserRequestQueue(RequestQueue):
         self._waiting = 0
         """Number of requests in all queues."""
         self._next: tuple[str, int] | None = None
-        """User and priority of the next request, or None if they must be determined."""
+        """User and priority of the next request, or None if the zone core must select them again."""
 
     def add_request(self, request: Request) -> None:
         take_last_place(request)
@@ -101,7 +101,7 @@ class UserRequestQueue(RequestQueue):
         return self._next
 
     def _enter(self, request: Request) -> PlacedQueue:
-        """Returns the queue that the request enters, and counts the request."""
+        """Count a request, and return the queue for the request's user and priority."""
         place = self._place_of(request)
         self._waiting += 1
         if place not in self._queues:
@@ -129,9 +129,9 @@ class UserRequestQueue(RequestQueue):
         return self._waiting
 
     def __iter__(self) -> Iterator[Request]:
-        """Iterate roughly in the order of admission, round-robin among users, starting with the next request.
+        """Iterate roughly in the order of admission: from the next request on, round-robin among users.
 
-        The cost of finding the next request does not depend on the number of users.
+        The cost of the first item does not depend on the number of users.
         """
         yield from self._preempted
         if not self._queues:

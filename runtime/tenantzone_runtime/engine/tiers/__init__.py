@@ -1,1 +1,1 @@
-"""The tiers below GPU memory, behind vLLM's offloading connector."""
+"""The tiers below GPU memory, which extend vLLM's offloading connector."""

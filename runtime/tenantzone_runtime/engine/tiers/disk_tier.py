@@ -1,4 +1,4 @@
-"""How a request uses the disk tier. Its contents are indexed in memory, so that no look-up reads the disk."""
+"""How a request uses the disk tier. An index in memory lists the tier's chunks, so that no look-up reads the disk."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +24,7 @@ class DiskRequest(TierRequest[DiskTier]):
         self._keys: dict[OffloadKey, None] = {}
         """Keys that the request has stored or loaded, in prompt order."""
         self._prompt: Sequence[OffloadKey] = ()
-        """Keys of the chunks of the first KV cache group, from the beginning of the prompt."""
+        """Keys of the prompt's chunks in the first KV cache group, in order."""
 
     @classmethod
     def begin(cls, below: DiskTier, tenant: str) -> Self | None:
@@ -61,7 +61,7 @@ class DiskRequest(TierRequest[DiskTier]):
             self._keys.update(dict.fromkeys(job.keys))
 
     def holds(self, key: OffloadKey) -> bool:
-        """Returns whether the tier has a chunk for the request's zone."""
+        """Returns whether the disk has a chunk of the request's zone with this key."""
         return self.below.holds(self.zone, key)
 
     def may_load(self, keys: Sequence[OffloadKey], promised: int) -> bool:

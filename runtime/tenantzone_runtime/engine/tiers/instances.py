@@ -1,6 +1,6 @@
-"""Computes the instance, which identifies everything that the bytes of a cached chunk depend on.
+"""Computes the instance of a chunk: a record of everything that the chunk's bytes depend on, except its tokens.
 
-Tiers keep chunks of different instances apart.
+A tier finds a chunk only for the instance with which the chunk was stored.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tenantzone_contract.zone_config.instance import Instance
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 """Patterns of the weight files that vLLM looks for in a model's folder."""
 _SNAPSHOTS: Final = "snapshots"
-"""Name of the folder in a Hugging Face cache that has a subfolder for each commit."""
+"""Name of a model's folder in a Hugging Face cache that contains a folder for each commit."""
 
 
 def instance_of(
@@ -28,7 +28,8 @@ def instance_of(
 ) -> Callable[[str, str], Instance]:
     """Returns a function that computes the instance of an engine's chunks from a tenant and the id of the salt key.
 
-    The weights are read when the function is first called. The weights of an adapter are part of the block hashes.
+    The function reads the model's weights when it is first called. An instance need not identify the weights of an
+    adapter, because the block hashes do.
 
     Raises:
         OSError: the returned function can't read the weights.
@@ -41,7 +42,7 @@ def instance_of(
         parallel = config.parallel_config
         return Instance(
             zone=tenant,
-            # vLLM's digest of everything in a model's config that affects computation; it excludes the weights.
+            # vLLM's digest covers everything in a model's config that affects computation, but not the weights.
             model=f"{config.model_config.model} {config.model_config.compute_hash()}",
             weights_revision=known["weights"],
             dtype=offloading.model.dtype,
@@ -63,8 +64,8 @@ def instance_of(
 def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
     """Returns a description of the layout of a chunk's bytes.
 
-    With several KV cache groups, a chunk belongs to the layers of one group. Blocks of states have their own shapes and
-    dtypes, and are padded to the size of other groups' blocks.
+    With several KV cache groups, a chunk belongs to the layers of one group. Blocks of states are padded to the size of
+    other groups' blocks, so the description also contains the shapes and dtypes of states.
     """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)
@@ -76,14 +77,14 @@ def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
 
 
 def weights_revision(model: ModelConfig) -> str:
-    """Returns a unique name of the weights: the commit if they are in a Hugging Face cache, else a digest of the files.
+    """Returns a unique name for a model's weights: a Hugging Face commit or revision, or a digest of local files.
 
     Raises:
         OSError: the weights can't be read.
     """
     folder = Path(model.model)
     if not folder.is_dir():
-        # The model is given by name. Use the commit that vLLM has resolved it to, because a branch can move.
+        # The model is given by name. Use the commit to which vLLM has resolved the name, because a branch can move.
         return _commit_of(model) or f"revision {model.revision}"
     resolved = folder.resolve()
     if resolved.parent.name == _SNAPSHOTS:
@@ -93,7 +94,7 @@ def weights_revision(model: ModelConfig) -> str:
         digests = list(threads.map(_digest, files))
     whole = hashlib.sha256()
     for path, digest in zip(files, digests, strict=True):
-        # The name is quoted, so that different lists of files can't yield the same text.
+        # `!r` quotes the name, so that different lists of files can't produce the same text.
         whole.update(f"{digest} {path.name!r}\n".encode())
     return f"sha256 {whole.hexdigest()}"
 

@@ -1,6 +1,6 @@
-"""Copies chunks between an engine's blocks and the CPU memory tier if both are in CPU memory.
+"""Copies chunks between the blocks of an engine without a GPU and the CPU memory tier.
 
-vLLM's own worker copies with GPU streams, and refuses to start without a GPU.
+vLLM's worker copies with GPU streams, and does not start without a GPU.
 """
 
 import time
@@ -23,13 +23,13 @@ from vllm.v1.kv_offload.base import (
 class MemcpyOffloadingWorker(OffloadingWorker):
     """Copies synchronously on submission, and reports completion at the next poll.
 
-    A chunk has vLLM's layout, which contains the pages of the chunk's blocks in order for each tensor of the KV caches.
+    As in vLLM, a chunk contains the pages of its blocks, in order, for each tensor of the KV caches.
 
     Args:
         kv_caches: the engine's KV caches, in CPU memory.
         blocks_per_chunk: the number of blocks of a chunk.
-        pages: the tier's memory for each tensor of the KV caches. Each row has the pages of a chunk's blocks in order.
-            Rows need not be adjacent.
+        pages: the tier's memory for each tensor of the KV caches. A row contains the pages of one chunk's blocks, in
+            order. Rows need not be adjacent.
 
     Raises:
         ValueError: the KV caches are not in CPU memory.
@@ -70,8 +70,8 @@ class MemcpyOffloadingWorker(OffloadingWorker):
                 engine, tier = self._blocks[ref.tensor_idx], self._pages[ref.tensor_idx]
                 of_blocks, of_chunks = addresses(engine, blocks, size), addresses(tier, places, size)
                 targets, sources = (of_chunks, of_blocks) if is_store else (of_blocks, of_chunks)
-                # Copy page by page, because gathering all pages first would copy each byte twice. And copy by address:
-                # for a page of 16 KiB, indexing and copying a tensor takes twice as long as copying its bytes.
+                # Copy page by page, because gathering all pages first would copy each byte twice. Copy by address,
+                # because indexing and copying a tensor of 16 KiB takes twice as long as copying the bytes.
                 for target, source in zip(targets, sources, strict=True):
                     memmove(target, source, size)
                 copied += size * len(blocks)
@@ -81,9 +81,9 @@ class MemcpyOffloadingWorker(OffloadingWorker):
     def _places(
         self, of_engine: GPULoadStoreSpec, of_tier: BlockIDsLoadStoreSpec
     ) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """Generate for each group the ids of its blocks, and for each block its chunk and its position in the chunk.
+        """Iterate over the groups. Each item has the ids of a group's blocks, and the chunk and position of each block.
 
-        The first and the last block of a group may lie within a chunk.
+        A position is relative to the chunk. A group may begin and end within a chunk.
         """
         blocks, chunks = of_engine.block_ids.tolist(), of_tier.block_ids.tolist()
         first_block = first_chunk = 0
@@ -111,7 +111,7 @@ def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) ->
     *shape, row = memory.shape
     *strides, step = memory.stride()
     if (places < 0).any() or (places >= shape).any():
-        raise IndexError(f"pages {places.min(0)} to {places.max(0)} of {shape}")
+        raise IndexError(f"pages {places.min(0)} to {places.max(0)} are not all within memory of shape {shape}")
     if size > row or step != 1:
         raise IndexError(f"can't copy {size} bytes from rows of {row} elements with a stride of {step}")
     begins: list[int] = (memory.data_ptr() + places @ np.array(strides)).tolist()

@@ -1,6 +1,6 @@
-"""Moves a zone's cached chunks: down to shared storages, and on another engine up into its CPU memory.
+"""Moves a zone's cached chunks from one engine to shared storages, and from there to the CPU memory of another engine.
 
-A migration copies some chunks in each of the engine's steps, at the requested rate. An idle engine is woken for it. If
+A migration copies some chunks in each step of the engine, at the requested rate. It makes an idle engine run steps. If
 a migration fails, only cache hits are lost.
 """
 
@@ -20,17 +20,17 @@ from tenantzone_runtime.zones.model.zone import Zone
 logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
-"""Number of tenants per upkeep whose recorded prompts are trimmed to the cached amount, round-robin among tenants."""
+"""Maximum number of tenants whose recorded prompts one ``upkeep`` trims, round-robin among tenants."""
 ENDING: Final = "this engine is shutting down"
 _GROUPS: Final = (
     "this engine's model has several groups of KV caches, so it needs no migration; chunks are copied to storages "
     "when a request ends, and loaded when a request needs them"
 )
-"""Reason why zones of such engines are not moved."""
+"""Message with which an engine refuses migrations if its model has several KV cache groups."""
 
 
 class Migration:
-    """One engine's part of migrations, for one zone at a time. Called with the scheduler's lock held.
+    """Runs one engine's part of a migration, for one zone at a time. Callers must hold the scheduler's lock.
 
     Args:
         scheduler: the scheduler's side of the offloading connector, with zones.
@@ -39,13 +39,13 @@ class Migration:
     def __init__(self, scheduler: Any) -> None:
         self.recent = RecentPrompts()
         self.tasks: dict[str, Task] = {}
-        """Last task of each zone, by tenant."""
+        """The last task of each zone, by tenant."""
         self.wake: Callable[[], object] = bool
-        """Makes the engine run a step if it sleeps."""
+        """Makes an idle engine run a step."""
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Returns False while the engine is shutting down or paused, which must not wait for a migration."""
+        """Returns False while the engine shuts down or is paused, because neither may wait for a migration."""
         self.is_ending: Callable[[], bool] = lambda: False
-        """Returns whether the engine is shutting down, so that it runs steps only for existing requests."""
+        """Returns whether the engine is shutting down and runs steps only for existing requests."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
@@ -53,11 +53,11 @@ class Migration:
         self._steps: Steps | None = None
         self._purges: Mapping[str, str] = {}
         self._to_trim: list[str] = []
-        """Tenants to trim next, in reverse order."""
+        """Tenants whose recorded prompts are to be trimmed next, in reverse order."""
 
     @property
     def wants_step(self) -> bool:
-        """Whether the migration needs a step. May be read at any time."""
+        """Whether the migration needs a step. May be read without the lock."""
         task = self._task
         return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
 
@@ -74,14 +74,14 @@ class Migration:
     # Orders
 
     def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
-        """Begin a migration. An earlier migration of the same zone ends, and its moved chunks are not moved again.
+        """Begin a migration. This stops an earlier migration of the same zone, whose moved chunks are not moved again.
 
         Args:
             order: any order except "stop".
             prompts: the zone's prompts, most recently used first.
 
         Raises:
-            MigrationError: the migration is impossible now.
+            MigrationError: the migration is impossible now. The message states the reason.
         """
         assert order.order != "stop"
         shared = self._scheduler.manager.shared_tier
@@ -92,9 +92,9 @@ class Migration:
         if self.is_ending():
             raise MigrationError(ENDING)
         if order.tenant not in shared.below.zones:
-            raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
+            raise MigrationError(f"tenant {order.tenant} has no zone in this engine's config; create a zone first")
         if self._task is not None and self._task.tenant != order.tenant:
-            raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")
+            raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for its end, or stop it")
         self.stop(order.tenant, "a new migration of this zone was requested")
         now = time.monotonic()
         rate_limit = RateLimit(order.bytes_per_second, self.chunk_bytes, now)
@@ -103,7 +103,7 @@ class Migration:
         self.wake()
 
     def report(self, tenant: str) -> dict[str, Any]:
-        """Returns the report of a zone's last task, and records that the caller wants it to continue."""
+        """Returns the report of a zone's last task. The task stops if this is not called for ``patience`` seconds."""
         task, now = self.tasks.get(tenant), time.monotonic()
         if task is None:
             return {}
@@ -111,12 +111,12 @@ class Migration:
         return task.report(now)
 
     def stop(self, tenant: str, why: str) -> None:
-        """Stop a zone's migration if it is running. Moved chunks stay in their new tier."""
+        """Stop a zone's migration if it is running. Chunks that were moved stay in their new tier."""
         if self._task is not None and self._task.tenant == tenant:
             self._end("Stopped", why)
 
     def stop_all(self, why: str) -> None:
-        """Stop the running migration, if any, of any zone."""
+        """Stop the running migration, if any."""
         if self._task is not None:
             self._end("Stopped", why)
 
@@ -134,19 +134,19 @@ class Migration:
     # Recorded prompts
 
     def remember(self, zone: Zone, hashes: Sequence[bytes]) -> None:
-        """Record that a request has ended whose blocks, with these hashes, may be stored in tiers."""
+        """Record the block hashes of an ended request, because a migration may move its blocks."""
         self.recent.note(zone.spec.tenant, hashes)
         self._trim(zone.spec.tenant)
 
     def _trim(self, tenant: str) -> None:
-        """Limit the recorded blocks of a zone to the number of its cached blocks."""
+        """Limit the number of recorded blocks of a zone to the number of its blocks in the engine and in CPU memory."""
         scheduler = self._scheduler
         chunks = scheduler.manager.primary_tier.tier.ledger.zones.get(tenant)
         in_memory = 0 if chunks is None else chunks.held * scheduler.config.blocks_per_chunk
         self.recent.trim(tenant, scheduler.held_blocks(tenant) + in_memory)
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Forget the prompts of zones that were removed or purged or must not cache, and stop their migrations."""
+        """Stop migrations of zones that were removed or purged or no longer cache or offload. Forget their prompts."""
         purges = {
             zone.tenant: zone.purge for zone in config.zones if not zone.retention.no_store and zone.offload != "Never"
         }
@@ -158,7 +158,7 @@ class Migration:
         self._purges = purges
 
     def upkeep(self) -> Iterator[None]:
-        """Do periodic work; called several times a second."""
+        """Trim recorded prompts, and stop or continue the migration. Called several times a second."""
         self._to_trim = self._to_trim or self.recent.tenants
         for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
             self._trim(self._to_trim.pop())
@@ -174,7 +174,7 @@ class Migration:
     # Steps
 
     def turn(self) -> Jobs:
-        """Continue the migration in a step. Returns the jobs that copy chunks out of blocks after the step."""
+        """Continue the migration. Called in each step. Returns jobs that copy chunks out of blocks after the step."""
         if self._steps is None or not self.wants_step:
             return {}
         try:

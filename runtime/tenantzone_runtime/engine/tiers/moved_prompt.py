@@ -1,7 +1,7 @@
-"""A prompt whose chunks a migration moves between tiers, without a request for it.
+"""A prompt whose chunks a migration moves between tiers, although no request has the prompt.
 
-vLLM's tiers treat it as an ended request, so the same rules apply: chunks are pinned while they are copied, and if a
-block is allocated to another request, the copy out of it completes before that request writes to it.
+vLLM's tiers treat the prompt as an ended request. So chunks are pinned while they are copied. If a block is allocated
+to another request while it is being copied, the copy completes before that request writes to the block.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.manager.queries import Query
 Jobs = dict[int, TransferJob]
 
 _NO_REQUEST: Final = SimpleNamespace(kv_transfer_params=None, is_finished=lambda: True)
-"""Stand-in for a request, with the attributes that vLLM reads."""
+"""Replaces the request, and has the attributes that vLLM reads."""
 
 
 class MovedPrompt:
@@ -32,7 +32,7 @@ class MovedPrompt:
     """
 
     def __init__(self, scheduler: Any, name: str, tenant: str, hashes: Sequence[bytes]) -> None:
-        # Not typed here, to avoid a circular import: the scheduler creates these objects.
+        # `scheduler` has no type, because importing its module, which imports this module, would be circular.
         self._scheduler, self._manager = scheduler, scheduler.manager
         self._name, self.tenant = name, tenant
         self._in_a_chunk = scheduler.config.blocks_per_chunk
@@ -52,7 +52,7 @@ class MovedPrompt:
             tier.know_prompt(context, self.keys)
 
     def end(self) -> None:
-        """Begin no more copies. Copies in progress complete."""
+        """End the move. Copies in progress complete, but no copies begin any more."""
         self._status.finished_signaled = True
         self._manager.on_request_finished(self._context)
         if not self._status.transfer_jobs:
@@ -70,7 +70,7 @@ class MovedPrompt:
 
     @property
     def query(self) -> Query:
-        """Query that finds the prompt's chunks in storages."""
+        """The query that finds the prompt's chunks in storages."""
         query: Query = self._manager.shared_tier.request(self._context).query
         return query
 
@@ -79,7 +79,7 @@ class MovedPrompt:
         return set(self._manager.primary_tier.are_kept(keys, self._context))
 
     def blocks_of(self, index: int) -> Sequence[int] | None:
-        """Returns the ids of the engine's cached blocks of a chunk, or None if any is missing or in use."""
+        """Returns the ids of the engine's cached blocks for a chunk, or None if a block is not cached or is in use."""
         begin = index * self._in_a_chunk
         block_ids: Sequence[int] | None = self._scheduler.cached_blocks(
             self.tenant, self._hashes[begin : begin + self._in_a_chunk]
@@ -90,8 +90,8 @@ class MovedPrompt:
         """Begin to copy chunks from the engine's blocks to CPU memory, from where they can be copied to lower tiers.
 
         Args:
-            first: the index of the first chunk.
-            chunks: the blocks of each chunk.
+            first: the index of the first chunk in the prompt.
+            chunks: the block ids of each chunk.
 
         Returns:
             Jobs for the workers in this step. Empty if the zone may not store the chunks in CPU memory.
@@ -105,7 +105,7 @@ class MovedPrompt:
         block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
         job_id = scheduler._generate_job_id()
         self._status.transfer_jobs.add(job_id)
-        # As for an ended request, if such a block is allocated to another request, that request waits for the copy.
+        # Makes another request that gets such a block wait for the copy, as vLLM does for an ended request's blocks.
         for block_id in block_ids:
             scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
         scheduler._jobs[job_id] = TransferJobStatus(
@@ -119,7 +119,7 @@ class MovedPrompt:
         return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
 
     def let_go(self) -> None:
-        """Allow eviction of the chunks stored so far, to make room for the next chunks."""
+        """Allow CPU memory to evict the chunks that were stored so far, to make room for the next chunks."""
         self._manager.primary_tier.let_go(self._context)
 
     def copy_down(self, keys: Sequence[OffloadKey]) -> None:
@@ -127,7 +127,7 @@ class MovedPrompt:
         self._manager.copy_down(keys, self._context)
 
     def bring_up(self, keys: Iterable[OffloadKey]) -> bool:
-        """Begin to load chunks into CPU memory, up to the number that the zone may store there.
+        """Begin to load chunks from storages into CPU memory, up to the number that the zone may store there.
 
         Returns:
             Whether all permitted loads have begun. If not, call this again in a later step.
@@ -137,7 +137,7 @@ class MovedPrompt:
         return LookupResult.RETRY not in looked_up
 
     def use(self, keys: Iterable[OffloadKey]) -> None:
-        """Record that chunks in CPU memory are used now."""
+        """Record that chunks in CPU memory are used now, so that they are evicted later."""
         self._manager.primary_tier.touch(list(keys), self._context)
 
     def count_kept(self, first: int, most: int) -> int:

@@ -1,7 +1,7 @@
-"""Moves prompts of a zone step by step: down to shared storages, or up from there to CPU memory.
+"""Moves prompts of a zone step by step, either from an engine to shared storages or from storages to CPU memory.
 
-Each direction is a generator of the jobs that copy chunks out of the engine's blocks after a step. The generator is
-resumed in a later step.
+Each direction is a generator. In a step, it is resumed once, begins copies, and produces the jobs that copy chunks out
+of the engine's blocks after the step.
 """
 
 import time
@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.prompts import Prompts
 from tenantzone_runtime.shared.rate_limit import RateLimit
 
 CHUNKS_AT_ONCE: Final = 64
-"""Maximum number of chunks that are copied at the same time."""
+"""Maximum number of chunks that are being copied at the same time."""
 
 Steps = Generator[Jobs, None, None]
 Counted = Generator[Jobs, None, int]
@@ -34,9 +34,9 @@ class Task:
     rate_limit: RateLimit
     began: float
     asked: float
-    """Monotonic time at which a caller last asked for the progress."""
+    """Monotonic time in seconds at which a client last asked for the progress."""
     final: dict[str, Any] | None = None
-    """Report of the task after its end, or None while it runs."""
+    """The report of an ended task, or None while the task runs."""
     state: State = "Running"
     problem: str = ""
     prompts_done: int = 0
@@ -44,10 +44,10 @@ class Task:
     found: set[bytes] = field(default_factory=set)
     left: set[bytes] = field(default_factory=set)
     rests_until: float = 0.0
-    """Monotonic time before which the task is not continued, because of the rate limit."""
+    """Monotonic time in seconds until which the task pauses, because of the rate limit."""
 
     def end(self, state: State, problem: str, now: float) -> None:
-        """End the task, and drop its data."""
+        """End the task. Keep its final report, and release its prompts and keys."""
         self.state, self.problem = state, problem
         self.final = self.report(now)
         self.prompts = ()
@@ -55,7 +55,7 @@ class Task:
         self.left.clear()
 
     def report(self, now: float) -> dict[str, Any]:
-        """Returns the task's report."""
+        """Returns the fields of a ``MigrationReport`` that describe the task."""
         if self.final is not None:
             return self.final
         return {
@@ -93,7 +93,7 @@ class Moving:
             with self._moved(task, prompt) as moved:
                 yield from ways[task.work](task, moved)
             task.prompts_done += 1
-        # Touch the most recently used prompt last, so that other prompts are evicted first if not all fit.
+        # The most recently used prompt comes last, so that it is evicted last if not all prompts fit.
         see = self._see_up if task.work == "warm-up" else self._see_down
         for prompt in reversed(task.prompts):
             with self._moved(task, prompt) as moved:
@@ -126,7 +126,7 @@ class Moving:
             moved.let_go()
 
     def _begin_down(self, moved: MovedPrompt, first: int, most: int) -> tuple[Jobs, int]:
-        """Begin to copy the next chunks from CPU memory to storages, or if there are none, from blocks to CPU memory.
+        """Begin to copy the next chunks: to storages if they are in CPU memory, else from blocks to CPU memory.
 
         Returns:
             Jobs for the workers in this step, and the number of chunks.
@@ -168,7 +168,7 @@ class Moving:
             first += len(run)
 
     def _room(self, tenant: str) -> int:
-        """Returns how many chunks a zone can add to CPU memory without evicting its own or protected chunks."""
+        """Returns how many chunks a zone can add to CPU memory without evicting its chunks or protected chunks."""
         tier = self._scheduler.manager.primary_tier.tier
         zone = tier.ledger.zones.get(tenant)
         if zone is None:
@@ -205,7 +205,7 @@ class Moving:
         return int(found)
 
     def _afford(self, task: Task) -> Counted:
-        """Wait until a chunk may be moved. Returns the number of chunks that may be moved."""
+        """Wait until the rate limit allows a chunk to be moved. Returns how many chunks it allows."""
         while not (chunks := task.rate_limit.chunks(now := time.monotonic())):
             task.rests_until = task.rate_limit.next_chunk(now)
             yield {}

@@ -1,6 +1,6 @@
-"""The KV connector for zones, which ``--kv-transfer-config`` names: vLLM's offloading, with a zone for each request.
+"""The KV connector for ``--kv-transfer-config``: vLLM's offloading connector, with a zone for each request.
 
-No other connector is accepted, because the tiers' ledgers must account for all stores and loads.
+Zones support no other connector, because the tiers' ledgers must count all stores and loads.
 """
 
 import os
@@ -30,7 +30,7 @@ from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
-from tenantzone_runtime.engine.blocks.requests import may_be_cached, zone_of
+from tenantzone_runtime.engine.blocks.requests import may_be_cached, state_of, zone_of
 from tenantzone_runtime.engine.tiers.instances import instance_of
 from tenantzone_runtime.engine.tiers.migration import Migration
 from tenantzone_runtime.engine.tiers.moved_prompt import Jobs
@@ -48,7 +48,7 @@ from tenantzone_runtime.zones.tiers.tier import TransferBounds
 
 
 class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
-    """The scheduler's side of vLLM's offloading, which applies the rights of each request's zone."""
+    """The scheduler's side of vLLM's offloading. It limits stores and loads to the rights of each request's zone."""
 
     manager: ZoneTieringManager
 
@@ -57,7 +57,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._shape = spec.shape
         self._quiet = QuietRequests(gcd(*(group.tokens_per_chunk for group in self.config.kv_group_configs)))
         self._preempted: set[str] = set()
-        """Ids of requests that have been preempted since the last step was scheduled."""
+        """Ids of requests that were preempted after the last step was scheduled."""
         self._pool: ZoneBlockPool | None = None
         self.migration = Migration(self)
         self._moved: Jobs = {}
@@ -93,8 +93,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def _hits_of(self, status: RequestOffloadState) -> list[list[OffloadKey]]:
         """Returns the keys that each possible hit of a request's prompt needs, longest hit first.
 
-        A hit can end where the same prompt would hit, and where earlier prompts branched off. vLLM stores the attention
-        windows at these positions only.
+        A hit can end after the prompt's last full chunk, or where earlier prompts branched off. vLLM stores the
+        attention windows only at these positions.
         """
         request = status.req
         ends = {self._shape.end(request.num_prompt_tokens - 1), self._shape.end(request.shared_prefix_boundary)}
@@ -103,7 +103,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return [keys for keys in hits if keys]
 
     def know_blocks(self, pool: ZoneBlockPool) -> None:
-        """Set the engine's block pool, whose blocks are copied when a zone's cache is moved."""
+        """Set the engine's block pool, from whose blocks migrations copy."""
         self._pool = pool
 
     # Loads
@@ -115,19 +115,19 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None:
             return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
-            # In the next step, vLLM copies a preempted request's former blocks. It can't load for the request then.
+            # In the next step, vLLM may still copy a preempted request's former blocks. It can't load at the same time.
             return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
-        # A hit can't exceed the zone's share of the tier. The rest of a longer prompt is computed.
+        # A hit can't exceed the number of chunks that the zone may load. The model computes the rest of the prompt.
         loadable = self._shape.tokens_in(primary.loadable(status.req_context))
         if self._shape.is_linked:
-            # vLLM subtracts one, because the model must compute at least one token.
+            # Add one, because vLLM subtracts one so that the model computes at least one token.
             loadable += 1
         most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
         zone = zone_of(request)
         if zone is not None and is_under_way(zone):
-            # The zone's purge has not reached the tiers yet.
+            # Load nothing, because the tiers may still have chunks from before the purge.
             most = 0
         if self.manager.whole_prompts is not None and not request.skip_reading_prefix_cache:
             looked_for = self._bring_up(self.manager.whole_prompts, status, num_computed_tokens, most)
@@ -142,7 +142,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         """Begin to load the longest hit of a prompt.
 
         Returns:
-            Maximum number of tokens that vLLM may look up from ``begin`` on, or None if the hits are not known yet.
+            Maximum number of tokens that vLLM may look up from ``begin`` on. None if the hits are not known yet.
         """
         status.update_offload_keys()
         end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
@@ -156,11 +156,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
                     return hit - begin + 1
                 case BringUp.NEEDLESS:
                     break
-            # This hit can't be loaded from its tier, but another tier may have a shorter hit.
+            # This hit can't be loaded, but a shorter hit in another tier may be loadable.
         return most
 
     def is_looking_up(self, request: Request) -> bool:
-        """Returns whether a request waits for an answer about its chunks, or for their stores or loads to end."""
+        """Returns whether a request waits for an answer about its chunks, or until they have been stored or loaded."""
         status = self._req_status.get(request.request_id)
         if status is None or status.deferred_lookup_start_time is None:
             return False
@@ -176,7 +176,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
         request = req_status.req
         if self._shape.is_linked:
-            # vLLM stores no attention windows beyond this end, so chunks after it would never be hit.
+            # vLLM stores no attention windows beyond this end, so later chunks could never be part of a hit.
             tokens = min(tokens, self._shape.end(request.num_prompt_tokens - 1))
         zone = zone_of(request)
         if zone is None:
@@ -188,8 +188,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def _reachable_store_block_mask(self, group_config: Any, **blocks: Any) -> list[bool] | None:
         window = group_config.sliding_window_size_in_chunks
         if self._shape.is_linked and window is not None:
-            # vLLM looks up as many blocks as a window spans, but stores one fewer if the window's last token is alone
-            # in its block.
+            # vLLM looks up all chunks that a window may span, but may store one chunk fewer. So enlarge the window to
+            # whole chunks.
             spec = replace(group_config.kv_cache_spec, sliding_window=window * group_config.tokens_per_block)
             group_config = group_config._replace(kv_cache_spec=spec)
         mask: list[bool] | None = super()._reachable_store_block_mask(group_config=group_config, **blocks)
@@ -201,11 +201,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return any(tokens // group.tokens_per_chunk > state.next_stored_chunk_idx for group, state in groups)
 
     def preempted(self, request: Request) -> None:
-        """Record that a request has lost its blocks."""
+        """Record that a request was preempted and has lost its blocks."""
         self._preempted.add(request.request_id)
         status = self._req_status.get(request.request_id)
         for group in status.group_states if status is not None else ():
-            # If the request ends before it resumes, vLLM would store the blocks' current content.
+            # Otherwise, if the request ends before it resumes, vLLM would store what the blocks contain at that time.
             group.block_ids.clear()
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
@@ -216,7 +216,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             )
         )
         if scheduler_output.new_block_ids_to_zero:
-            # Workers may zero these blocks before they copy their content, so the copies may be wrong.
+            # Workers may zero these blocks before they have copied the blocks' content, so the copies may be wrong.
             zeroed = set(scheduler_output.new_block_ids_to_zero)
             for job in [self._jobs[job_id] for job_id in meta.jobs_to_flush if job_id in self._jobs]:
                 sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
@@ -241,7 +241,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return result
 
     def _remember(self, request: Request) -> None:
-        """Record the hashes of a request's blocks that may be stored in tiers, so that a migration can move them."""
+        """Record the hashes of an ended request's blocks that may be stored in tiers, for migrations."""
         status, zone = self._req_status.get(request.request_id), zone_of(request)
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
@@ -254,7 +254,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
-        """Remove all chunks that a request has stored or is storing from every tier, and store no more."""
+        """Remove all chunks that a request has stored or is storing from every tier, and stop storing its chunks."""
         status = self._req_status.get(request.request_id)
         if status is None:
             return
@@ -264,7 +264,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         for tier in self.manager.secondary_tiers:
             tier.condemn(status.req_context, keys)
 
-    # Migrations, which no request asks for
+    # Migrations
 
     def _migrate(self) -> None:
         self._moved = self.migration.turn()
@@ -275,9 +275,9 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return 0 if zone is None else zone.held
 
     def cached_blocks(self, tenant: str, hashes: Sequence[bytes]) -> Sequence[int] | None:
-        """Returns the cached blocks with these hashes that no request uses, or None if any is missing."""
+        """Returns the ids of the tenant's cached blocks with these hashes, or None if a block is missing or in use."""
         found = self._pool.cached_blocks(tenant, map(BlockHash, hashes)) if self._pool is not None else None
-        # If a request got and lost a block in this step, the block has not been computed.
+        # A block that a request got and lost in this step looks cached, but has not been computed.
         return found if found and self._current_batch_allocated_block_ids.isdisjoint(found) else None
 
     def has_pending_push_work(self) -> bool:
@@ -289,7 +289,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
 
 class ZoneOffloadingConnector(OffloadingConnector):
-    """vLLM's offloading connector with tiers by zone."""
+    """vLLM's offloading connector, whose tiers are divided among zones."""
 
     connector_scheduler: ZoneOffloadingScheduler | None
 
@@ -321,7 +321,7 @@ class ZoneOffloadingConnector(OffloadingConnector):
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
         if num_external_tokens:
-            request.loaded_tokens = num_external_tokens
+            state_of(request).loaded_tokens = num_external_tokens
         super().update_state_after_alloc(request, blocks, num_external_tokens)
 
 
@@ -342,7 +342,7 @@ def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
     """Returns the maximum number of chunks that a zone may transfer at once to or from CPU memory.
 
-    With several KV cache groups, the chunks of a whole prompt and of a few steps must fit.
+    With several KV cache groups, the bound allows all chunks of the longest prompt or of four steps.
     """
     groups = config.groups
     if len(groups) == 1:

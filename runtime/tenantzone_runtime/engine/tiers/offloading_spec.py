@@ -1,4 +1,4 @@
-"""Builds the tiers below an engine's blocks for vLLM's offloading: CPU memory, disk and shared storages."""
+"""Builds an engine's CPU memory tier, disk tier and shared tier for vLLM's offloading."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -48,19 +48,19 @@ from tenantzone_runtime.zones.tiers.tier import Tier, TransferBounds
 logger = logging.getLogger(__name__)
 
 BOUNDS: Final = TransferBounds(stores=1024, loads=1024)
-"""Maximum number of a zone's chunks in transfer to and from CPU memory, which are pinned meanwhile."""
+"""Maximum number of a zone's chunks in transfer to and from CPU memory. Chunks in transfer can't be evicted."""
 
 
 ALONE: Final = HitShape(1, (None,))
-"""Shape of a model with one KV cache group, where a chunk needs only the chunks before it."""
+"""Shape of hits for a model with one KV cache group, where a chunk needs only the chunks before it."""
 
 
 class ZonePrimaryTier(ZoneOffloadingManager):
-    """The CPU memory tier with its memory.
+    """The CPU memory tier: its manager, and the memory that contains its chunks.
 
     Args:
         tier: the tier's ledger, with the zones' shares.
-        region: the shared memory to which workers copy.
+        region: the memory, which is shared with the workers that copy chunks.
         enable_events: whether to emit events for added and removed keys.
     """
 
@@ -80,19 +80,19 @@ class ZonePrimaryTier(ZoneOffloadingManager):
 
 
 class ZoneTieringManager(TieringOffloadingManager):
-    """vLLM's manager of several tiers, which does not try to copy chunks to lower tiers after their eviction."""
+    """vLLM's manager of several tiers, changed so that it copies to lower tiers only chunks that still exist."""
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[AnyTier]
     before_loads: Callable[[], object] = staticmethod(bool)
-    """Called in each step after requests were scheduled, and before their hits are loaded."""
+    """Called in each step after vLLM has scheduled requests and before it loads their hits."""
 
     whole_prompts: WholePrompts | None = None
-    """Moves hits between CPU memory and lower tiers. None if chunks are moved one by one or no lower tier exists."""
+    """Moves whole hits between CPU memory and lower tiers. None if single chunks are moved or no lower tier exists."""
 
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
-        """Tier of storages that engines share, or None if the engine uses none."""
+        """The tier of storages that engines share, or None if the engine has no such tier."""
         return self._tier(SharedRequest.tier_type)
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
@@ -101,12 +101,12 @@ class ZoneTieringManager(TieringOffloadingManager):
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:
-        # Without a lower tier, there is nothing to copy, but vLLM would scan all requests anyway.
+        # Skipped without a lower tier, because vLLM would scan all requests although there is nothing to copy.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
 
     def move_whole_hits(self, shape: HitShape) -> None:
-        """Move whole hits between CPU memory and lower tiers, if any, since their chunks are only useful together."""
+        """Move whole hits between CPU memory and lower tiers, if any, because single chunks of a hit are useless."""
         if self.secondary_tiers:
             self.whole_prompts = WholePrompts(self, self._tier(DiskRequest.tier_type), self.shared_tier, shape)
 
@@ -114,11 +114,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         return next((tier for tier in self.secondary_tiers if tier.tier_type == name), None)
 
     def note_finished_jobs(self) -> None:
-        """Process finished copies, once per step."""
+        """Process finished copies, but at most once per step."""
         self._maybe_process_finished_jobs()
 
     def load_from(self, tier: AnyTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext) -> None:
-        """Have chunks loaded from a lower tier at the end of this step. The caller must have made room for them."""
+        """Load chunks from a lower tier at the end of this step. The caller must have made room in CPU memory."""
         index = self.secondary_tiers.index(tier)
         sources = self._request_load_sources.setdefault(req_context.req_id, {})
         sources.update(dict.fromkeys(keys, tier.cache_hit_source))
@@ -128,11 +128,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         entry.chunk_ids.extend(chunk_ids)
 
     def store_job(self, tier: AnyTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
-        """Returns a job that copies chunks from CPU memory to a lower tier, without submitting it to the tier."""
+        """Returns a job that copies chunks from CPU memory to a lower tier. The caller must submit it to the tier."""
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
     def _should_store_to_tier(self, tier: AnyTier, num_blocks: int) -> bool:
-        # Chunks that are only useful together are copied to lower tiers together, when the request has ended.
+        # With whole hits, `_maybe_finalize_request` copies all chunks of a prompt after the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
     def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
@@ -155,12 +155,12 @@ class ZoneTieringManager(TieringOffloadingManager):
     def on_new_request(
         self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
     ) -> RequestOffloadingContext:
-        # vLLM calls this only for the lower tiers.
+        # vLLM's method calls `on_new_request` only for the lower tiers.
         self.primary_tier.on_new_request(req_context)
         return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
 
     def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
-        # Some chunks may be gone, because they were purged meanwhile or their zone is being removed.
+        # Leave out chunks that no longer exist, because they were purged meanwhile or their zone is being removed.
         return super().create_store_job(self.primary_tier.are_kept(keys, req_context), req_context, tier_idx)
 
 
@@ -169,10 +169,10 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     Args:
         config: vLLM's offloading config.
-        instance: returns the instance of a tenant's chunks. The scheduler needs it if a tier below CPU memory exists.
-        salt_key: the pool's salt key, needed in the same case.
+        instance: returns the instance of a tenant's chunks. Required to build a tier below CPU memory.
+        salt_key: the pool's salt key. Required to build a tier below CPU memory.
         bounds: the maximum numbers of a zone's chunks in transfer to and from CPU memory.
-        shape: the chunks that a hit needs. The scheduler needs it if the model has several KV cache groups.
+        shape: which chunks a hit needs. Required to build tiers for a model with several KV cache groups.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     ) -> None:
         self._flags: TierFlags = read_tier_flags(config.extra_config)
         super().__init__(config)
-        # Each request's zone decides which chunks are offloaded.
+        # False, because each request's zone decides which chunks are offloaded.
         self.offload_prompt_only = False
         self._manager: ZoneTieringManager | None = None
         self._worker: OffloadingWorker | None = None
@@ -206,7 +206,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     def _make_manager(self) -> ZoneTieringManager:
         region = self._open_region(None)
-        # Every worker has mapped the file by now, so it can be unlinked. The kernel frees it when the processes end.
+        # Unlink the file now, because every worker has mapped it. The kernel frees its memory when all processes end.
         Path(region.mmap_path).unlink(missing_ok=True)
         region._creator = False
         primary = ZonePrimaryTier(
@@ -238,7 +238,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             self.kv_bytes_per_chunk,
             salt_key=lambda: salt_key.key,
             instance=instance,
-            # A prompt that is only useful as a whole is transferred as a whole.
+            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
             bounds=self._bounds if is_linked else DISK_BOUNDS,
             shape=self.shape if is_linked else None,
         )
@@ -259,7 +259,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
-            # A prompt that is only useful as a whole is transferred as a whole.
+            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
             settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
         return ZoneSecondaryTier(self, view, SharedRequest, tier, salt_key.poll)

@@ -1,4 +1,4 @@
-"""Removes from a step the requests for which vLLM's offloading has nothing to do, as most generating requests."""
+"""Hides requests from vLLM's offloading in steps in which it has nothing to do for them, to save time."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -11,9 +11,9 @@ from vllm.v1.core.sched.output import CachedRequestData, SchedulerOutput
 
 
 class QuietRequests:
-    """Finds requests that neither get a block nor fill a storable chunk, or that do not use tiers.
+    """Finds quiet requests: those that get no block and fill no storable chunk in a step, or that do not use tiers.
 
-    vLLM scans all scheduled requests several times in each step to find their changes.
+    vLLM's offloading scans all given requests several times in each step, although most of them are quiet.
 
     Args:
         chunk_tokens: a common divisor of the groups' chunk sizes, in tokens.
@@ -22,7 +22,7 @@ class QuietRequests:
     def __init__(self, chunk_tokens: int) -> None:
         self._chunk_tokens = chunk_tokens
         self._full_at: dict[str, int] = {}
-        """Number of tokens at which each request's next chunk is full, by request id."""
+        """Number of tokens at which a request's next chunk is full, by request id."""
 
     def leave_out(
         self,
@@ -31,16 +31,16 @@ class QuietRequests:
         may_store: Callable[[RequestOffloadState, int], bool],
         given: set[int],
     ) -> SchedulerOutput:
-        """Returns a step without its quiet requests.
+        """Returns the scheduler's output without the quiet requests.
 
         Args:
             output: the scheduler's output, which stays unchanged.
-            statuses: the requests that use tiers, by id. All others are quiet.
+            statuses: the requests that use tiers, by id. All other requests are quiet.
             may_store: returns whether a request has new chunks to store at a number of computed tokens.
-            given: collects the blocks allocated to requests without a status. Pending stores from these blocks must be
-                flushed.
+            given: collects the ids of blocks that requests outside ``statuses`` get. Pending stores from these blocks
+                must be completed first.
         """
-        # The stored chunks of a preempted request may be gone when it resumes, so recomputed chunks are stored again.
+        # When a preempted request resumes, its stored chunks may be evicted, so recomputed chunks are stored again.
         for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):
             self._full_at.pop(name, None)
         if not statuses:
@@ -74,7 +74,7 @@ class QuietRequests:
         for name in full:
             status = statuses[name]
             computed = status.req.num_computed_tokens + tokens[name]
-            # Tokens that a step in flight generates have no hash yet.
+            # A chunk with tokens that a step in flight generates has no hash yet, so it can't be stored.
             known = min(computed, status.req.num_tokens)
             full_at[name] = known - known % self._chunk_tokens + self._chunk_tokens
             if may_store(status, computed):
@@ -83,5 +83,5 @@ class QuietRequests:
 
 
 def _at(places: list[int], values: list[Any]) -> list[Any]:
-    # New tokens are listed only with pipeline parallelism.
+    # `new_token_ids` is empty without pipeline parallelism.
     return [values[place] for place in places] if values else []

@@ -1,6 +1,6 @@
-"""A tier below CPU memory with zones, as a secondary tier of vLLM's tiering manager.
+"""A tier with zones below CPU memory, implemented as a secondary tier of vLLM's tiering manager.
 
-The kinds of tiers differ in how a request uses them: see ``disk_tier`` and ``shared_tier``.
+The modules ``disk_tier`` and ``shared_tier`` define how a request uses each kind of tier.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class TierBelow(Protocol):
-    """A tier that does not depend on vLLM."""
+    """The interface of a tier's implementation, which does not depend on vLLM."""
 
     @property
     def chunk_bytes(self) -> int:
@@ -35,33 +35,33 @@ class TierBelow(Protocol):
         """Enforce a new config of the engine's zones, in parts between which steps may run."""
 
     def upkeep_in_parts(self) -> Iterator[None]:
-        """Do periodic work in parts; called several times a second."""
+        """Do periodic work in parts. Called several times a second."""
 
     def renew_in_parts(self) -> Iterator[None]:
-        """Make chunks unfindable in parts that were sealed with a key other than the current key."""
+        """Make chunks that were sealed with an earlier key unfindable, in parts between which steps may run."""
 
     def end_at_once(self, number: int) -> None:
-        """Begin and end an empty job."""
+        """Report a job with this number as ended without any transfer."""
 
     def finished(self) -> list[JobEnd]:
         """Returns the jobs that have ended since the last call."""
 
     def give_up_jobs(self) -> None:
-        """End all jobs immediately."""
+        """End all jobs immediately, even if transfers are incomplete."""
 
     def stop(self) -> None:
-        """Begin no new work."""
+        """Stop beginning new work."""
 
 
 _Below = TypeVar("_Below", bound=TierBelow)
 
 
 class TierRequest(ABC, Generic[_Below]):
-    """One request's use of a tier, for the request's zone. Each kind of tier has its own class.
+    """One request's use of a tier, for the request's zone. Each kind of tier has a subclass.
 
     Args:
-        below: the tier.
-        owner: identifies the zone: itself, or its tenant.
+        below: the tier's implementation.
+        owner: the zone, or the tenant of the zone.
     """
 
     tier_type: ClassVar[str]
@@ -77,16 +77,16 @@ class TierRequest(ABC, Generic[_Below]):
     @classmethod
     @abstractmethod
     def begin(cls, below: _Below, tenant: str) -> Self | None:
-        """Returns the use of a tier by a new request of a tenant, or None if the tenant has no zone there."""
+        """Returns the use of a tier by a new request of a tenant, or None if the tenant has no zone in the tier."""
 
     def know_prompt(self, keys: Sequence[OffloadKey], context: ReqContext) -> None:
-        """Set the list of keys of the prompt, in order. The list is filled before the first look-up."""
+        """Set the list of keys of the prompt, in order. vLLM fills the list before the first look-up."""
 
     def end(self) -> None:
         """Record that the request has ended."""
 
     def touch(self, keys: Collection[OffloadKey]) -> None:
-        """Record that chunks were used, given in the order of the prompt, such that the last one is evicted first."""
+        """Record that chunks, in the order of the prompt, were used. The last of the chunks is evicted first."""
 
     @abstractmethod
     def lose(self, keys: Iterable[OffloadKey]) -> None:
@@ -94,7 +94,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def find(self, key: OffloadKey, promised: int) -> LookupResult:
-        """Look up a chunk to load now, in addition to ``promised`` chunks that were reported to the zone."""
+        """Look up a chunk. Returns a hit only if the zone may load it in addition to ``promised`` earlier hits."""
 
     @property
     def is_waiting(self) -> bool:
@@ -103,11 +103,11 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def store(self, job: TransferJob, rows: Sequence[memoryview]) -> None:
-        """Begin to store chunks, whose content is in ``rows``."""
+        """Begin to store the chunks of a job. ``rows`` contains the bytes of each chunk."""
 
     @abstractmethod
     def load(self, job: TransferJob, rows: Sequence[memoryview], *, is_whole_hit: bool) -> None:
-        """Begin to load chunks into ``rows`` that were reported to the request, singly or as parts of a hit."""
+        """Begin to load chunks into ``rows``. They were reported to the request as single hits or as a whole hit."""
 
     # Whole hits
 
@@ -121,7 +121,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def lacks(self, hit: Sequence[OffloadKey]) -> list[OffloadKey]:
-        """Returns the keys of a hit that must be stored, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
 
     @abstractmethod
     def store_hit(self, job: TransferJob, rows: Sequence[memoryview], hit: Sequence[OffloadKey]) -> None:
@@ -131,12 +131,12 @@ class TierRequest(ABC, Generic[_Below]):
 
     @classmethod
     def has_gaps(cls, below: _Below) -> bool:
-        """Returns whether the tier needs chunks from CPU memory, without which later chunks are useless."""
+        """Returns whether the tier requests chunks from CPU memory, because later chunks are useless without them."""
         return False
 
     @classmethod
     def take_gaps(cls, below: _Below) -> list[tuple[Sequence[OffloadKey], ReqContext]]:
-        """Returns the keys of the chunks that the tier needs, with the context of their request, once for each."""
+        """Returns the keys of the chunks that the tier requests, with their request's context. Clears the list."""
         return []
 
 
@@ -146,18 +146,18 @@ _Request = TypeVar("_Request", bound=TierRequest[Any])
 class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
     """A tier in which each request stores and finds only chunks of its zone.
 
-    An unbound request finds nothing and stores nothing. No method blocks: a transfer that takes too long is reported as
-    failed, and then vLLM may reuse its memory.
+    A request without a zone finds nothing and stores nothing. No method blocks. A transfer that takes too long is
+    reported as failed, after which vLLM may reuse the memory of the transfer.
 
     Args:
         offloading_spec: vLLM's spec.
         primary_kv_view: the memory of the CPU memory tier, one row per chunk.
         kind: the class of a request's use of the tier.
         below: the tier's implementation. Its chunks must be as long as a row.
-        read_salt_key: reads the pool's salt key, which may have changed and which the tier's seals depend on.
+        read_salt_key: reads the pool's salt key again. The tier's seals depend on the salt key.
 
     Raises:
-        ValueError: the tier's chunks have a different length.
+        ValueError: the tier's chunks are longer or shorter than a row.
     """
 
     medium: ClassVar[Medium | None] = Medium.STORAGE
@@ -177,28 +177,28 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         self.locality = kind.locality
         self.below = below
         self.moves_whole_hits = False
-        """Whether the caller loads and stores whole hits, instead of looking up chunk by chunk."""
+        """Whether the caller loads and stores whole hits instead of single chunks."""
         self._kind = kind
         self._read_salt_key = read_salt_key
         self._memory = primary_kv_view.cast("B")
         self._bound: dict[str, str] = {}
         self._loads: set[int] = set()
         self._promised: dict[Zone | str, set[OffloadKey]] = {}
-        """Keys, by zone, that were reported as hits in this step and whose load has not begun."""
+        """Keys that were reported as hits in this step and are not being loaded yet, by owner."""
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Set the tenant of a request, before vLLM calls ``on_new_request`` for it.
 
         Args:
-            request_id: the id of a request that the scheduler has bound. Tenant claims in the request are ignored.
-            tenant: the tenant of its zone, or None if no zone was declared when it arrived. In that case, the request
-                does not use the tier.
+            request_id: the id of a request that the scheduler has bound to a zone by its seal.
+            tenant: the tenant of the zone, or None if no zone was declared when the request arrived. In that case, the
+                request does not use the tier.
         """
         if tenant is not None:
             self._bound[request_id] = tenant
 
     def request(self, req_context: ReqContext) -> _Request | None:
-        """Returns a request's use of the tier, or None if the request does not use it."""
+        """Returns a request's use of the tier, or None if the request does not use the tier."""
         request: _Request | None = req_context.get_state(self._kind)
         return request
 
@@ -209,11 +209,11 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         return self.below.apply_in_parts(config)
 
     def upkeep(self) -> Iterator[None]:
-        """Apply timeouts to zones and their chunks; called several times a second."""
+        """Apply timeouts to zones and their chunks. Called several times a second."""
         return self.below.upkeep_in_parts()
 
     def forget_all(self) -> Iterator[None]:
-        """Make all stored chunks unfindable, because the pool's salt key has changed."""
+        """Make all stored chunks unfindable. Called after the pool's salt key has changed."""
         self._read_salt_key()
         return self.below.renew_in_parts()
 
@@ -227,7 +227,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         return RequestOffloadingContext()
 
     def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
-        """Set the list of keys of a new request's prompt, in order. The list is filled before the first look-up."""
+        """Set the list of keys of a new request's prompt, in order. vLLM fills the list before the first look-up."""
         if (request := self.request(req_context)) is not None:
             request.know_prompt(keys, req_context)
 
@@ -275,7 +275,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
             request.promise(keys)
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Returns the keys of a hit that must be stored, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
         request = self.request(req_context)
         return [] if request is None else request.lacks(hit)
 
@@ -320,11 +320,11 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         return results
 
     def drain_jobs(self) -> None:
-        """End all jobs without blocking. Afterwards, vLLM's memory is not accessed any more."""
+        """End all jobs without blocking. Afterwards, the tier does not access vLLM's memory any more."""
         self.below.give_up_jobs()
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # By now, every promised chunk is being loaded, or vLLM had no room for it.
+        # By now, each promised chunk is either being loaded or will not be loaded, because vLLM had no room.
         self._promised.clear()
 
     def shutdown(self) -> None:
@@ -332,11 +332,11 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         self._memory.release()
 
     def _rows(self, job: TransferJob) -> list[memoryview]:
-        """Returns the memory of a job's chunks."""
+        """Returns the CPU memory of each chunk of a job."""
         size = self.block_size_bytes
         starts = [int(chunk_id) * size for chunk_id in job.chunk_ids]
         return [self._memory[start : start + size] for start in starts]
 
 
 AnyTier = ZoneSecondaryTier[Any, Any]
-"""A tier of either kind."""
+"""The disk tier or the shared tier."""

@@ -1,7 +1,7 @@
-"""How a request uses the shared tier: storages that the pool's engines share.
+"""How a request uses the shared tier, which consists of storages that the pool's engines share.
 
-A look-up that needs the manager's answer must be repeated. Until the answer arrives or times out, only the request that
-needs it waits.
+A look-up may need an answer from the KV-cache manager. Until the answer arrives or times out, the look-up must be
+repeated, and only the request that needs the answer waits.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ class SharedRequest(TierRequest[SharedTier]):
     def __init__(self, below: SharedTier, tenant: str) -> None:
         super().__init__(below, tenant)
         self.query = Query(())
-        """The query to the manager, with its answer."""
+        """The query to the KV-cache manager, and the manager's answer."""
         self._tenant = tenant
 
     @classmethod
@@ -41,7 +41,7 @@ class SharedRequest(TierRequest[SharedTier]):
         self.below.ended(self._tenant, self.query)
 
     def touch(self, keys: Collection[OffloadKey]) -> None:
-        """Do nothing, because the manager records the use of keys when it answers queries."""
+        """Do nothing, because the KV-cache manager records the use of keys when it answers queries."""
 
     def lose(self, keys: Iterable[OffloadKey]) -> None:
         self.below.lose(self._tenant, keys)
@@ -65,13 +65,13 @@ class SharedRequest(TierRequest[SharedTier]):
         self.below.load(job.job_id, self._tenant, self.query, self._chunks(job, rows))
 
     def longest_hit(self, chunks: int) -> int | None:
-        """Returns the length, in chunks, of the longest beginning of a prompt that storages have as a whole hit.
+        """Returns the length in chunks of the prompt's longest hit whose chunks are all in storages.
 
         Args:
-            chunks: the number of chunks of the prompt to consider.
+            chunks: the maximum length in chunks.
 
         Returns:
-            The length, or None if the manager has not answered yet and the query has not timed out.
+            The length, or None if the KV-cache manager has not answered yet and the query has not timed out.
         """
         if self.query.asked is None:
             self.query.keys = list(self.query.keys[:chunks])
@@ -91,7 +91,7 @@ class SharedRequest(TierRequest[SharedTier]):
     def store_hit(self, job: TransferJob, rows: Sequence[memoryview], hit: Sequence[OffloadKey]) -> None:
         first = len(hit) - len(job.keys)
         if list(job.keys) != list(hit[first:]):
-            # Some chunks are gone, because they were purged meanwhile or their zone is being removed.
+            # Some chunks no longer exist, because they were purged meanwhile or their zone is being removed.
             self.below.end_at_once(job.job_id)
             return
         chunks = list(zip(range(first, len(hit)), job.keys, rows, strict=True))
@@ -106,7 +106,7 @@ class SharedRequest(TierRequest[SharedTier]):
         return [(gap.query.keys[gap.first : gap.end], gap.query.context) for gap in below.take_gaps()]
 
     def _chunks(self, job: TransferJob, rows: Sequence[memoryview]) -> Chunks:
-        """Returns a job's whole chunks with their indexes in the prompt, keys and rows.
+        """Returns the index in the prompt, the key and the row of each of a job's chunks that has a position.
 
         With several KV cache groups, chunks of different groups have the same indexes.
         """

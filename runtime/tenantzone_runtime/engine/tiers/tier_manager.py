@@ -1,4 +1,4 @@
-"""Manages the keys of the CPU memory tier as vLLM does, but zones decide which stores and loads are allowed."""
+"""Manages the keys of the CPU memory tier like vLLM, and also limits stores and loads to the rights of each zone."""
 
 import time
 from collections import Counter
@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tiers.tier import Tier
 
 CHUNKS_AT_ONCE: Final = 200
-"""Number of chunks to evict outside the steps before the lock is released. They take some tenths of a millisecond."""
+"""Maximum number of chunks to evict before the lock is released, which takes some tenths of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -32,27 +32,27 @@ class _Caller:
 
     zone: Zone
     hits: set[OffloadKey] = field(default_factory=set)
-    """Keys that were reported to the request as hits and whose load has not begun."""
+    """Keys of hits that were reported to the request and are not being loaded yet."""
     awaited: list[OffloadKey] = field(default_factory=list)
-    """Keys that were still being stored in the tier at the request's last look-up."""
+    """Keys whose chunks were still being stored in the tier at the request's last look-up."""
     promoted: set[OffloadKey] = field(default_factory=set)
     """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that the request has stored or loaded, in prompt order. Chunk ids won't do: eviction makes them reusable."""
+    """Keys that the request has stored or loaded, in prompt order. Not chunk ids, which are reused after eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
     """Keys that the request has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
-    """Returns the keys of each possible hit of the prompt, longest first. None if each chunk is useful alone."""
+    """Returns the keys of each possible hit of the prompt, longest first. None if chunks can be used one by one."""
     hits_there: list[list[OffloadKey]] = field(default_factory=list)
-    """The hits that were present when the request ended."""
+    """Keys of each hit that was completely in the tier when the request ended, longest first."""
     needed: int = 0
     """Number of chunks in the longest hit of the prompt, if chunks are only useful together."""
     counted_on: set[OffloadKey] = field(default_factory=set)
     """Keys of the prompt that the request has found or stored, if chunks are only useful together."""
     is_cut: bool = False
-    """Whether there was no room for a chunk of the prompt, which makes the rest useless."""
+    """Whether the tier had no room for a chunk of the prompt, so that the other chunks are useless."""
     is_refused: bool | None = None
-    """Whether the zone's admission terms have refused a chunk of the prompt. None if they were not checked yet."""
+    """Whether the zone's admission terms have refused a chunk of the prompt. None before the first check."""
     is_condemned: bool = False
     """Whether all chunks that the request has stored must be removed."""
     is_finished: bool = False
@@ -61,8 +61,8 @@ class _Caller:
 class ZoneOffloadingManager(CPUOffloadingManager):
     """vLLM's manager of the CPU memory tier, in which each request stores and finds only chunks of its zone.
 
-    An unbound request finds nothing and stores nothing. No method blocks: if a zone may not store, fewer keys are
-    stored, and if it may not load, look-ups miss.
+    A request without a zone finds nothing and stores nothing. No method blocks. If a zone may not store all chunks,
+    fewer keys are stored. If a zone may not load, look-ups miss.
 
     Args:
         tier: the tier's ledger, with the shares of zones and the number of chunks.
@@ -76,15 +76,15 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         """Keys of owned chunks, by chunk id."""
         self._bound: dict[str, str | None] = {}
         self._counted_on: Counter[tuple[Zone | None, OffloadKey | None]] = Counter()
-        """Number of a zone's active requests that rely on each key, if chunks are only useful together."""
+        """Number of active requests that rely on a key, by zone and key, if chunks are only useful together."""
         tier.is_counted_on = self._is_counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Set the tenant of a request, before vLLM calls ``on_new_request`` for it.
 
         Args:
-            request_id: the id of a request that the scheduler has bound. Tenant claims in the request are ignored.
-            tenant: the tenant of its zone, or None if no zone was declared when it arrived.
+            request_id: the id of a request that the scheduler has bound to a zone by its seal.
+            tenant: the tenant of the zone, or None if no zone was declared when the request arrived.
         """
         self._bound[request_id] = tenant
 
@@ -97,11 +97,11 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             yield
 
     def upkeep(self) -> Iterator[None]:
-        """Apply timeouts to zones and their chunks; called several times a second."""
+        """Apply timeouts to zones and their chunks. Called several times a second."""
         yield from self._forget_parts(self.tier.upkeep_in_parts(time.monotonic(), CHUNKS_AT_ONCE))
 
     def forget_all(self) -> Iterator[None]:
-        """Evict all chunks, because the salt key has changed and no request will look them up again."""
+        """Evict all chunks. Called after the salt key has changed, because no request can find the chunks any more."""
         yield from self._forget_parts(self.tier.evict_all(CHUNKS_AT_ONCE))
 
     def _forget_parts(self, parts: Iterable[list[int]]) -> Iterator[None]:
@@ -143,16 +143,16 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of a request's prompt that are only useful together, and evict chunks of no complete hit."""
+        """Link the chunks of each complete hit of a request's prompt, and evict its chunks outside complete hits."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
-            # Mark the shortest hit as used last, because it is useful for more prompts than longer hits.
+            # The shortest hit comes last, and so is evicted last, because more prompts can use it than longer hits.
             self.tier.use(caller.zone, reversed(hit))
         self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
 
     def _count_on(self, caller: _Caller, keys: Iterable[OffloadKey]) -> None:
-        """Record that a request relies on the keys that are present, until it ends."""
+        """Record that a request relies on those keys that are in the tier, until the request ends."""
         if caller.hits_of_prompt is not None:
             new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
             caller.counted_on.update(new)
@@ -178,7 +178,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.use(caller.zone, reversed(self._chunk_ids(keys)))
 
     def condemn(self, req_context: ReqContext) -> list[OffloadKey]:
-        """Remove all chunks that a request has stored or is storing, as they may be wrong. Returns their keys."""
+        """Remove all chunks that a request has stored or is storing, because they may be wrong. Returns their keys."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return []
@@ -187,15 +187,15 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return list(caller.stored)
 
     def lose(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Remove the chunks that a request has stored or is storing under these keys. Their content is wrong."""
+        """Remove the chunks that a request has stored or is storing under these keys, because they may be wrong."""
         caller = req_context.get_state(_Caller)
         for chunk_id in self._chunk_ids(keys) if caller is not None else ():
             self._forget(self.tier.lose(caller.zone, chunk_id))
 
     def let_go(self, req_context: ReqContext) -> None:
-        """Allow eviction of chunks that a request has stored, to make room for its next chunks.
+        """Allow eviction of chunks that a request has stored, to make room for the request's next chunks.
 
-        The stored chunks have been copied to a lower tier by now.
+        The caller must have copied the stored chunks to a lower tier.
         """
         caller = req_context.get_state(_Caller)
         if caller is not None:
@@ -204,14 +204,14 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     # Loads
 
     def begin_lookup(self, req_context: ReqContext) -> None:
-        """Reset a request's look-up state, because its prompt is looked up again."""
+        """Reset a request's look-up state. Call this before its prompt is looked up again."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             caller.hits.clear()
             caller.awaited.clear()
 
     def is_awaiting(self, req_context: ReqContext) -> bool:
-        """Returns whether a chunk that was being stored at a request's last look-up is still being stored."""
+        """Returns whether any chunk that was being stored at a request's last look-up is still being stored."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return False
@@ -246,7 +246,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         assert caller is not None, "only a request of a zone loads chunks"
         chunk_ids = self._chunk_ids(keys)
-        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a foreign chunk"
+        assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "another zone's chunk"
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
@@ -275,7 +275,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Returns the keys that are already stored or that the zone's admission terms allow."""
+        """Returns the keys that are in the tier already, and those that the zone's admission terms allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys
@@ -297,16 +297,16 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     ) -> PrepareStoreOutput:
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
-        # The beginning of the same prompt must not be evicted, because later chunks are useless without it.
+        # Earlier chunks of the same prompt must not be evicted, because later chunks are useless without them.
         beginning = dict.fromkeys([*caller.keys, *there, *caller.hits])
-        # If the hit of a chunk is evicted while this request relies on the chunk, the chunk must be evicted when the
-        # request ends, unless it belongs to another hit.
+        # Other chunks of a hit may be evicted while this request relies on a chunk of the hit. `_link` must then evict
+        # that chunk when the request ends, unless the chunk belongs to another hit.
         self._count_on(caller, beginning)
         is_linked = caller.hits_of_prompt is not None
         granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
-        assert output is not None, "there is no room, although room was made"
+        assert output is not None, "vLLM found no room, although the tier has made room"
         chunk_ids = self._chunk_ids(output.keys_to_store)
         self.tier.store(caller.zone, chunk_ids)
         self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))
@@ -327,7 +327,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     # Transfers from and to lower tiers, with the names of vLLM's tiering manager
 
     def are_kept(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Returns the keys under which a request's zone has a readable chunk."""
+        """Returns those keys whose chunks are in the tier, readable, and owned by the request's zone."""
         caller = req_context.get_state(_Caller)
         chunks: Sequence[tuple[OffloadKey, Any]] = [(key, self._policy.get(key)) for key in keys]
         return [
@@ -337,33 +337,33 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         ]
 
     def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
-        """Returns the hits of an ended request's prompt whose chunks are all readable, longest first."""
+        """Returns the keys of each hit of an ended request whose chunks are all readable, longest hit first."""
         caller = req_context.get_state(_Caller)
         hits = caller.hits_there if caller is not None else []
         return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]
 
     def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
-        """Returns whether a request's zone has a chunk under a key, even if the chunk is still being stored."""
+        """Returns whether a request's zone owns a chunk with a key, even if the chunk is still being stored."""
         caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
         return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
 
     def count_on(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Record that a request relies on those of the keys that are present, even if another request loaded them."""
+        """Record that a request relies on those keys that are in the tier, even if another request loaded them."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             self._count_on(caller, keys)
 
     def may_bring_up(self, keys: Collection[OffloadKey], req_context: ReqContext) -> bool:
-        """Returns whether these chunks may be loaded for a request, for which each chunk is loaded at most once."""
+        """Returns whether these chunks may be loaded from a lower tier for a request. Each may be loaded only once."""
         caller = req_context.get_state(_Caller)
         return bool(keys) and caller is not None and caller.promoted.isdisjoint(keys)
 
     def make_room_for_hit(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[int]:
-        """Make room for those chunks of a hit that are only in a lower tier. The request relies on the present chunks.
+        """Make room for the chunks of a hit that are only in a lower tier, and keep its chunks that are in this tier.
 
         Returns:
-            The chunk ids for the missing chunks, in the same order. Empty if they do not all fit, or if a key still
-            belongs to a chunk that is about to be evicted.
+            The new chunk ids of the missing chunks, in order. Empty if the chunks do not all fit, or if a missing key
+            still belongs to a chunk that is about to be evicted.
         """
         caller = req_context.get_state(_Caller)
         assert caller is not None, "only a request of a zone promotes chunks"
@@ -387,10 +387,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._forget(self.tier.copied_down(chunk_ids))
 
     def prepare_write(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput | None:
-        """Make room for chunks that a request loads from a lower tier. Returns None if they can't be loaded.
+        """Make room for chunks that a request loads from a lower tier. Returns None if the chunks can't be loaded.
 
-        Each chunk is loaded for a request at most once. If it is evicted before use, the zone's requests need more
-        chunks than fit, and loading it again could repeat forever.
+        Each chunk is loaded for a request at most once. A chunk that is evicted before use shows that the zone's
+        requests need more chunks than fit, so loading the chunk again could repeat forever.
         """
         caller = req_context.get_state(_Caller)
         if caller is None or not caller.promoted.isdisjoint(keys):

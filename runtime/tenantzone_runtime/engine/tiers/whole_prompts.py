@@ -1,7 +1,7 @@
-"""Moves whole hits of prompts between CPU memory and lower tiers: all chunks of a hit, or none.
+"""Moves either all chunks of a prompt's hit between CPU memory and lower tiers, or none.
 
-Stock vLLM moves single chunks: it loads each chunk that it looks up, and copies each stored chunk to lower tiers. If
-chunks are only useful together, incomplete hits would waste room.
+Stock vLLM moves single chunks: it loads each chunk that it looks up, and copies each stored chunk to lower tiers. But
+with several KV cache groups, chunks are only useful together, and incomplete hits would waste room.
 """
 
 import enum
@@ -25,18 +25,18 @@ class BringUp(enum.Enum):
 
     BEGUN = enum.auto()
     NEEDLESS = enum.auto()
-    """CPU memory has the whole hit, or the hit was loaded for this request before."""
+    """CPU memory has the whole hit, or a missing chunk was already loaded for this request once."""
     REFUSED = enum.auto()
-    """The hit can't be loaded from its tier now, or there is no room for it."""
+    """A lower tier can't load the hit now, or CPU memory has no room for the hit."""
 
 
 class WholePrompts:
-    """The hits of one engine that has CPU memory and a lower tier.
+    """Finds, loads and stores the hits of one engine that has a tier below CPU memory.
 
     Args:
         manager: the manager of the tiers.
         disk: the disk tier below CPU memory, or None.
-        shared: the storages that engines share, below both, or None.
+        shared: the tier of shared storages below CPU memory and the disk, or None.
         shape: the shape of the model's hits, whose chunks are only useful together.
     """
 
@@ -50,7 +50,7 @@ class WholePrompts:
                 tier.moves_whole_hits = True
 
     def hits(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> list[int] | None:
-        """Find the ends of a prompt's longest hit in local tiers and of its longest hit in storages.
+        """Find a prompt's longest hit in CPU memory and on the disk, and its longest hit in storages.
 
         Args:
             context: the request's context.
@@ -59,8 +59,8 @@ class WholePrompts:
             end: the maximum end of a hit, in tokens.
 
         Returns:
-            The ends in tokens, longest first. None if storages may have a longer hit and the manager's answer is still
-            pending.
+            The ends of the hits in tokens, longest hit first. None if storages may have a longer hit, but the KV-cache
+            manager has not answered yet.
         """
         self._manager.note_finished_jobs()
         here = self._hit_here(context, prompt, begin, end)
@@ -68,10 +68,10 @@ class WholePrompts:
         return None if there is None else sorted({here, there}, reverse=True)
 
     def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> BringUp:
-        """Begin to load the chunks of a hit that CPU memory lacks, at most once for each request.
+        """Begin to load the chunks of a hit that CPU memory lacks. Each chunk is loaded at most once for a request.
 
-        Until the chunks arrive, their look-ups are pending. If CPU memory or a lower tier has no room, the chunks are
-        computed instead, because retrying could repeat forever.
+        Until the chunks arrive, their look-ups are pending. If the chunks can't be loaded now, the model computes their
+        tokens instead, because retrying could repeat forever.
 
         Args:
             context: the request's context.
@@ -97,7 +97,7 @@ class WholePrompts:
         return BringUp.BEGUN
 
     def hand_down(self, context: ReqContext) -> None:
-        """Begin to store an ended request's prompt from CPU memory in lower tiers, hit by hit."""
+        """Begin to copy an ended request's prompt from CPU memory to lower tiers, hit by hit."""
         hits = self._primary.whole_hits(context)
         if self._disk is not None:
             self._to_disk(self._disk, hits, context)
@@ -109,7 +109,7 @@ class WholePrompts:
             job: TransferJob = self._manager.store_job(disk, disk.lacks(hit, context), context)
             disk.store_hit(job, hit)
         for hit in hits:
-            # Mark the shortest hit as the most recently used, because more prompts can use it than longer hits.
+            # The shortest hit comes last, and so is evicted last, because more prompts can use it than longer hits.
             disk.touch(hit, context)
 
     def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
@@ -118,7 +118,7 @@ class WholePrompts:
                 shared.store_hit(self._manager.store_job(shared, lacking, context), hit)
 
     def _hit_here(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int:
-        """Returns the end in tokens of the longest hit that is entirely in CPU memory or on the disk."""
+        """Returns the end in tokens of the longest hit whose chunks are each in CPU memory or on the disk."""
         primary, disk = self._primary, self._readable_disk(context)
 
         def is_there(key: OffloadKey) -> bool:
@@ -127,7 +127,7 @@ class WholePrompts:
         return self._shape.longest(prompt, begin, end, is_there)
 
     def _hit_there(self, context: ReqContext, end: int) -> int | None:
-        """Returns the end in tokens of the longest hit that storages have, or None if it is not known yet."""
+        """Returns the end in tokens of the longest hit in storages, or None if the manager has not answered yet."""
         if self._shared is None or not self._may_read(self._shared, context):
             return 0
         request = self._shared.request(context)
@@ -135,7 +135,7 @@ class WholePrompts:
         return None if chunks is None else chunks * self._shape.chunk_tokens
 
     def _sources(self, keys: Sequence[OffloadKey], context: ReqContext) -> list[tuple[AnyTier, list[OffloadKey]]]:
-        """Returns the tiers from which to load these chunks, each with its keys. The disk takes precedence."""
+        """Returns the tiers from which to load these chunks, each with its part of the keys. The disk comes first."""
         disk = self._readable_disk(context)
         near = {key for key in keys if disk is not None and disk.holds(key)}
         parts: list[tuple[AnyTier | None, list[OffloadKey]]] = [
@@ -145,7 +145,7 @@ class WholePrompts:
         return [(tier, part) for tier, part in parts if part and tier is not None]
 
     def _readable_disk(self, context: ReqContext) -> DiskRequest | None:
-        """Returns the request's use of the disk tier, or None if the disk is unreadable, or must not be used."""
+        """Returns the request's use of the disk tier, or None if the request can't or must not read the disk."""
         disk = self._disk
         may_read = disk is not None and disk.below.is_readable and self._may_read(disk, context)
         return disk.request(context) if disk is not None and may_read else None

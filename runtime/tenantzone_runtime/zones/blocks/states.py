@@ -9,6 +9,7 @@ zone that was registered for a tenant without a TenantZone is eventually forgott
 from itertools import islice
 
 from tenantzone_contract.reports.report import ZoneState
+from tenantzone_contract.zone_config.share import percentage
 from tenantzone_runtime.zones.audit.events import Change
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.model.zone import Zone
@@ -79,7 +80,7 @@ def _kept(ledger: Ledger, zone: Zone) -> int | None:
     if idle.release is None or steps == 0:
         return None
     # A target level, so that blocks that other zones have evicted meanwhile count, and late steps catch up.
-    return zone.cached_when_quiet * max(0, 100 - steps * idle.release.share) // 100
+    return zone.cached_when_quiet * max(0, 100 - steps * percentage(idle.release.share)) // 100
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:

@@ -6,32 +6,34 @@ evicted at once.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from tenantzone_contract.zone_config.config import ConfigError, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.fitting import Grant, SeatGrant, grants, seat_grants
-from tenantzone_contract.zone_config.share import floor_blocks, percentage
+from tenantzone_contract.zone_config.share import floor_blocks
 from tenantzone_contract.zone_config.user_header import taken_by_identity
-from tenantzone_contract.zone_config.zone_terms import Idle
+from tenantzone_contract.zone_config.zone_terms import Idle, LatencyTargets, Lending, QueueBounds, Retention
 from tenantzone_runtime.zones.audit.events import Change, Lifecycle
 from tenantzone_runtime.zones.blocks import purging
 from tenantzone_runtime.zones.blocks.eviction import trim_to_limit
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.blocks.usage import zone_usage
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
-from tenantzone_runtime.zones.model.latency_targets import LatencyTargets
 from tenantzone_runtime.zones.model.parts import ALL
-from tenantzone_runtime.zones.model.queue import QueueBounds
 from tenantzone_runtime.zones.model.quota import Quota
 from tenantzone_runtime.zones.model.zone import (
-    IdleTimes,
-    LoanTerms,
-    ReleaseSteps,
-    Retention,
     SeatQuota,
     Zone,
     ZoneSpec,
     new_zone,
 )
+
+_Terms = TypeVar("_Terms", Idle, Lending, QueueBounds, LatencyTargets, Retention)
+
+_SHORTEST_LOAN_SECONDS: Final = 0.1
+"""Shortest loan that is granted. It is longer than most steps of an engine, because the result of a single step would
+be lost when the loan ends."""
 
 
 def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpec]:
@@ -60,31 +62,27 @@ def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpe
 
 
 def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
-    lending = LoanTerms(
-        borrowers=zone.lending.borrowers,
-        max_loan_seconds=zone.lending.max_loan_seconds,
-        grace_seconds=zone.lending.grace_seconds,
-    )
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
-    if lending.are_too_short:
-        # Otherwise a borrower would be admitted, computed for a step and preempted, again and again.
-        lendable = 0
+    if zone.lending.max_loan_seconds is not None:
+        longest = zone.lending.max_loan_seconds + zone.lending.grace_seconds
+        # With shorter loans, a borrower would be admitted, computed for a step and preempted, again and again.
+        lendable = lendable if longest >= _SHORTEST_LOAN_SECONDS else 0
     return ZoneSpec(
         tenant=zone.tenant,
         name=zone.name,
         generation=zone.generation,
         priority=zone.priority,
         quota=Quota(reserved=grant.reserved, limit=grant.limit, lendable=lendable),
-        idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds, release=release_steps(zone.idle)),
+        idle=_shared(zone.idle),
         weight=zone.weight,
-        lending=lending,
+        lending=_shared(zone.lending),
         eviction_policy=zone.eviction_policy,
         scrub=zone.scrub == "OnTransfer",
-        queue=QueueBounds(zone.queue.requests, zone.queue.tokens),
+        queue=_shared(zone.queue),
         max_tokens=zone.request_limits.max_tokens,
         tells_users_apart=zone.fairness.header is not None,
-        latency=LatencyTargets(zone.latency.token_time_seconds, zone.latency.first_token_seconds),
-        retention=Retention(zone.retention.ttl_seconds, zone.retention.no_store),
+        latency=_shared(zone.latency),
+        retention=_shared(zone.retention),
         offload=zone.offload,
         seats=SeatQuota(seats.reserved, seats.limit, seats.lacking),
         purge=zone.purge,
@@ -92,10 +90,10 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
     )
 
 
-def release_steps(idle: Idle) -> ReleaseSteps | None:
-    """Returns the steps in which a quiet zone's cached blocks are evicted; None if all are evicted at once."""
-    release = idle.release
-    return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
+@lru_cache(maxsize=1024)
+def _shared(terms: _Terms) -> _Terms:
+    """Returns the same object for equal terms. Most zones have equal terms, and identical ones compare fastest."""
+    return terms
 
 
 def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:

@@ -13,9 +13,9 @@ from tenantzone_contract.zone_config.share import floor_blocks
 from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants
 from tenantzone_runtime.zones.blocks.eviction import Evictions
 from tenantzone_runtime.zones.blocks.ledger import Ledger
-from tenantzone_runtime.zones.config.configure import change_spec, release_steps
+from tenantzone_runtime.zones.config.configure import change_spec
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import IdleTimes, Zone, ZoneSpec
+from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
 
 
 def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> ZoneSpec:
@@ -27,7 +27,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
         capacity: number of blocks of the engine. Percentages are rounded as for declared zones.
         room: number of blocks that no other zone has reserved. If the level reserves more, the zone reserves nothing.
     """
-    level, idle = unknown.level_of(tenant), unknown.template.idle
+    level = unknown.level_of(tenant)
     terms = level or unknown.template
     limit = limit_blocks(terms.limit, capacity)
     # On some engines, a reservation may exceed the limit, if one is a number and the other a percentage. Use the limit.
@@ -39,7 +39,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
         generation=0,
         priority=terms.priority,
         quota=Quota(reserved=reserved, limit=limit, lendable=reserved),
-        idle=IdleTimes(idle.after_seconds, idle.evict_after_seconds, idle.forget_after_seconds, release_steps(idle)),
+        idle=unknown.template.idle,
         weight=1 if level is None else level.weight,
         auto_registered=True,
         level="" if level is None else level.name,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import ceil, exp
 from typing import Final
 
+from tenantzone_contract.zone_config.zone_terms import QueueBounds
+
 WINDOW_SECONDS: Final = 10.0
 """Decay time of the estimate, in seconds with waiting requests."""
 
@@ -17,18 +19,6 @@ MAX_RETRY_SECONDS: Final = 60
 """Maximum Retry-After. A queue can't be predicted beyond a minute, and OpenAI's clients ignore longer times."""
 MAX_CLOSED_SECONDS: Final = 1.0
 """Maximum time for which requests are refused without a check, because clients may disconnect and leave the queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBounds:
-    """Maximum numbers of requests and tokens in a zone's queue on this engine. None means no bound."""
-
-    requests: int | None = None
-    tokens: int | None = None
-    """Maximum number of prompt tokens of the waiting requests."""
-
-
-UNBOUNDED: Final = QueueBounds()
 
 
 @dataclass(slots=True, eq=False)

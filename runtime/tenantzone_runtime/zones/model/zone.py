@@ -1,6 +1,5 @@
 """One tenant's zone on one engine: its quota, blocks, timers and counters."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -8,86 +7,20 @@ from typing import Final
 from tenantzone_contract.reports.report import WaitReason, ZoneState
 from tenantzone_contract.zone_config.config import EvictionPolicy
 from tenantzone_contract.zone_config.tiers import Offload
-from tenantzone_contract.zone_config.zone_terms import Borrowers
+from tenantzone_contract.zone_config.zone_terms import Idle, LatencyTargets, Lending, QueueBounds, Retention
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 from tenantzone_runtime.zones.model.ages import Ages
 from tenantzone_runtime.zones.model.counters import Counters
 from tenantzone_runtime.zones.model.fair_queue import Account
-from tenantzone_runtime.zones.model.latency_targets import NO_TARGETS, LatencyTargets
 from tenantzone_runtime.zones.model.outcomes import TargetName, TargetOutcome
-from tenantzone_runtime.zones.model.queue import UNBOUNDED, Queue, QueueBounds
+from tenantzone_runtime.zones.model.queue import Queue
 from tenantzone_runtime.zones.model.quota import Quota
 from tenantzone_runtime.zones.model.users import Users
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseSteps:
-    """The steps in which a quiet zone's cached blocks are evicted."""
-
-    share: int
-    """Percentage of the blocks cached when the zone became quiet that is evicted in each step."""
-    every_seconds: float
-    """Seconds from one step to the next."""
-
 
 Used = tuple[float, int, int, int, int, int, int, int, int]
 """Block-seconds, prompt tokens, cached prompt tokens, and generated tokens; then tokens by how they were processed:
 computed for the first time, recomputed, rejected as drafts, loaded from a tier, and found in the prefix cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdleTimes:
-    """Seconds without requests until the zone lends, until its blocks are evicted, and until it is forgotten.
-
-    None means never.
-    """
-
-    after_seconds: float
-    evict_after_seconds: float | None = None
-    forget_after_seconds: float | None = None
-    release: ReleaseSteps | None = None
-
-    @property
-    def releases(self) -> Iterator[float]:
-        """Seconds without requests until each share of the blocks is evicted; the last share is all that is left."""
-        if self.release is not None:
-            for step in range(1, -(-100 // self.release.share) + 1):
-                yield self.after_seconds + step * self.release.every_seconds
-
-
-SHORTEST_LOAN_SECONDS: Final = 0.1
-"""Shortest loan that is granted. It is longer than most steps of an engine, because the result of a single step would
-be lost when the loan ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoanTerms:
-    """The terms on which a zone lends the lendable part of its quota."""
-
-    borrowers: Borrowers = "SameOrHigherPriority"
-    """Which zones may borrow, by their priority relative to this zone's."""
-    max_loan_seconds: float | None = None
-    """Seconds from the start of a loan until it is due. If None, it is due when the lender needs the blocks."""
-    grace_seconds: float = 30.0
-    """Seconds for which a due loan may stay in use."""
-
-    @property
-    def are_too_short(self) -> bool:
-        """Whether a loan would end before a request can use it, so that none is granted."""
-        if self.max_loan_seconds is None:
-            return False
-        return self.max_loan_seconds + self.grace_seconds < SHORTEST_LOAN_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long a zone's blocks are kept cached for later requests with the same prefix."""
-
-    ttl_seconds: float | None = None
-    """Seconds without use after which a cached block is evicted; None means until its room is needed."""
-    no_store: bool = False
-    """Whether no blocks are kept at all."""
 
 
 @dataclass(slots=True)
@@ -123,20 +56,21 @@ class ZoneSpec:
     generation: int
     priority: int
     quota: Quota
-    idle: IdleTimes
+    idle: Idle
     weight: int = 1
-    lending: LoanTerms = LoanTerms()
+    lending: Lending = Lending()
+    """The terms of loans. ``quota`` has the number of blocks that ``lendable`` means here."""
     eviction_policy: EvictionPolicy = "LRU"
     scrub: bool = False
     """Whether a block's memory is zeroed before another zone gets it."""
-    queue: QueueBounds = UNBOUNDED
+    queue: QueueBounds = QueueBounds()
     max_tokens: int | None = None
     """Maximum number of tokens of an answer; None means no limit."""
     retention: Retention = Retention()
     offload: Offload = "All"
     """Which parts of the zone's requests are stored in tiers below the engine's blocks."""
     seats: SeatQuota = SeatQuota()
-    latency: LatencyTargets = NO_TARGETS
+    latency: LatencyTargets = LatencyTargets()
     tells_users_apart: bool = False
     """Whether the zone's requests name their users, so that seats and tokens are shared fairly among these."""
     purge: str = ""

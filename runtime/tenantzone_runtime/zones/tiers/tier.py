@@ -13,11 +13,12 @@ from math import inf
 
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.tiers import TierName
+from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.zones.blocks import purging
 from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room_to_hold, most_to_hold
 from tenantzone_runtime.zones.model.parts import ALL
 from tenantzone_runtime.zones.model.quota import Quota
-from tenantzone_runtime.zones.model.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+from tenantzone_runtime.zones.model.zone import EARLY_TENANT, Zone, ZoneSpec, new_zone
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tiers.chunks_in_transfer import ChunksInTransfer
 from tenantzone_runtime.zones.tiers.links import Links
@@ -74,7 +75,7 @@ class Tier:
             self.ledger, self.links, self._transfers, lambda chunk_id: self.is_counted_on(chunk_id)
         )
         # Until a config declares zones, all requests belong to one zone, which may use the whole tier.
-        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
+        spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), Idle(after_seconds=inf))
         self.ledger.add(new_zone(spec, now, self.ledger.links))
 
     @property

@@ -1,1 +1,1 @@
-"""Bounds and names the images, sounds and videos of requests."""
+"""Limits the memory for images, sounds and videos of requests, and prefixes the names of media by tenant."""

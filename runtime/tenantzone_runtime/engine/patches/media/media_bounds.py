@@ -1,8 +1,8 @@
-"""Makes vLLM's API server measure all media of a request by their headers before it decodes any of them.
+"""Makes vLLM's API server measure all media of a request by their headers before it decodes any of the media.
 
-Stock vLLM decodes each image, sound and video as soon as it is fetched. With this module, vLLM first fetches all files
-of a request, then they are measured, and vLLM decodes them once the request's tenant has memory left for all of them.
-Decoding is bounded as well, because headers may be wrong, for example about the samples of a sound.
+Stock vLLM decodes each image, sound and video as soon as it has fetched the file. With this module, vLLM first fetches
+all files of a request, measures them, and decodes them when the request's tenant has memory left for all of them.
+Decoding is also bounded, because a header may be wrong, for example about the number of samples of a sound.
 
 Upstream change that would make this module unnecessary: a plugin in vLLM's media connector between fetching and
 decoding.
@@ -28,10 +28,10 @@ from tenantzone_runtime.frontend.responses.engine_refusal import refuse_with
 from tenantzone_runtime.settings import Bounds
 
 _FETCH_SECONDS: Final = 120
-"""Timeout in seconds for fetching all files of a request, which takes memory that other tenants may wait for. vLLM only
-limits the time for each file."""
+"""Timeout in seconds for fetching all files of a request. It is needed because vLLM only limits the time of each file,
+and other tenants may wait for the memory of the files."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
-"""Set while the files of a request are fetched, but not while they are decoded."""
+"""The media use of the request whose files are being fetched. None at other times, also while files are decoded."""
 
 
 def bound_media(bounds: Bounds) -> None:
@@ -41,7 +41,8 @@ def bound_media(bounds: Bounds) -> None:
         bounds: the bounds of one request.
     """
     tracker = chat_utils().AsyncMultiModalItemTracker
-    # An icon file contains images whose own headers are read on decoding. Pillow refuses twice this number of pixels.
+    # The images in an icon file have headers that are only read on decoding. Pillow refuses images of more than twice
+    # this number of pixels.
     Image.MAX_IMAGE_PIXELS = bounds.max_image_pixels // 2
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     if hasattr(tracker.resolve_items, "__wrapped__"):
@@ -53,7 +54,7 @@ def bound_media(bounds: Bounds) -> None:
 
 
 class _Fetching:
-    """Replaces a file's decoder, and returns the file undecoded.
+    """Replaces vLLM's decoder of a file while the file is fetched. It returns the file without decoding it.
 
     Args:
         io: vLLM's decoder, which decodes the file later.
@@ -95,7 +96,7 @@ def _fetching_files(load: Any) -> Any:
 
 
 def _bounded(resolve: Any) -> Any:
-    """Returns vLLM's method that gathers the media of a conversation, wrapped with bounds."""
+    """Returns a wrapper of vLLM's method that collects a conversation's media. The wrapper loads the media first."""
 
     @wraps(resolve)
     async def resolve_bounded(tracker: Any) -> Any:
@@ -105,7 +106,7 @@ def _bounded(resolve: Any) -> Any:
                 await _load(tracker, context.media)
             except Refusal as refusal:
                 await refuse_with(refusal)
-                # On this route, the frontend can't refuse any more, so vLLM answers with 400.
+                # Reached only on routes on which the frontend can't refuse any more. There, vLLM answers with 400.
                 raise ValueError(str(refusal)) from None
         return await resolve(tracker)
 
@@ -113,7 +114,7 @@ def _bounded(resolve: Any) -> Any:
 
 
 async def _load(tracker: Any, use: MediaUse) -> None:
-    """Fetch, measure and decode a tracker's media, and leave the decoded media in it."""
+    """Fetch, measure and decode a tracker's media, and put the decoded media into the tracker."""
     groups = tracker._items_by_modality
     items = [item for group in groups.values() for item in group]
     use.add_items(len(items))
@@ -128,17 +129,17 @@ async def _load(tracker: Any, use: MediaUse) -> None:
         _on_thread(use, decode, file, size, use.bounds) for file, size in zip(files, sizes, strict=True)
     )
     ready = iter(decoded)
-    # In the order of `items`.
+    # `results` has the order of `items`.
     results = iter([(next(ready), *item[1:]) if isinstance(item[0], File) else item for item in fetched])
     for modality, group in list(groups.items()):
         groups[modality] = [_again(item, next(results)) for item in group]
 
 
 async def _fetch(items: list[Any], use: MediaUse) -> list[Any]:
-    """Fetch a tracker's items.
+    """Fetch the files of a tracker's items.
 
     Raises:
-        Refusal: fetching takes too long.
+        Refusal: fetching takes more than ``_FETCH_SECONDS``.
     """
     token = _fetching.set(use)
     deadline = asyncio.timeout(_FETCH_SECONDS)
@@ -157,7 +158,7 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
     """Check the total size of the files before any of them is decoded.
 
     Raises:
-        Refusal: the total exceeds a bound of requests or the model's maximum length.
+        Refusal: the total exceeds a bound of requests, or the images have more tokens than the model's maximum length.
     """
     for size in sizes:
         if size.is_image:
@@ -177,7 +178,7 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
 
 
 def _tokens(tracker: Any, size: Size) -> int:
-    """Returns the number of tokens of an image, or 0 if the model does not derive it from the image's size alone."""
+    """Returns the number of tokens of an image, or 0 if the image's size alone does not determine the number."""
     count = getattr(getattr(tracker.mm_processor, "info", None), "get_num_image_tokens", None)
     if count is None:
         return 0
@@ -188,7 +189,7 @@ def _tokens(tracker: Any, size: Size) -> int:
 
 
 async def _all(awaitables: Any) -> list[Any]:
-    """Returns all results, or raises the first error after all have ended, because threads can't be stopped."""
+    """Wait until all have ended, because threads can't be stopped. Returns all results, or raises the first error."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -203,7 +204,7 @@ async def _on_thread(use: MediaUse, work: Callable[..., Any], *args: Any) -> Any
 
 
 def _again(item: Any, result: Any) -> Any:
-    """Returns an item of the same kind for the tracker, which returns the decoded result."""
+    """Returns an item for the tracker that produces the decoded result. Callable items stay callable."""
     return partial(_done, result) if callable(item) else _done(result)
 
 

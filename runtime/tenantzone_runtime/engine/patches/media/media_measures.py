@@ -1,4 +1,4 @@
-"""Measures images, sounds and videos by their headers, and decodes no more than the measured size.
+"""Measures images, sounds and videos by their headers, and refuses files that decode to more than the measured size.
 
 Upstream change that would make this module unnecessary: a plugin in vLLM's media connector between fetching and
 decoding.
@@ -27,21 +27,21 @@ from tenantzone_runtime.settings import Bounds
 _FRAMES_TYPE: Final = "video/jpeg"
 """Media type of a video that is sent as comma-separated base64 images."""
 _WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
-"""Formats whose header does not reliably describe the images in the file."""
+"""Image formats in which the file's header may not describe the sizes of the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
-"""Size of a decoded sample in bytes. vLLM's limit for decoding is also in bytes."""
+"""Size of a decoded sample in bytes, to convert a number of samples to vLLM's limit in bytes."""
 _MODEL_RATE: Final = 16_000
-"""Sampling rate of the single channel to which vLLM resamples a sound for most models."""
+"""Sampling rate in Hz of the single channel to which vLLM resamples a sound for most models."""
 _PADDING_SAMPLES: Final = 2**17
-"""Number of samples that a sound may have beyond 1.25 times the number in its header, which may be an estimate."""
+"""A sound may have 1.25 times the samples in its header plus this number, because the header may be an estimate."""
 
 _decoding = threading.local()
-"""`samples`: maximum number of samples of the sound that this thread decodes, or None for no limit."""
+"""Has the attribute `samples`: maximum number of samples for the sound that this thread decodes. None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A fetched file, not decoded yet."""
+    """A file that was fetched and is not decoded yet."""
 
     io: Any
     """vLLM's decoder of the file."""
@@ -68,14 +68,14 @@ class Size:
     width: int = 0
     height: int = 0
     frames: int = 0
-    """Number of images of that size, or 0 for a sound."""
+    """Number of images of ``width`` x ``height`` pixels, or 0 for a sound."""
     samples: int = 0
-    """Number of samples in all channels of a sound. If the header has no number, the maximum of a request."""
+    """Number of samples in all channels of a sound. If the header has no number, the maximum for a request."""
     is_image: bool = False
 
 
 class _Measured(Exception):
-    """Ends the loading of a video once the number of frames to decode is known."""
+    """Raised to stop vLLM's loader of a video when the number of frames to decode is known."""
 
     def __init__(self, frames: int) -> None:
         super().__init__()
@@ -100,16 +100,16 @@ def measure(file: File, bounds: Bounds) -> Size:
 
 
 def decode(file: File, size: Size, bounds: Bounds) -> Any:
-    """Have vLLM decode a file.
+    """Decode a file by vLLM's decoder.
 
     Args:
         file: the file to decode.
-        size: the measured size.
+        size: the size that ``measure`` has returned.
         bounds: the bounds of a request.
 
     Raises:
         Refusal: a sound has more samples than the bounds allow.
-        ValueError: vLLM can't read the file, or it is larger than its header states.
+        ValueError: vLLM can't read the file, or the decoded data is larger than the file's header states.
     """
     if isinstance(file.io, AudioMediaIO):
         return _decoded_sound(file, size.samples, bounds)
@@ -124,9 +124,9 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
 
 
 def bound_sounds() -> None:
-    """Make vLLM's sound decoders stop at the limit of the calling thread.
+    """Make vLLM's sound decoders stop at the calling thread's limit in ``_decoding``.
 
-    Also makes vLLM answer 400 with the name of the library instead of 500 if a library is missing.
+    Also, if a library is missing, makes vLLM answer with 400 and the name of the library instead of with 500.
     """
     load, resample = stock_audio.load_audio, AudioResampler.resample
 
@@ -153,7 +153,7 @@ def bound_sounds() -> None:
 
 
 def _missing_library(what: str, error: ImportError) -> ValueError:
-    # vLLM wraps the error that names the library in an error about vLLM's extras.
+    # Find the innermost error, because vLLM wraps the error that names the library in an error about vLLM's extras.
     innermost: BaseException | None = error
     library = str(error)
     while innermost is not None:
@@ -202,7 +202,7 @@ def _video_size(file: File, bounds: Bounds) -> Size:
         if file.io.num_frames > 0:
             images = images[: file.io.num_frames]
         sizes = [_image_size(pybase64.b64decode(each, validate=True), bounds) for each in images]
-        # vLLM accepts frames of one size only.
+        # One size suffices, because vLLM only accepts frames of equal size.
         width, height = max(sizes, key=lambda size: size[0] * size[1])
         return Size(width, height, frames=len(sizes))
     width, height = _frame_size(file.data)
@@ -213,15 +213,16 @@ def _frame_size(data: bytes) -> tuple[int, int]:
     import cv2
     from vllm.multimodal.video_decoders.opencv import OpenCVVideoBackendMixin
 
-    # OpenCV 5 crashes if a capture that reads from memory is released explicitly. As in vLLM, it is garbage-collected.
+    # Don't release the capture explicitly, because OpenCV 5 then crashes if the capture reads from memory. As in vLLM,
+    # garbage collection releases it.
     capture = OpenCVVideoBackendMixin.open_video_capture(data)
     return int(capture.get(cv2.CAP_PROP_FRAME_WIDTH)), int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT))
 
 
 def _frames(file: File) -> int:
-    """Returns the number of frames that vLLM's loader would decode, without decoding any."""
+    """Returns the number of frames that vLLM's loader would decode, without decoding frames."""
     loader = file.io.video_loader
-    # Copy the decoder, because vLLM may use the original decoder and loader at the same time.
+    # Copy the decoder, because other threads may use the original decoder and loader at the same time.
     io = copy(file.io)
     io.video_loader = type("MeasuringLoader", (loader if isinstance(loader, type) else type(loader),), {
         "compute_frames_index_to_sample": classmethod(_stop_at_frames),
@@ -238,16 +239,17 @@ def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _samples(data: bytes) -> int:
-    """Returns the number of samples in all channels of a sound according to its header, or 0 if it can't be read.
+    """Returns the number of samples in all channels of a sound according to its header. 0 if the header is unreadable.
 
-    vLLM's decoders also limit the duration of a sound, so that its samples after resampling are limited too.
+    Resampling can increase the number of samples. The result is still bounded, because vLLM's decoders limit the
+    duration of a sound.
     """
     found = _samples_by_soundfile(data)
     return _samples_by_av(data) if found is None else found
 
 
 def _counted(seconds: float, rate: int, channels: int) -> int:
-    """Returns the number of samples of a sound before or after resampling for the model, whichever is larger."""
+    """Returns the number of samples of a sound, before or after resampling for the model, whichever is larger."""
     return round(seconds * max(rate * channels, _MODEL_RATE))
 
 

@@ -1,8 +1,8 @@
-"""Prefixes the names of images, sounds and videos by tenant, because vLLM's caches find media by name alone.
+"""Adds a prefix per tenant to the names of images, sounds and videos, because vLLM's caches find media by name alone.
 
-vLLM caches media that the API server has processed, media that it has sent to the engine, and encoder outputs. A hit is
-faster, which reveals that another client sent the same image. If clients choose the names (``uuid``), a hit even
-returns another client's image.
+vLLM caches media that the API server has processed, media that the API server has sent to the engine, and encoder
+outputs. A hit makes a request faster, which would reveal that another tenant sent the same image. If clients choose the
+names (``uuid``), a hit could even return another tenant's image.
 
 Upstream change that would make this module unnecessary: a prefix per request for the hashes and ``uuid`` names of
 media.
@@ -16,20 +16,20 @@ from typing import Any, Final
 from vllm.v1.request import Request
 
 _SALT: Final = "tenantzone"
-"""Key of the salt among vLLM's arguments for media hashing, whose other keys are modalities."""
+"""Key under which the salt is passed in vLLM's ``media_io_kwargs``. The other keys there are modalities."""
 
 
 def owner_in(salt: str) -> str:
-    """Returns the prefix of the names of a tenant's media.
+    """Returns the prefix for the names of a tenant's media.
 
     Args:
-        salt: the tenant's cache salt, which is unique to the tenant.
+        salt: the tenant's cache salt. Different tenants have different salts.
     """
     return hashlib.sha256(b"media of " + salt.encode()).hexdigest()[:32] + "."
 
 
 def has_foreign_media(request: Request) -> bool:
-    """Returns whether a request has media whose name does not have the prefix for the request's salt."""
+    """Returns whether the name of any of a request's media lacks the prefix for the request's salt."""
     owner = owner_in(request.cache_salt or "")
     adapter = "" if request.lora_request is None else f"{request.lora_request.lora_name}:"
     return not all(
@@ -38,7 +38,7 @@ def has_foreign_media(request: Request) -> bool:
 
 
 def name_media_by_tenant() -> None:
-    """Make vLLM's API server prefix the names of media by tenant, except in requests without a salt."""
+    """Make vLLM's API server add the tenant's prefix to the names of media, except in requests without a salt."""
     # Imported here, because only the API server needs it.
     from vllm.multimodal.processing.inputs import ProcessorInputs
     from vllm.renderers.base import BaseRenderer
@@ -51,12 +51,12 @@ def name_media_by_tenant() -> None:
 
 
 def _with_salts(process: Any) -> Any:
-    """Returns a renderer's method, wrapped to pass a prompt's salt on to the code that names its media."""
+    """Returns a wrapper of a renderer's method that passes a prompt's salt to the code that names its media."""
 
     @wraps(process)
     def process_with_salt(renderer: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
         if prompt.get("multi_modal_data") and (salt := prompt.get("cache_salt")):
-            # vLLM passes these arguments to the code that names media, on another thread, and uses them nowhere else.
+            # vLLM uses these arguments only in the code that names media, which may run on another thread.
             given: Mapping[str, Any] = prompt.get("media_io_kwargs") or {}
             prompt = {**prompt, "media_io_kwargs": {**given, _SALT: {"salt": salt}}}
         return process(renderer, prompt, *args, **kwargs)
@@ -65,7 +65,7 @@ def _with_salts(process: Any) -> Any:
 
 
 def _with_owners(get_names: Any) -> Any:
-    """Returns vLLM's method that names media, wrapped to prefix each name with its owner."""
+    """Returns a wrapper of vLLM's method that names media. The wrapper adds the owner's prefix to each name."""
 
     @wraps(get_names)
     def get_owned_names(inputs: Any, *args: Any, **kwargs: Any) -> dict[str, list[str]]:
@@ -73,7 +73,7 @@ def _with_owners(get_names: Any) -> Any:
         if salt is None:
             names: dict[str, list[str]] = get_names(inputs, *args, **kwargs)
             return names
-        # The salt must not be hashed, so that names of the same image only differ in their prefixes.
+        # Remove the salt before hashing, so that names of the same image differ only in their prefixes.
         inputs.media_io_kwargs = {key: value for key, value in inputs.media_io_kwargs.items() if key != _SALT}
         owner = owner_in(salt["salt"])
         try:

@@ -1,1 +1,1 @@
-"""Bounds the CPU time of vLLM's tool and reasoning parsers."""
+"""Bounds the CPU time of vLLM's parsers for tool calls and reasoning."""

@@ -1,8 +1,8 @@
 """Interrupts a call that takes too long, without another process.
 
-Python handles signals between interpreter steps, and its regular expressions (`re` and `regex`) check for signals while
-they match. So a timer's signal can end an infinite loop in Python and a match that never ends. Signal handlers run on
-the main thread only, where vLLM's event loop and engine core run.
+Python handles signals between two bytecode instructions, and its regular expressions (`re` and `regex`) check for
+signals while they match. So the signal of a timer can end an infinite loop and an endless match. Python runs signal
+handlers only on the main thread, where vLLM's event loop and engine core run.
 
 Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
@@ -16,24 +16,24 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Interval in seconds of signals after a call's time limit. The kernel rounds up to a tick, 4 ms at 250 Hz."""
+"""Interval in seconds of signals after a call's time limit. The kernel rounds it up to a tick, 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
-"""Packages in which a call is not interrupted, because it may hold a lock. It is interrupted at a later tick."""
+"""Packages whose code is not interrupted, because it may hold a lock. A later signal interrupts the call."""
 
 Result = TypeVar("Result")
 
 
 class TimeSpentError(Exception):
-    """A call was interrupted or not started, because its CPU time was used up."""
+    """A call was interrupted, or was not started, because its CPU time limit was reached."""
 
 
 class _Interrupt(BaseException):
-    """Raised within the call. Not an Exception, because parsers catch exceptions and return the text unparsed."""
+    """Raised within the call. Not a subclass of Exception, which parsers would catch to return the text unparsed."""
 
 
 _ends_at: float | None = None
-"""CPU time of the main thread at which the running call is interrupted, or None if no call is running."""
+"""CPU time of the main thread, in seconds, at which the running call is interrupted. None if no call is running."""
 
 
 def prepare_interruption() -> None:
@@ -42,13 +42,13 @@ def prepare_interruption() -> None:
 
 
 def run_for(seconds: float, call: Callable[[], Result]) -> Result:
-    """Run a call with a CPU time limit.
+    """Run a function with a CPU time limit, and return its result.
 
-    Outside the main thread, a call can't be interrupted, so it runs to its end.
+    On other threads than the main thread, the function can't be interrupted, so it runs to its end.
 
     Args:
-        seconds: the limit of this thread's CPU time. The call may take one tick of the kernel's clock longer.
-        call: the call. It must have no side effects, because it may be interrupted anywhere.
+        seconds: the limit of this thread's CPU time. The function may take one tick of the kernel's clock longer.
+        call: the function. It must have no side effects, because it may be interrupted anywhere.
 
     Raises:
         TimeSpentError: the call was interrupted, or ``seconds`` is not positive.
@@ -63,18 +63,18 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         raise RuntimeError("an interruptible call can't run within another interruptible call")
     collects = gc.isenabled()
     try:
-        # Garbage collection visits all objects of the process, and its time must not count for the call.
+        # The call must not be charged for garbage collection, which visits all objects of the process.
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The timer counts the user time of all threads. So it may expire early, but hardly late, because parsers
-            # make few system calls.
+            # The timer counts the user time of all threads. So it may expire early, which `_interrupt` ignores. It
+            # hardly expires late, because parsers make few system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:
             _ends_at = None
     except _Interrupt:
-        # Reset again, because the interrupt may have come before the `finally` clause did.
+        # Reset again, because the interrupt may have come before the `finally` clause took effect.
         _ends_at = None
         raise TimeSpentError from None
     finally:
@@ -94,7 +94,7 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 
 
 def _may_hold_lock(frame: FrameType | None) -> bool:
-    """Returns whether the call is in code that holds process-wide locks, which an exception might not release."""
+    """Returns whether the call may hold a process-wide lock, which an exception might not release."""
     while frame is not None and frame.f_code is not run_for.__code__:
         if frame.f_globals.get("__name__", "").partition(".")[0] in _LOCKING_PACKAGES:
             return True

@@ -1,8 +1,8 @@
-"""Bounds the CPU time that vLLM's tool and reasoning parsers take on the API server's event loop, by request.
+"""Bounds the CPU time that vLLM's parsers for tool calls and reasoning take on the event loop, for each request.
 
-A parser that exceeds its turn on the event loop continues in another process. A request whose parsers have spent their
-budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so it sends no text
-that the parser would have hidden.
+A parser that takes too long on the API server's event loop continues in another process. If the parsers of a request
+have spent its budget of CPU time, the frontend ends the request with an error. vLLM never gets the result of an
+interrupted parser, so it sends no text that the parser would have hidden.
 
 Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
@@ -47,7 +47,7 @@ _METHODS: Final = (
     "process_chunk",
     "flush",
 )
-"""Parser methods that vLLM's API server calls with an answer, or with a prompt's tokens."""
+"""Parser methods that vLLM's API server calls with parts of an answer or with a prompt's tokens."""
 _CALLERS: Final = (
     (
         "vllm.entrypoints.openai.chat_completion.serving",
@@ -70,28 +70,28 @@ _CALLERS: Final = (
         ("responses_full_generator", "responses_stream_generator"),
     ),
 )
-"""vLLM's modules, classes and methods that call parsers with an answer. `/v1/messages` uses the first."""
+"""vLLM's modules, classes and methods that call parsers with an answer. `/v1/messages` uses the first class."""
 _PARSER_CLASSES: Final = (
     ("openai_serving_chat", "parser_cls"),
     ("openai_serving_chat_batch", "parser_cls"),
     ("openai_serving_responses", "parser"),
     ("anthropic_serving_messages", "parser_cls"),
 )
-"""Attributes of vLLM's application state with serving objects, and their attributes with the parser class."""
+"""Names of serving objects in vLLM's application state, each with the name of its attribute for the parser class."""
 _SPENT_STATUS: Final = 422
-"""HTTP status that clients do not retry automatically, because a retry would take as much CPU time."""
+"""HTTP status of spent budgets. Clients do not retry it automatically, and a retry would take as much CPU time."""
 _SPENT: Final = (
     "The server could not parse the tool calls and the reasoning in this answer within its CPU time limit; "
     "ask for a shorter answer, or send the request without tools"
 )
 _READING: Final = "tenantzone_reading"
-"""Name of the attribute with a parser's `Reading`, the record of its input."""
+"""Name of the attribute of a parser that contains its `Reading`, the record of its input."""
 
 _Method = Callable[..., Any]
 
 
 def bound_parsers() -> None:
-    """Make each parser of this API server run within the CPU time budget of the request whose answer it parses."""
+    """Make all parsers of this API server stay within the CPU time budgets of the requests whose answers they parse."""
     # Imported here, because only the API server needs it.
     from vllm.parser.abstract_parser import Parser
 
@@ -107,12 +107,12 @@ def bound_parsers() -> None:
         for subclass in pending.pop().__subclasses__():
             _bound_methods(subclass, processes)
             pending.append(subclass)
-    # vLLM imports some parsers, and creates the classes that it uses, on demand.
+    # Bound later subclasses, too, because vLLM imports or creates parser classes on demand.
     Parser.__init_subclass__ = classmethod(partial(_bound_methods, processes=processes))
     if not CAN_SUSPEND:
         _log.warning(
-            "the Python package greenlet is missing, so a request ends if one parser call takes more than %d ms, with "
-            "status %d. Install greenlet in vLLM's environment",
+            "the Python package greenlet is missing, so a request in which one parser call takes more than %d ms ends "
+            "with status %d. Install greenlet in vLLM's environment",
             1000 * EXCESS_SECONDS,
             _SPENT_STATUS,
         )
@@ -124,12 +124,12 @@ def bound_parsers() -> None:
 
 
 def _open_processes(processes: ParserProcesses, application: Any) -> None:
-    """Make the API server fork its template process while no request waits for its event loop.
+    """Make the API server fork its template process before it serves requests, because the fork blocks its event loop.
 
     Args:
         processes: the API server's parser processes.
-        application: vLLM's application. If no parser is found in its known attributes, the API server forks the
-            template when the first request needs a process.
+        application: vLLM's application. If its known attributes contain no parser, the API server forks the template
+            when the first request needs a process.
     """
     state = getattr(application, "state", None)
     objects: list[Any] = []
@@ -154,7 +154,7 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
     try:
         class_ = getattr(import_module(module), owner)
     except (ImportError, AttributeError):
-        # In another version of vLLM, the class may be elsewhere. Its parsers then stay on the event loop.
+        # Another version of vLLM may have moved the class. Its parsers then stay on the event loop.
         _log.warning(
             "vLLM has no %s in %s: parsers that this class calls can't continue in other processes, so requests with "
             "long answers end earlier",
@@ -166,12 +166,12 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
 
 
 def _may_parse(serving: Any) -> bool:
-    """Returns whether a vLLM serving object may have a parser. True if it lacks the known attributes."""
+    """Returns whether a vLLM serving object may have a parser. True if it has none of the known attributes."""
     return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 
 def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
-    """Make a parser, and record its constructor arguments."""
+    """Create a parser, and record its constructor arguments if it works for a request."""
     parser: Any = object.__new__(class_)
     if current_context() is not None:
         setattr(parser, _READING, Reading(class_, args, kwargs))
@@ -179,7 +179,7 @@ def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
 
 
 class ParsedOutputs:
-    """Merges the outputs of one request such that its parsers stay within their CPU time.
+    """Merges outputs of one request while its parsers have no CPU time, so that they are called less often.
 
     Args:
         params: the request's parameters.
@@ -196,13 +196,13 @@ class ParsedOutputs:
             output: the engine's next output.
 
         Returns:
-            The output, merged with outputs kept back before, or None if it is kept back until the next output.
+            The output, merged with an output that was kept back. None if this output is kept back.
         """
         context = current_context()
         if context is None:
             return output
         if self._kept is not None:
-            # Merged in the way in which vLLM merges outputs of a stream that the client has not read yet.
+            # vLLM merges outputs of a stream in the same way while the client does not read them.
             self._kept.add(output, aggregate=True)
             output, self._kept = self._kept, None
         tokens = _tokens_of(output)
@@ -225,12 +225,12 @@ def _bound_methods(parser: type, processes: ParserProcesses) -> None:
 
 
 def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
-    """Returns a parser's method, wrapped to stay within the budget of the current request."""
+    """Returns a wrapper of a parser's method that stays within the budget of the current request."""
 
     @wraps(method)
     def call(parser: Any, *args: Any, **kwargs: Any) -> Any:
         context = current_context()
-        # Parsers call other parsers and themselves. The outermost call bounds all nested calls.
+        # Don't bound nested calls of parsers, because the outermost call is bounded.
         if context is None or is_running():
             return method(parser, *args, **kwargs)
         call_here = partial(method, parser, *args, **kwargs)
@@ -260,7 +260,7 @@ def _here_or_elsewhere(
     Args:
         context: the request's context.
         processes: starts the process.
-        reading: the parser's state.
+        reading: the record of the parser's input.
         name: the name of the method.
         arguments: the arguments of the call, by name.
         call_here: calls the method.
@@ -273,7 +273,7 @@ def _here_or_elsewhere(
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
-    # Whether the parser on the event loop was interrupted, or lacks input that was parsed elsewhere.
+    # Whether the parser object on the event loop was interrupted or lacks input, and so can't continue.
     is_behind = reading.is_elsewhere
     if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(context.tenant)):
         begin = time.thread_time()
@@ -331,7 +331,7 @@ def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, i
     """Call a parser's method on the event loop.
 
     Raises:
-        TimeSpentError: the call was interrupted.
+        TimeSpentError: the call was interrupted, or the budget allows no CPU time.
     """
     begin = time.thread_time()
     try:
@@ -352,7 +352,7 @@ def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
 
 
 def _ended(budget: ParsingBudget, parser: Any) -> Exception:
-    """Make the frontend end the current request, and return the exception that ends it in vLLM."""
+    """Make the frontend end the current request. Returns the exception to raise, which ends the request in vLLM."""
     parts = (parser.reasoning_parser_cls, parser.tool_parser_cls)
     names = " and ".join(part.__name__ for part in parts if part is not None) or type(parser).__name__
     _log.warning(
@@ -362,5 +362,5 @@ def _ended(budget: ParsingBudget, parser: Any) -> Exception:
         budget.tokens,
     )
     refuse_answer(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
-    # vLLM does not log this exception. The frontend drops vLLM's response to the client.
+    # vLLM does not log this exception, and the frontend replaces vLLM's response to the client.
     return generation_error()(_SPENT)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 LENGTH: Final = struct.Struct("!Q")
-"""The header of each message: its length in bytes."""
+"""The header of each message, which contains the length of the rest in bytes."""
 
 
 class Deltas:
-    """The pieces of a stream that a parser has read, stored compactly."""
+    """The pieces of a stream that a parser has read, in a compact form. A piece has a text and token ids."""
 
     def __init__(self) -> None:
         self._text = io.StringIO()
@@ -34,7 +34,7 @@ class Deltas:
             at, begin = at + characters, begin + count
 
     def add(self, text: str, ids: Sequence[int]) -> None:
-        """Add a piece: its text and its token ids."""
+        """Add a piece with its text and its token ids."""
         self._text.write(text)
         self._characters.append(len(text))
         self._ids.extend(ids)
@@ -48,11 +48,11 @@ class NewParser(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     prompt: Sequence[int] | None
-    """Token ids passed to `set_prompt_token_ids`, or None if vLLM has not called it."""
+    """Token ids that were passed to `set_prompt_token_ids`, or None if vLLM has not called this method."""
     deltas: Deltas
     """Pieces of a stream that the parser has read."""
     common: Mapping[str, Any]
-    """Arguments that are the same for all calls: the request, and the tokens of its prompt."""
+    """Arguments that are the same in all calls: the request, and the tokens of its prompt."""
 
 
 class Call(NamedTuple):
@@ -61,15 +61,15 @@ class Call(NamedTuple):
     parser: int
     """Number of the parser within the process."""
     new: NewParser | None
-    """The parser to create, only in the parser's first call."""
+    """The parser to create first. None except in the parser's first call."""
     method: str
     arguments: Mapping[str, Any]
     common: tuple[str, ...]
-    """Names of further arguments, whose values are in `NewParser.common`."""
+    """Names of further arguments. Their values are in `NewParser.common`."""
     seconds: float
     """Maximum CPU time of the call, in seconds."""
     seconds_again: float
-    """Maximum CPU time for the new parser to read its previous input again, in seconds."""
+    """Maximum CPU time in seconds in which the new parser reads its previous input again."""
 
 
 class Answer(NamedTuple):
@@ -77,20 +77,22 @@ class Answer(NamedTuple):
 
     kind: Literal["result", "raised", "spent"]
     value: Any
-    """The method's result, or the exception that it has raised."""
+    """The method's result, or the exception that the method has raised. None for "spent"."""
     seconds: float
     """CPU time of the call, in seconds."""
 
 
 class Shared:
-    """Objects that exist in two processes because one was forked from the other. Messages refer to them by identity.
+    """Objects that exist in two processes, because one process was forked from the other.
+
+    In messages between the processes, each object is replaced by its identity (``id()``).
 
     Args:
-        objects: the objects, with the same identities in both processes.
+        objects: the objects. They have the same identities in both processes.
     """
 
     def __init__(self, objects: Iterable[Any]) -> None:
-        # The dictionary keeps the objects alive, so that no other object gets the identity of one of them.
+        # The dictionary keeps the objects alive, so that no other object can get their identities.
         self._by_identity = {id(each): each for each in objects}
 
     def __contains__(self, value: Any) -> bool:
@@ -110,7 +112,7 @@ class Shared:
         return whole.tobytes()
 
     def load(self, message: bytes) -> Any:
-        """Returns the message in these bytes, which must not include its length."""
+        """Returns the message in these bytes, which must not include the header."""
         return _Unpickler(io.BytesIO(message), self).load()
 
     def named(self, identity: int) -> Any:
@@ -124,7 +126,7 @@ class _Pickler(pickle.Pickler):
         self._shared = shared
 
     def reducer_override(self, value: Any) -> Any:
-        # Unlike `persistent_id`, Python does not call this for each number and string.
+        # Faster than `persistent_id`, because Python does not call this for each number and string.
         return (_named, (id(value),)) if value in self._shared else NotImplemented
 
 

@@ -1,4 +1,4 @@
-"""The processes to which the API server moves slow parsers.
+"""Starts and calls the processes to which the API server moves slow parsers.
 
 Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
@@ -23,21 +23,21 @@ MOST_PROCESSES: Final = 32
 MOST_OF_TENANT: Final = 8
 """Maximum number of parser processes for requests of one tenant."""
 _WALL_FACTOR: Final = 20
-"""Wall-clock timeout of a call per second of its CPU time limit, as many calls may compete for few CPUs."""
+"""Part of a call's wall-clock timeout in seconds per second of its CPU time limit. Many calls may share few CPUs."""
 _WALL_SECONDS: Final = 60
-"""Constant part of the wall-clock timeout of a call, in seconds."""
+"""Constant part of a call's wall-clock timeout, in seconds."""
 _START_SECONDS: Final = 30
 """Timeout in seconds for the template to fork a process."""
 _REPLACE_SECONDS: Final = 10.0
-"""Backoff in seconds before a failed template is replaced, because forking the API server blocks its event loop."""
+"""Minimum interval in seconds between forks of failing templates, because a fork blocks the API server's event loop."""
 
 
 class ProcessEndedError(Exception):
-    """The process has ended without an answer."""
+    """A parser process has ended without an answer to a call."""
 
 
 class UnmovableError(Exception):
-    """A parser cannot continue in another process."""
+    """A parser can't continue in another process, for the reason in the message or the cause."""
 
 
 class ParserProcess:
@@ -47,7 +47,7 @@ class ParserProcess:
         connection: the connection to the process.
         pid: the id of the process.
         shared: the objects that messages refer to by identity.
-        release: called once the process is closed.
+        release: called when the process is closed.
     """
 
     def __init__(self, connection: socket.socket, pid: int, shared: Shared, release: Callable[[], None]) -> None:
@@ -69,14 +69,14 @@ class ParserProcess:
         return self._shared.dump(call)
 
     async def call(self, call: Call, message: bytes) -> Answer:
-        """Have the process call a parser's method.
+        """Make the process call a parser's method, and wait for the answer.
 
         Args:
             call: the call.
-            message: the message for that call.
+            message: the message for that call, from ``message``.
 
         Raises:
-            ProcessEndedError: the call could not be interrupted, or the process was killed.
+            ProcessEndedError: the process was killed, or the call timed out because it could not be interrupted.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -87,13 +87,13 @@ class ParserProcess:
             self.close()
             raise ProcessEndedError from error
         except BaseException:
-            # The connection can't be reused, because the next message on it would be the answer to this call.
+            # The connection can't be reused, because its next message would be the answer to this call.
             self.close()
             raise
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, even during a call."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -110,21 +110,21 @@ class ParserProcesses:
         self._shared = Shared(self._objects)
         self._template: Template | None = None
         self._replace_at = 0.0
-        """Monotonic time from which another template may be forked if the current template fails."""
+        """Monotonic time in seconds from which another template may be forked if the current template fails."""
         self._all = asyncio.Semaphore(MOST_PROCESSES)
         self._of_tenant: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def has_place_for(self, tenant: str) -> bool:
-        """Returns whether a request of a tenant gets a process immediately."""
+        """Returns whether a tenant's request could get a process without waiting."""
         of_tenant = self._of_tenant.get(tenant)
         return not self._all.locked() and (of_tenant is None or not of_tenant.locked())
 
     async def of(self, context: RequestContext, objects: Iterable[Any]) -> ParserProcess:
-        """Returns the process of a request. If it has none, starts a process as soon as the limits allow it.
+        """Returns the process of a request. If the request has none, starts one as soon as the limits allow it.
 
         Args:
-            context: the request's context. The process ends with it.
-            objects: objects that calls may refer to by identity, so that they are not sent.
+            context: the request's context. The process is killed when the context ends.
+            objects: objects to which calls refer by identity, so that messages need not contain them.
 
         Raises:
             UnmovableError: no process can be started.
@@ -159,7 +159,7 @@ class ParserProcesses:
         """Fork the template before a request needs it.
 
         Args:
-            objects: objects that calls may refer to by identity, so that they are not sent.
+            objects: objects to which calls refer by identity, so that messages need not contain them.
 
         Raises:
             OSError: the fork failed.
@@ -219,7 +219,7 @@ class ParserProcesses:
         return Template(self._shared)
 
     def close(self) -> None:
-        """End the template. The processes forked from it continue."""
+        """Kill the template. Processes that were forked from it continue."""
         if self._template is not None:
             self._template.close()
             self._template = None

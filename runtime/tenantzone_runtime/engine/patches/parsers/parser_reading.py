@@ -1,4 +1,4 @@
-"""Records the input of a parser, so that another process can repeat it and continue.
+"""Records the input of a parser, so that a parser in another process can read the input again and continue.
 
 Upstream change that would make this module unnecessary: vLLM awaits its parsers and runs them in an executor.
 """
@@ -20,7 +20,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 _COMMON: Final = ("request", "prompt_token_ids")
 """Arguments of `parse_delta` that are the same for all pieces of a stream."""
 SLOW_SECONDS: Final = 0.002
-"""Parse time in seconds of one piece after which a stream moves to a process, because later pieces take longer."""
+"""CPU time in seconds for one piece above which a stream moves to a process, because later pieces take longer."""
 
 
 class Reading:
@@ -36,14 +36,14 @@ class Reading:
         self.process: ParserProcess | None = None
         """Process in which the parser continues, or None while it runs in the API server."""
         self.is_slow = False
-        """Whether the last piece took longer than `SLOW_SECONDS`."""
+        """Whether parsing the last piece took more than `SLOW_SECONDS`."""
         self._stays = False
         self._made_of = (class_, args, kwargs)
         self._prompt: Sequence[int] | None = None
         self._deltas = Deltas()
         self._common: dict[str, Any] = {}
         self._number: int | None = None
-        """Number of the parser within the process, or None if it has not been created there yet."""
+        """Number of the parser within the process, or None before the call that creates the parser there."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -52,13 +52,13 @@ class Reading:
 
     @property
     def shared(self) -> list[Any]:
-        """Objects that messages to the process refer to: the parser class, the tokenizer and the model config."""
+        """Objects to which messages refer by identity: the parser class, the tokenizer and the model config."""
         class_, args, kwargs = self._made_of
         named = [*args[:1], *(kwargs[name] for name in ("tokenizer", "model_config") if name in kwargs)]
         return [class_, *(each for each in named if each is not None)]
 
     def can_move(self, name: str) -> bool:
-        """Returns whether another process can call a method."""
+        """Returns whether another process could call this method of the parser."""
         return name in PARAMETERS and not self._stays
 
     def stay(self) -> None:
@@ -82,7 +82,7 @@ class Reading:
             self.is_slow = seconds > SLOW_SECONDS
 
     def call(self, name: str, arguments: Mapping[str, Any], seconds: float, seconds_again: float) -> Call:
-        """Returns the call to send to the process.
+        """Returns the call to send to the process. The first call also makes the process create the parser.
 
         Args:
             name: the name of the method.

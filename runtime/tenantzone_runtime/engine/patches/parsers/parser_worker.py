@@ -20,13 +20,13 @@ from tenantzone_runtime.engine.patches.parsers.interruption import TimeSpentErro
 from tenantzone_runtime.engine.patches.parsers.parser_messages import LENGTH, Answer, Call, NewParser, Shared
 
 _NICENESS: Final = 5
-"""Niceness of parser processes, so that the API server and the engine core have priority."""
+"""Niceness of parser processes, which gives the API server and the engine core priority for CPUs."""
 _BEYOND_SECONDS: Final = 2
-"""CPU seconds beyond a call's limit after which the kernel kills the process, in case the call can't be interrupted."""
+"""If a call can't be interrupted, the kernel kills the process this many CPU seconds after the call's limit."""
 
 
 class Template:
-    """The process from which parser processes are forked, because it has no threads and no client connections.
+    """The process from which parser processes are forked, because it has neither threads nor client connections.
 
     Args:
         shared: the objects that messages refer to by identity.
@@ -37,7 +37,7 @@ class Template:
 
     def __init__(self, shared: Shared) -> None:
         self.connection, theirs = socket.socketpair()
-        """Connection on which the template receives sockets. For each socket, it forks a process that answers on it."""
+        """Connection on which the template receives sockets. For each, it forks a process that answers calls there."""
         with theirs:
             try:
                 pid = os.fork()
@@ -54,15 +54,15 @@ class Template:
         try:
             self._pid_descriptor = os.pidfd_open(pid)
         except OSError:
-            # The template exits when its connection is closed.
+            # Closing the connection makes the template exit.
             self.connection.close()
             raise
         finally:
-            # Reaps the process when it has ended.
+            # Wait for the template's end on a thread, so that no zombie process is left.
             threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
 
     def close(self) -> None:
-        """End the template, whatever it is doing. The processes forked from it continue."""
+        """Kill the template. Processes that were forked from it continue."""
         kill(self._pid_descriptor)
         self.connection.close()
 
@@ -79,13 +79,13 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
-    # Terminals and service managers send these signals to all processes. The template ends with the API server instead.
+    # Ignore signals that terminals and service managers send to all processes. The template exits after the API server.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Makes the kernel remove ended children.
+    # Makes the kernel reap ended children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare_interruption()
-    # Never collect objects of the API server in this process, because some close their resources when collected.
+    # Never collect the API server's objects in this process, because some close shared resources when collected.
     gc.freeze()
     _close_all_but(requests.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -99,7 +99,7 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
             try:
                 pid = os.fork()
             except OSError as error:
-                # The API server may have given up.
+                # The API server may have closed the connection.
                 with suppress(OSError):
                     connection.sendall(shared.dump(error))
                 continue
@@ -109,17 +109,17 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
 
 
 def _close_all_but(kept: int) -> None:
-    # Closing all numbers up to the limit could take minutes without `close_range`, as the limit may be a billion.
+    # Close only open descriptors: the limit may be a billion, and closing all numbers could take minutes.
     for descriptor in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
         if descriptor > 2 and descriptor != kept:
-            # The list includes the descriptor of the listed folder, which is closed by now.
+            # The list includes the descriptor with which the folder was listed, which is already closed.
             with suppress(OSError):
                 os.close(descriptor)
 
 
 def _be_killed_first() -> None:
-    """Make the kernel kill this process before the engine if memory is short."""
-    # If the file is missing, the kernel's own choice applies.
+    """If memory runs out, make the kernel kill this process before the engine."""
+    # If the file can't be written, the kernel's default order applies.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -169,7 +169,7 @@ def _limit_processor(seconds: float) -> None:
 
 
 def _parser(new: NewParser) -> Any:
-    """Returns a new parser that has read its previous input again."""
+    """Returns a new parser that has read the recorded input of the parser that it replaces."""
     parser = new.class_(*new.args, **new.kwargs)
     if new.prompt is not None:
         parser.set_prompt_token_ids(new.prompt)
