@@ -173,7 +173,10 @@ class StepTokens(Generic[W]):
         return granted
 
     def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them."""
+        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them.
+
+        Withheld tokens are counted here already, because the engine then asks `tokens_for` only for the granted ones.
+        """
         if not self.is_shared:
             return wanted
         if self._generates(work):
