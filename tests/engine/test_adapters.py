@@ -15,7 +15,7 @@ from hack.harness.scheduler import (
 )
 from tenantzone_contract.reports.report import AdapterReport, ConfigStatus
 from tenantzone_runtime.housekeeping.report.reporting import make_report
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tests.engine.measured import zone
 
 STEP_SECONDS = 0.5

@@ -10,7 +10,7 @@ from hack.harness.scheduler import Driver, give_encoder, make_scheduler, prompt,
 from tenantzone_contract.reports.report import ConfigStatus, EncoderUseReport
 from tenantzone_contract.zone_config.zone_terms import Lending, Retention
 from tenantzone_runtime.housekeeping.report.reporting import make_report
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tests.engine.clock import Clock
 from tests.engine.measured import abort, zone
 

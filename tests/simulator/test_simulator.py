@@ -9,6 +9,7 @@ from bench.simulator.checks import Violation
 from bench.simulator.engine import Model
 from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
+from tenantzone_runtime.zones.blocks.cache_victims import CacheVictims
 from tenantzone_runtime.zones.blocks.totals import Totals
 from tenantzone_runtime.zones.model import quota
 from tenantzone_runtime.zones.model.fair_queue import FairQueue
@@ -92,13 +93,13 @@ def test_preempting_nothing_for_a_zone_within_its_reservation_is_noticed(monkeyp
 
 
 def test_a_zone_cut_below_its_reservation_is_noticed(monkeypatch):
-    real = Totals.oldest_surplus
+    real = CacheVictims.oldest_surplus
 
     def greedy(self, beneficiary, *, of_active):
         victim = real(self, beneficiary, of_active=of_active)
         return victim and (victim[0], len(victim[0].cached))
 
-    monkeypatch.setattr(Totals, "oldest_surplus", greedy)
+    monkeypatch.setattr(CacheVictims, "oldest_surplus", greedy)
     with pytest.raises(Violation, match=r"I7: zone tenant-\d+ left with"):
         run(PLAN)
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tenantzone_runtime.zones.model.zone import SeatQuota, Zone
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine, Work
 

@@ -54,7 +54,7 @@ def test_an_admitted_request_stays_the_next_one_although_its_room_is_not_there_y
     engine.wait(core.zone("other"), 10)
     engine.arbiter.begin_step()
     first = engine.arbiter.next_front()
-    monkeypatch.setattr(engine.arbiter._plan, "_begin", lambda: False)
+    monkeypatch.setattr(engine.arbiter._next.plan, "_begin", lambda: False)
     engine.arbiter.admit(first)
     first.zone.account.charge(1000.0)
     assert engine.arbiter.next_front() is first

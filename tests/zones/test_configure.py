@@ -293,9 +293,9 @@ def test_a_changed_priority_changes_whose_turn_it_is_to_pay(core):
     for zone in core.ledger.zones.values():
         core.hold(zone, cached=40)
     core.upkeep(1.0)
-    assert core.ledger.totals.quiet_victim(None)[0].spec.tenant == "acme"
+    assert core.ledger.totals.victims.quiet(None)[0].spec.tenant == "acme"
     core.apply(declare("acme", priority=3, after=0.0), declare("burst", priority=2, after=0.0))
-    assert core.ledger.totals.quiet_victim(None)[0].spec.tenant == "burst"
+    assert core.ledger.totals.victims.quiet(None)[0].spec.tenant == "burst"
     core.check()
 
 

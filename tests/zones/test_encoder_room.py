@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.engine import Encoding
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
-from tenantzone_runtime.zones.schedule.encoder_room import EncoderRoom
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
+from tenantzone_runtime.zones.resources.encoder_room import EncoderRoom
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine, Work
 

@@ -542,7 +542,7 @@ def test_nothing_is_kept_of_zones_that_are_gone():
             engine.end(work)
     budget = engine.arbiter._tokens._latency_budget
     assert len(budget._starved) <= 3
-    assert len(budget._own) <= 3
+    assert len(budget._targets._own) <= 3
 
 
 def test_requests_of_one_zone_with_a_target_are_skipped_for_another_in_turn(core):

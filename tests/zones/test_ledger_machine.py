@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tenantzone_runtime.zones.model.zone import EARLY_TENANT
-from tenantzone_runtime.zones.schedule.seats import own_seats
+from tenantzone_runtime.zones.resources.seats import own_seats
 from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
 from tests.zones.configs import CAPACITY, TENANTS, blocks_of, configs, registered_terms, terms_of
 from tests.zones.history import Request, by_tenant

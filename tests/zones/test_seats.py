@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tenantzone_contract.zone_config.fitting import SeatGrant, seat_grants
 from tenantzone_contract.zone_config.zone_terms import SeatShare
 from tenantzone_runtime.zones.model.zone import SeatQuota
-from tenantzone_runtime.zones.schedule.seats import own_seats, share_of_seats
+from tenantzone_runtime.zones.resources.seats import own_seats, share_of_seats
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine, preemptions
 

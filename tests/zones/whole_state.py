@@ -8,7 +8,7 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from tenantzone_runtime.zones.model.fair_queue import FairQueue
 from tenantzone_runtime.zones.schedule.backoff import BackoffSet
 
-_SKIPPED = frozenset({"_plan", "history", "_history", "looked_at", "looked_up", "_rng", "_depth", "__weakref__"})
+_SKIPPED = frozenset({"plan", "history", "_history", "looked_at", "looked_up", "_rng", "_depth", "__weakref__"})
 """Attributes that keep an answer until something changes, and those that belong to the test."""
 _VALUES = (int, float, str, bytes, bool, type(None))
 _CODE = (type, FunctionType, BuiltinMethodType, MethodType, partial)

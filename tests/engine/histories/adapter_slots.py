@@ -7,7 +7,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tests.engine.histories.reckoning import blocks_at_most, slots_to_admit
 from tests.engine.histories.snapshot import Snapshot, waits_for_room_alone, zone_of
 

@@ -9,7 +9,7 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most
 from tests.engine.histories.snapshot import Snapshot, zone_of
 

@@ -22,7 +22,7 @@ from vllm.v1.request import Request
 
 from tenantzone_contract.zone_config.zone_terms import LatencyTargets
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 from tenantzone_runtime.zones.tokens.deficits import CHUNK
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most

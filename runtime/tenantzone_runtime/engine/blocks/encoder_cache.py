@@ -17,7 +17,7 @@ from vllm.v1.request import Request
 from tenantzone_runtime.engine.blocks.requests import zone_of
 from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.encoder_room import EncoderRoom
+from tenantzone_runtime.zones.resources.encoder_room import EncoderRoom
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 

@@ -52,7 +52,7 @@ from tenantzone_runtime.zones.model.counters import Counters, evicted_by_reason
 from tenantzone_runtime.zones.model.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.model.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.seats import own_seats
+from tenantzone_runtime.zones.resources.seats import own_seats
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 _REPORTED: Final = (

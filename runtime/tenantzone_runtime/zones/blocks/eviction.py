@@ -209,7 +209,7 @@ def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
 def _evict_oldest_surplus(ledger: Ledger, evicted: Evictions, short: int, zone: Zone, *, of_active: bool) -> int:
     """Evict blocks cached above reservations (S0), and return their number."""
     given, victims = 0, Evictions()
-    while given < short and (oldest := ledger.totals.oldest_surplus(zone, of_active=of_active)) is not None:
+    while given < short and (oldest := ledger.totals.victims.oldest_surplus(zone, of_active=of_active)) is not None:
         victim, max_blocks = oldest
         reason: EvictionReason = "own" if victim is zone else "quiet" if victim.quiet else "reclaim"
         blocks = ledger.evict(victim, min(short - given, max_blocks), reason, zone)
@@ -227,7 +227,7 @@ def _evict_quiet(
 ) -> int:
     """Evict from quiet zones (S2), and return the number of blocks."""
     return _evict_in_turn(
-        ledger, evicted, short, "quiet", beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
+        ledger, evicted, short, "quiet", beneficiary, lambda: ledger.totals.victims.quiet(borrower_priority)
     )
 
 
@@ -251,7 +251,7 @@ def _evict_surplus(
         quiet: whether to evict from quiet zones; if false, from active zones.
     """
     return _evict_in_turn(
-        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary, quiet=quiet)
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.victims.surplus(beneficiary, quiet=quiet)
     )
 
 

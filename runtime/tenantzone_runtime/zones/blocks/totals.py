@@ -1,14 +1,14 @@
-"""The totals of all zones: sums and sorted orders that make queries about a single zone cheap.
+"""The totals of all zones: sums that make queries about a single zone cheap.
 
-With them, the cost of computing how many blocks a zone may take does not depend on the number of zones, and the next
-victim is found without considering all zones.
+With them, the cost of computing how many blocks a zone may take does not depend on the number of zones.
 """
 
 from collections.abc import Collection
 from math import inf
 from typing import Literal
 
-from tenantzone_runtime.zones.blocks.victims import Rank, SumsByPriority, VictimOrder, by_age
+from tenantzone_runtime.zones.blocks.cache_victims import CacheVictims
+from tenantzone_runtime.zones.blocks.victims import SumsByPriority
 from tenantzone_runtime.zones.model import quota
 from tenantzone_runtime.zones.model.parts import ALL
 from tenantzone_runtime.zones.model.zone import Zone, ZoneSpec
@@ -19,7 +19,7 @@ zones cache above their reservations."""
 
 
 class Totals:
-    """Sums over zones, and zones in the order in which they give up blocks.
+    """Sums over zones.
 
     Args:
         capacity: number of blocks of the engine.
@@ -49,10 +49,8 @@ class Totals:
         self._never_lent = SumsByPriority()
         """Number of reserved blocks that zones lend, but not to zones of a lower priority."""
         self._to_reconsider: dict[Zone, None] = {}
-        self._quiet = VictimOrder()
-        self._quiet_for_all = VictimOrder()
-        self._surplus_of_active = VictimOrder(by_age)
-        self._surplus_of_quiet = VictimOrder(by_age)
+        self.victims = CacheVictims()
+        """Zones in the order in which they give up cached blocks."""
         self.changes = 0
         """Number of changes so far."""
         self.spec_changes = 0
@@ -101,8 +99,7 @@ class Totals:
         self._active_weight -= zone.active_weight
         zone.active_weight = 0
         zone.locked = zone.evictable = zone.evictable_by_all = zone.reclaimable = zone.withheld = zone.surplus = 0
-        for order in (self._quiet, self._quiet_for_all, self._surplus_of_active, self._surplus_of_quiet):
-            order.remove(zone)
+        self.victims.remove(zone)
         self.with_targets.pop(zone, None)
         self._to_reconsider.pop(zone, None)
         self._note_change(zone)
@@ -136,17 +133,7 @@ class Totals:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
-        # Check first, because most changes do not affect a zone's places in the orders.
-        if (evictable > 0) != (zone in self._quiet.members):
-            self._quiet.toggle(zone)
-        caches_surplus = surplus > 0 and cached > 0
-        own, other = self._surplus_of_active, self._surplus_of_quiet
-        if quiet:
-            own, other = other, own
-        if caches_surplus or zone in own.members:
-            own.put(zone, caches_surplus)
-        if zone in other.members:
-            other.remove(zone)
+        self.victims.update(zone)
 
     def reconsider(self, zone: Zone) -> None:
         """Note that something has changed for the zone, so that a denied request may be admissible now."""
@@ -165,8 +152,7 @@ class Totals:
     def was_active(self, zone: Zone) -> None:
         """Move the zone behind the other zones of its priority, because it was active now."""
         self.reckon(zone)
-        for order in (self._quiet, self._quiet_for_all):
-            order.move(zone)
+        self.victims.was_active(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
         """Update the numbers of blocks that the zone offers to all borrowers and to some of them."""
@@ -177,8 +163,7 @@ class Totals:
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
         zone.withheld = withheld
-        if (zone.evictable_by_all > 0) != (zone in self._quiet_for_all.members):
-            self._quiet_for_all.toggle(zone)
+        self.victims.update_for_all(zone)
 
     def total(self, source: Source, priority: int, free: int) -> int:
         """Returns the blocks available to zones of a priority, without the requesting zone's own contribution.
@@ -277,58 +262,6 @@ class Totals:
         """Returns the blocks that other active zones keep cached above their reservations."""
         return self._reclaimable - self.evictable - (zone.reclaimable - zone.evictable)
 
-    def quiet_victim(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
-        """Returns the next quiet zone to evict from (S2), with the most blocks that it gives up; None if there is none.
-
-        Args:
-            borrower_priority: priority of the zone that borrows the blocks; None if the blocks are not borrowed.
-        """
-        if borrower_priority is None:
-            zone = self._quiet.first()
-            return None if zone is None else (zone, zone.evictable)
-        zone = self._quiet.first_up_to(borrower_priority)
-        if zone is not None:
-            return zone, zone.evictable
-        zone = self._quiet_for_all.first_above(borrower_priority)
-        return None if zone is None else (zone, zone.evictable_by_all)
-
-    def surplus_victim(self, beneficiary: Zone | None, *, quiet: bool = False) -> tuple[Zone, int] | None:
-        """Returns the next zone that caches blocks above its reservation, with their number; None if there is none.
-
-        Args:
-            beneficiary: a zone to skip, if any.
-            quiet: whether to consider quiet zones; if false, active zones.
-        """
-        order = self._surplus_of_quiet if quiet else self._surplus_of_active
-        zone = order.first(excluding=beneficiary)
-        return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
-
-    def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
-        """Returns the zone whose cached surplus is evicted next (S0), and the number of blocks to evict before another.
-
-        Returns None if there is no such zone.
-
-        Args:
-            beneficiary: the zone that needs blocks. Its own surplus is included.
-            of_active: whether the surplus of other active zones is included, too.
-        """
-        active = self._surplus_of_active
-        ranks = active.first_two() if of_active else []
-        if not of_active and beneficiary in active.members:
-            ranks.append((active.members[beneficiary], beneficiary))
-        if self._surplus_of_quiet.members:
-            ranks += self._surplus_of_quiet.first_two()
-            ranks.sort(key=_by_rank)
-        if not ranks:
-            return None
-        (priority, _, number), zone = ranks[0]
-        count = min(zone.surplus, len(zone.cached))
-        if len(ranks) > 1 and count > 1:
-            (next_priority, moment, next_number), _ = ranks[1]
-            if next_priority == priority:
-                count = zone.cached.first_until(moment, count, with_it=number < next_number)
-        return zone, count
-
     def check(self, zones: list[Zone]) -> None:
         """Check that the sums are right.
 
@@ -344,10 +277,6 @@ class Totals:
         assert self._withheld.total == sum(zone.withheld for zone in zones)
         assert self._never_lent.total == sum(map(_lent_to_none_below, zones))
         assert self._kept == sum(quota.floor(zone.spec.quota, quiet=True) for zone in zones)
-
-
-def _by_rank(ranked: tuple[Rank, Zone]) -> Rank:
-    return ranked[0]
 
 
 def _lent_to_none_below(zone: Zone) -> int:

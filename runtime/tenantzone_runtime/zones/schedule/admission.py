@@ -74,6 +74,8 @@ class Admission:
         self._zones: dict[Account, Zone] = {}
         self._unseen: dict[Zone, None] = {}
         """Zones whose next request is new, or may have become admissible."""
+        self.sent_back: dict[Zone, None] = {}
+        """Zones that had a request preempted since the last step. This step admits none of their requests."""
 
     def __contains__(self, zone: Zone) -> bool:
         return zone.account in self._zones
@@ -154,7 +156,7 @@ class Admission:
         """Returns the zones in the queue, roughly in their order. The queue must not change during the iteration."""
         return (self._zones[account] for account in self._fair.first())
 
-    def somebody_was_admitted(self) -> None:
+    def request_was_admitted(self) -> None:
         """Consider denied zones again, because an admission changes which blocks are free, cached and kept."""
         self._backoff.line_up()
 
@@ -169,6 +171,11 @@ class Admission:
             self._requeue(zone)
             self._fair.set_aside(zone.account)
 
+    def send_back(self, zone: Zone) -> None:
+        """Consider no request of the zone until the step is over, because one of its requests was preempted."""
+        self.sent_back[zone] = None
+        self.set_aside(zone)
+
     def take_back(self, zones: list[Zone]) -> None:
         """Return zones that were set aside to the queue, within the step."""
         for zone in zones:
@@ -176,6 +183,7 @@ class Admission:
 
     def end_step(self) -> None:
         """Return the zones that were set aside in the step to the queue."""
+        self.sent_back.clear()
         self._backoff.line_up()
         self._fair.end_round()
 

@@ -6,26 +6,26 @@ entitled to chunks (see :func:`~tenantzone_runtime.zones.blocks.eviction.make_ro
 chunks in transfer is bounded for each zone.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, filterfalse
+from itertools import chain
 from math import inf
 
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.tiers import TierName
 from tenantzone_contract.zone_config.zone_terms import Idle
-from tenantzone_runtime.zones.blocks import purging, states
-from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room_to_hold, most_to_hold, trim_to_limit
-from tenantzone_runtime.zones.config import configure
+from tenantzone_runtime.zones.blocks import purging
+from tenantzone_runtime.zones.blocks.eviction import Evictions, make_room_to_hold, most_to_hold
 from tenantzone_runtime.zones.model.parts import ALL
 from tenantzone_runtime.zones.model.quota import Quota
 from tenantzone_runtime.zones.model.zone import EARLY_TENANT, Zone, ZoneSpec, new_zone
 from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tiers.chunks_in_transfer import ChunksInTransfer
 from tenantzone_runtime.zones.tiers.links import Links
 from tenantzone_runtime.zones.tiers.tier_admission import TierAdmission
 from tenantzone_runtime.zones.tiers.tier_config import tier_config
 from tenantzone_runtime.zones.tiers.tier_counts import TierCounts, TierTotals
+from tenantzone_runtime.zones.tiers.useless_chunks import UselessChunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,6 @@ class TransferBounds:
 
     stores: int
     loads: int
-
-
-@dataclass(slots=True)
-class _Transfer:
-    """A chunk in transfer."""
-
-    zone: Zone
-    purges: int
-    """Number of the zone's purges that had begun when the transfer began."""
-    readers: int = 0
-    """Number of loads of the chunk and copies to a tier below that are in progress; 0 while it is being stored."""
-    is_lost: bool = False
-    """Whether the chunk is corrupt or useless, so that it is dropped when the transfer ends."""
 
 
 class Tier:
@@ -72,10 +59,9 @@ class Tier:
         self.bounds = bounds
         self.tenancy = Tenancy(chunk_count, chunk_count, now, lends_cache=False)
         self.ledger = self.tenancy.ledger
-        self.storing: Counter[Zone] = Counter()
-        """Number of chunks that are being stored, by zone."""
-        self.loading: Counter[Zone] = Counter()
-        """Number of chunks that are being loaded, by zone. A chunk counts once for each load."""
+        self._transfers = ChunksInTransfer()
+        self.storing, self.loading = self._transfers.storing, self._transfers.loading
+        self.is_storing, self.has_stored = self._transfers.is_storing, self._transfers.has_stored
         self.counts: dict[Zone, TierCounts] = {}
         """Counts by zone, for zones with at least one counted event."""
         self.totals = TierTotals()
@@ -85,7 +71,9 @@ class Tier:
         """Links between chunks that are only useful together; empty if the model has a single KV cache group."""
         self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
         """Returns whether an unfinished request depends on a chunk, which may become part of a hit when it ends."""
-        self._transfers: dict[int, _Transfer] = {}
+        self._useless = UselessChunks(
+            self.ledger, self.links, self._transfers, lambda chunk_id: self.is_counted_on(chunk_id)
+        )
         # Until a config declares zones, all requests belong to one zone, which may use the whole tier.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), Idle(after_seconds=inf))
         self.ledger.add(new_zone(spec, now, self.ledger.links))
@@ -166,38 +154,23 @@ class Tier:
         below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
         counts.refuse_writes("reserved", below)
         counts.refuse_writes("room", lacking - below)
-        return granted, self._settle(evicted, frozenset(protected) if whole else frozenset())
+        return granted, self._useless.after_evictions(evicted, frozenset(protected) if whole else frozenset())
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
         """Begin to store into free chunks, for which `make_room` has made room."""
         self.ledger.take(zone, chunk_ids)
-        self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in chunk_ids)
-        if chunk_ids:
-            self.storing[zone] += len(chunk_ids)
+        self._transfers.begin_stores(zone, chunk_ids)
 
     def stored(self, chunk_ids: Iterable[int], *, success: bool = True) -> list[int]:
         """Note that stores of chunks have succeeded or failed; returns the chunks that are not kept."""
-        transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
-        self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
-        for _, transfer in transfers:
+        ended = self._transfers.end_stores(chunk_ids)
+        for _, transfer in ended:
             self.counts_of(transfer.zone).note_written(int(success))
-        for zone in {transfer.zone for _, transfer in transfers}:
+        for zone in {transfer.zone for _, transfer in ended}:
             self.admission.used(zone, self.ledger.now)
-        return self._let_go(transfers, keeping=success)
+        return self._useless.after_transfers(ended, keeping=success)
 
     # Loads
-
-    def is_storing(self, zone: Zone, chunk_id: int) -> bool:
-        """Whether the zone can load the chunk soon, because it is being stored."""
-        transfer = self._transfers.get(chunk_id)
-        return transfer is not None and not transfer.readers and _may_be_kept(transfer) and transfer.zone is zone
-
-    def has_stored(self, zone: Zone, chunk_id: int) -> bool:
-        """Whether the zone can load the chunk now: the zone owns it, and it is completely stored and not purged."""
-        transfer = self._transfers.get(chunk_id)
-        if transfer is None:
-            return chunk_id in zone.cached
-        return transfer.readers > 0 and transfer.zone is zone and _may_be_kept(transfer)
 
     def holds(self, zone: Zone, chunk_id: int) -> bool:
         """Whether the zone can load the chunk, now or soon."""
@@ -213,42 +186,27 @@ class Tier:
     def load(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Begin to load chunks that the zone has stored."""
         chunk_ids = list(chunk_ids)
-        self._begin_reading(zone, chunk_ids)
-        self.loading[zone] += len(chunk_ids)
+        self._reuse(zone, self._transfers.begin_loads(zone, chunk_ids))
         self.counts_of(zone).hits += len(chunk_ids)
         self.admission.used(zone, self.ledger.now)
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
         """Note that loads of chunks have ended; returns the chunks that are not kept."""
-        chunk_ids = list(chunk_ids)
-        self._subtract(self.loading, (self._transfers[chunk_id].zone for chunk_id in chunk_ids))
-        return self._end_reading(chunk_ids)
+        return self._useless.after_transfers(self._transfers.end_loads(list(chunk_ids)), keeping=True)
 
     # Copies to a tier below
 
     def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Begin to copy stored chunks of the zone to a tier below, which bounds the number of copies in progress."""
-        self._begin_reading(zone, list(chunk_ids))
+        self._reuse(zone, self._transfers.begin_reads(zone, list(chunk_ids)))
 
     def copied_down(self, chunk_ids: Iterable[int]) -> list[int]:
         """Note that copies of chunks have ended; returns the chunks that are not kept."""
-        return self._end_reading(chunk_ids)
+        return self._useless.after_transfers(self._transfers.end_reads(chunk_ids), keeping=True)
 
-    def _begin_reading(self, zone: Zone, chunk_ids: Sequence[int]) -> None:
-        if new := [chunk_id for chunk_id in chunk_ids if chunk_id not in self._transfers]:
-            self.ledger.reuse(zone, new)
-            self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in new)
-        for chunk_id in chunk_ids:
-            self._transfers[chunk_id].readers += 1
-
-    def _end_reading(self, chunk_ids: Iterable[int]) -> list[int]:
-        ended = []
-        for chunk_id in chunk_ids:
-            transfer = self._transfers[chunk_id]
-            transfer.readers -= 1
-            if not transfer.readers:
-                ended.append((chunk_id, self._transfers.pop(chunk_id)))
-        return self._let_go(ended, keeping=True)
+    def _reuse(self, zone: Zone, chunk_ids: Sequence[int]) -> None:
+        if chunk_ids:
+            self.ledger.reuse(zone, chunk_ids)
 
     def use(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Note that chunks were used, in this order. Chunks that the zone does not have cached are ignored."""
@@ -269,7 +227,7 @@ class Tier:
         if chunk_id not in zone.cached:
             return []
         self.ledger.evict_block(zone, chunk_id, "reset")
-        return self._settle([(zone, [chunk_id])])
+        return self._useless.after_evictions([(zone, [chunk_id])])
 
     def link(self, zone: Zone, chunk_ids: Iterable[int], hits: Iterable[Sequence[int]]) -> list[int]:
         """Note chunks that are only useful together, and give up a request's chunks that no hit uses.
@@ -284,7 +242,7 @@ class Tier:
         for hit in hits:
             if all(self.holds(zone, chunk_id) for chunk_id in hit):
                 self.links.link(hit)
-        return self._give_up(
+        return self._useless.give_up(
             chunk_id for chunk_id in chunk_ids if chunk_id not in self.links and self.holds(zone, chunk_id)
         )
 
@@ -309,7 +267,7 @@ class Tier:
             self.ledger.expiry.used(zone, chunk_ids)
             for chunk_id, seconds in zip(chunk_ids, unused_for[len(unused_for) - granted :], strict=True):
                 self.ledger.expiry.kept(zone, [chunk_id], self.ledger.now - seconds)
-        return chunk_ids, self._settle(evicted)
+        return chunk_ids, self._useless.after_evictions(evicted)
 
     # Configs and time
 
@@ -339,10 +297,10 @@ class Tier:
         for zone, chunk_ids in enforcement.make(changes, at_once):
             if zone.purge is not begun and zone.purge is not None and purging.is_under_way(zone):
                 begun = zone.purge
-                begun.withdrawn = self._withdrawn(zone)
-            yield zone, self._settle([(zone, chunk_ids)])
+                begun.withdrawn = self._transfers.withdrawn(zone)
+            yield zone, self._useless.after_evictions([(zone, chunk_ids)])
         for zone, chunk_ids in enforcement.end(plan):
-            yield zone, self._settle([(zone, chunk_ids)])
+            yield zone, self._useless.after_evictions([(zone, chunk_ids)])
 
     def upkeep(self, now: float) -> list[int]:
         """Advance the timers of zones, loans and chunks; returns the chunks that were given up."""
@@ -351,25 +309,22 @@ class Tier:
     def upkeep_in_parts(self, now: float, at_once: int) -> Iterator[list[int]]:
         """Advance the timers like `upkeep`, but generate the given-up chunks in parts of at most ``at_once``."""
         for evicted in self.tenancy.upkeep_in_parts(now, lambda: self.free, at_once):
-            yield self._settle(evicted)
+            yield self._useless.after_evictions(evicted)
 
     def evict_all(self, at_once: int = ALL) -> Iterator[list[int]]:
         """Give up all chunks that are not in transfer, and generate them in parts of at most ``at_once``."""
         for zone in list(self.ledger.zones.values()):
             while zone.cached:
                 evicted = self.ledger.evict(zone, min(len(zone.cached), at_once), "reset")
-                yield self._settle([(zone, evicted)])
+                yield self._useless.after_evictions([(zone, evicted)])
 
     def reset(self) -> None:
         """Give up all chunks, including chunks in transfer. The ends of their transfers must not be reported later."""
-        for chunk_id, transfer in self._transfers.items():
+        for chunk_id, transfer in self._transfers.take_all().items():
             self.ledger.release(transfer.zone, [], [chunk_id])
-        self._transfers.clear()
         self.links.clear()
-        self.storing.clear()
-        self.loading.clear()
         for zone in list(self.ledger.zones.values()):
-            self._settle([(zone, self.ledger.evict(zone, len(zone.cached), "reset"))])
+            self._useless.after_evictions([(zone, self.ledger.evict(zone, len(zone.cached), "reset"))])
 
     def check(self) -> None:
         """Check that each chunk is counted once, by going through all chunks.
@@ -379,71 +334,6 @@ class Tier:
         """
         self.ledger.check(self.free, self.chunk_count)
         self.admission.check(self.ledger.zones.values())
-        in_transfer = Counter(transfer.zone for transfer in self._transfers.values())
-        for zone in self.ledger.zones.values():
-            assert in_transfer[zone] == zone.in_use, (
-                f"zone {zone.spec.tenant}: other chunks are in use than in transfer"
-            )
-        stores = Counter(transfer.zone for transfer in self._transfers.values() if not transfer.readers)
-        assert stores == self.storing
+        self._transfers.check(self.ledger.zones.values())
         self.links.check()
         assert all(self.ledger.owner[chunk_id] is not None for chunk_id in self.links), "a free chunk is linked"
-
-    def _let_go(self, transfers: Sequence[tuple[int, _Transfer]], *, keeping: bool) -> list[int]:
-        given_up: list[int] = []
-        for chunk_id, transfer in transfers:
-            kept = keeping and _may_be_kept(transfer)
-            self.ledger.release(transfer.zone, [chunk_id] if kept else [], [] if kept else [chunk_id])
-            if not kept:
-                given_up.append(chunk_id)
-        given_up += self._give_up(self.links.unlink(given_up))
-        for zone in dict.fromkeys(transfer.zone for _, transfer in transfers):
-            given_up += self._settle([(zone, trim_to_limit(self.ledger, zone))])
-        return given_up
-
-    def _settle(self, evicted: Evictions, needed: Set[int] = frozenset()) -> list[int]:
-        """Give up the chunks that are only useful with evicted ones, except ``needed``; returns all freed chunks."""
-        gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
-        gone += self._give_up(chunk_id for chunk_id in self.links.unlink(gone) if chunk_id not in needed)
-        for zone, chunk_ids in evicted:
-            if chunk_ids:
-                states.blocks_evicted(self.ledger, zone)
-            configure.discard_if_gone(self.ledger, zone)
-        return gone
-
-    def _give_up(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Give up useless chunks, at once or when their transfer ends; returns the chunks given up at once."""
-        given_up: dict[Zone, list[int]] = {}
-        for chunk_id in filterfalse(self.is_counted_on, chunk_ids):
-            zone, transfer = self.ledger.owner[chunk_id], self._transfers.get(chunk_id)
-            if transfer is not None:
-                transfer.is_lost = True
-            elif zone is not None:
-                given_up.setdefault(zone, []).append(chunk_id)
-        for zone, theirs in given_up.items():
-            if purging.is_under_way(zone):
-                purging.evict_left_behind(self.ledger, zone, theirs)
-            else:
-                self.ledger.evict_blocks(zone, theirs, "reset")
-            states.blocks_evicted(self.ledger, zone)
-        return [chunk_id for theirs in given_up.values() for chunk_id in theirs]
-
-    def _withdrawn(self, zone: Zone) -> int:
-        transfers = self._transfers.values()
-        return sum(transfer.zone is zone and transfer.purges < zone.purges for transfer in transfers)
-
-    @staticmethod
-    def _subtract(counts: Counter[Zone], zones: Iterable[Zone]) -> None:
-        for zone in zones:
-            counts[zone] -= 1
-            if not counts[zone]:
-                # The entries of removed zones would accumulate otherwise.
-                del counts[zone]
-
-
-def _may_be_kept(transfer: _Transfer) -> bool:
-    """Whether the chunk may be kept: it is intact, and its zone may store chunks and has begun no purge since."""
-    zone = transfer.zone
-    if transfer.is_lost or zone.leaving or zone.spec.retention.no_store:
-        return False
-    return transfer.purges == zone.purges

@@ -10,21 +10,19 @@ Steps are not bounded before enough of them were measured for a prediction, nor 
 much longer than its target. A request that has skipped many steps in a row is computed despite the bound.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf
 from typing import Final, Generic
 
-from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.model.step_time import StepLoad, StepTimes
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tokens.latency import Alone, Latency
 from tenantzone_runtime.zones.tokens.latency_bounds import BESIDE_OWN_PROMPTS, own_prompt_steps
 from tenantzone_runtime.zones.tokens.margin import Margin
-from tenantzone_runtime.zones.tokens.own_requests import OwnRequests
 from tenantzone_runtime.zones.tokens.pacing import Pacing, Prompts
-from tenantzone_runtime.zones.tokens.steps_in_flight import StepsInFlight
+from tenantzone_runtime.zones.tokens.target_bounds import TargetBounds
 
 OUT_OF_REACH: Final = 1.25
 """A target is ignored if the zone's own requests alone take this many times as long."""
@@ -36,83 +34,30 @@ class LatencyBudget(Generic[W]):
     """Bounds steps for the zones with latency targets.
 
     Args:
-        ledger: ledger with all zones.
         engine: the engine whose steps are bounded.
         times: predicts the duration of steps.
         latency: receives the time that a zone's requests take alone.
-        in_flight: the steps that have not ended yet.
+        targets: the zones' targets, and statistics of their requests.
         margin: fraction of each bound that is left unused.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
         engine: Engine[W],
         times: StepTimes,
         latency: Latency,
-        in_flight: StepsInFlight,
+        targets: TargetBounds,
         margin: Margin,
     ) -> None:
-        self._ledger = ledger
         self._engine = engine
         self._times = times
         self._latency = latency
-        self._in_flight = in_flight
+        self._targets = targets
         self._margin = margin
         self._sat_out: dict[W, int] = {}
         """Number of consecutive steps that skipped each request, for requests that the last step skipped."""
         self._starved: dict[Zone, int] = {}
         """Number of consecutive steps that skipped all prompts of each zone."""
-        self._own: dict[Zone, OwnRequests] = {}
-        """Statistics of the zones with targets."""
-
-    def bounds(self) -> dict[Zone, float]:
-        """Returns the zones whose targets apply now, each with the seconds that a step may take, shortest first."""
-        now, targets = self._ledger.now, self._ledger.totals.with_targets
-        if len(self._own) > len(targets):
-            self._own = {zone: own for zone, own in self._own.items() if zone in targets}
-        bounds: dict[Zone, float] = {}
-        for zone in targets:
-            # This cheap check excludes most zones. There may be a thousand.
-            if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds:
-                own = self._own.setdefault(zone, OwnRequests())
-                own.look_at(zone, now)
-                if self._may_need_steps(zone, own, now):
-                    bounds[zone] = self._bound(zone, own)
-        return dict(sorted(bounds.items(), key=lambda each: each[1]))
-
-    def hit_share(self, zone: Zone) -> float:
-        """Returns the fraction of a zone's recent prompts that was found cached; 0 for a zone without a target."""
-        own = self._own.get(zone)
-        return 0.0 if own is None else own.hit_share
-
-    def _may_need_steps(self, zone: Zone, own: OwnRequests, now: float) -> bool:
-        """Returns whether the zone has requests, or its current pause is not longer than earlier ones.
-
-        A zone with a first-token target may always need steps, since the target also covers requests after long pauses.
-        """
-        if zone.requests or zone.spec.latency.first_token_seconds is not None:
-            return True
-        return now - zone.last_active <= own.pauses.longest
-
-    def _bound(self, zone: Zone, own: OwnRequests) -> float:
-        """Returns the seconds that a step may take for the zone's targets, at minimum what its prompts take alone."""
-        targets = zone.spec.latency
-        bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
-        if targets.first_token_seconds is not None:
-            alone = own.first_token_seconds
-            share = (targets.first_token_seconds - alone) / (self._engine.depth + 2 * BESIDE_OWN_PROMPTS)
-            bound = min(bound, max(alone, share))
-        return bound
-
-    def _left_for_first_tokens(self, bounds: Iterable[Zone]) -> float:
-        """Returns the seconds up to which this step may be filled, in case a request arrives now.
-
-        Such a request waits for the steps in flight, for this step, and for the steps that compute its prompt.
-        """
-        left = self._in_flight.seconds_left(self._ledger.now)
-        targets = ((zone.spec.latency.first_token_seconds, self._own[zone].first_token_seconds) for zone in bounds)
-        return min((max(alone, target - alone - left) for target, alone in targets if target is not None), default=inf)
 
     def plan(
         self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int, chunk: int
@@ -131,11 +76,17 @@ class LatencyBudget(Generic[W]):
         if not self._times.is_known:
             return None
         decodes = self._decodes()
-        bounds = {zone: bound for zone, bound in bounds.items() if self._is_in_reach(bound, zone, decodes, prompts)}
+        bounds = {
+            zone: bound
+            for zone, bound in bounds.items()
+            if self._note_alone(zone, decodes, prompts) <= OUT_OF_REACH * bound
+        }
         if not bounds:
             return None
         pacing, load = Pacing[W](), StepLoad()
-        reachable = self._reachable(bounds)
+        # Steps can't meet the other bounds at all. Zones with targets are not delayed for these.
+        smallest = self._times.estimate(StepLoad(1))
+        reachable = {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
         overdue = self._overdue(prompts)
         # A zone whose prompts were skipped too often gets a chunk even if other zones' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
@@ -155,7 +106,7 @@ class LatencyBudget(Generic[W]):
             self._add_prompts(pacing, load, zone, own, left, at_least, others)
             self._add_decodes(pacing, load, generating, others)
         bound = self._bound_of_others(load, min(bounds.values()), generates=generates)
-        bound = min(bound, self._left_for_first_tokens(bounds))
+        bound = min(bound, self._targets.left_for_first_tokens(bounds))
         pacing.bound = min(bounds.values()) if bound <= min(bounds.values()) else None
         rest = [work for works in decodes.values() for work in works]
         self._add_decodes(pacing, load, rest, bound)
@@ -183,10 +134,6 @@ class LatencyBudget(Generic[W]):
         served = computed | pacing.may_go_on
         self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in served}
 
-    def forget(self, zone: Zone) -> None:
-        """Forget a removed zone."""
-        self._own.pop(zone, None)
-
     def _decodes(self) -> dict[Zone, list[W]]:
         """Returns the running requests that generate, by zone."""
         decodes: dict[Zone, list[W]] = {}
@@ -196,15 +143,18 @@ class LatencyBudget(Generic[W]):
                 decodes.setdefault(work.zone, []).append(work)
         return decodes
 
-    def _is_in_reach(
-        self, bound: float, zone: Zone, decodes: Mapping[Zone, Sequence[W]], prompts: Mapping[Zone, Prompts]
-    ) -> bool:
-        """Whether skipping other zones' work can bring the zone's prompts or decodes within the bound."""
+    def _note_alone(self, zone: Zone, decodes: Mapping[Zone, Sequence[W]], prompts: Mapping[Zone, Prompts]) -> float:
+        """Note how long the requests of a zone with a target take alone.
+
+        Returns:
+            The predicted seconds of the shortest step for the zone's prompts or, if it has none, of a step with all its
+            generating requests. If this exceeds the zone's bound, it is useless to skip work of other zones.
+        """
         own = prompts.get(zone)
         if own is not None and own.tokens:
             self._note_prompts(zone, own, len(decodes.get(zone, ())))
-            # A prompt may take several steps. If even one prompt token makes a step too long, skipping is useless.
-            return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
+            # A prompt may take several steps, so the shortest step has one prompt token.
+            return self._times.estimate(StepLoad(1))
         load = StepLoad()
         for work in decodes.get(zone, ()):
             load.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
@@ -212,19 +162,14 @@ class LatencyBudget(Generic[W]):
         if load.decodes:
             alone = self._latency.alone.setdefault(zone, Alone())
             alone.requests, alone.step_seconds = load.decodes, seconds
-        return seconds <= OUT_OF_REACH * bound
-
-    def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
-        """Returns the bounds that steps can meet at all. Zones with targets are not delayed for the other bounds."""
-        smallest = self._times.estimate(StepLoad(1))
-        return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
+        return seconds
 
     def _note_prompts(self, zone: Zone, own: Prompts, generating: int) -> None:
         if self._times.knows(has_prompts=True):
             load = StepLoad()
             load.add_prompt(max(1, round(own.expected)), own.computed)
             prefill = self._waiting_tokens(zone, own, generating) * self._times.seconds_per_prompt_token(own.computed)
-            own_requests = self._own[zone]
+            own_requests = self._targets.own_requests(zone)
             own_requests.note_prompts(self._times.estimate(load), prefill)
             alone = self._latency.alone.setdefault(zone, Alone())
             alone.prompt_steps, alone.prefill_seconds = self._prompt_steps(zone), own_requests.prefill_seconds

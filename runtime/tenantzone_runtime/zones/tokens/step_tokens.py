@@ -8,37 +8,22 @@ the step. Tokens that a zone does not use become available to all zones before t
 budget further (``latency_budget``).
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, Generic, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Final, Generic
 
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tenancy import Tenancy
-from tenantzone_runtime.zones.tokens.deficits import CHUNK, DeficitRoundRobin
+from tenantzone_runtime.zones.tokens.deficits import CHUNK
 from tenantzone_runtime.zones.tokens.latency_budget import LatencyBudget
-from tenantzone_runtime.zones.tokens.pacing import Pacing, Prompts
+from tenantzone_runtime.zones.tokens.pacing import Pacing
+from tenantzone_runtime.zones.tokens.prompt_tokens import NO_PROMPT_TOKENS, PromptTokens
 from tenantzone_runtime.zones.tokens.step_prompts import LOOKED_AT, StepPrompts
+from tenantzone_runtime.zones.tokens.target_bounds import TargetBounds
 from tenantzone_runtime.zones.tokens.tokens_left import TokensLeft
 
 _CHUNKS: Final = 4
 """Number of prompts that a small step can continue, if it has any tokens for prompts."""
-
-
-class _Granted(NamedTuple):
-    """Number of tokens that a request was granted for its prompt, by where they came from."""
-
-    own: int
-    """Tokens from the share of the request's zone."""
-    found: int
-    """Tokens that other zones left unused."""
-    spare: int
-    """Tokens for which no zone had work."""
-    charged: float
-    """Number of ``found`` and ``spare`` tokens for which the request's zone was charged."""
-
-
-_NONE_OF_PROMPT: Final = _Granted(0, 0, 0, 0.0)
 
 
 class StepTokens(Generic[W]):
@@ -48,28 +33,33 @@ class StepTokens(Generic[W]):
         tenancy: tenancy with all zones.
         engine: the engine whose steps are divided.
         prompts: finds the prompts that a step may compute.
-        latency_budget: bounds steps for zones with latency targets.
+        targets: the bounds of steps by the zones' latency targets.
+        latency_budget: plans steps within these bounds.
     """
 
     def __init__(
-        self, tenancy: Tenancy, engine: Engine[W], prompts: StepPrompts[W], latency_budget: LatencyBudget[W]
+        self,
+        tenancy: Tenancy,
+        engine: Engine[W],
+        prompts: StepPrompts[W],
+        targets: TargetBounds,
+        latency_budget: LatencyBudget[W],
     ) -> None:
         self._tenancy = tenancy
-        self._targets = tenancy.ledger.totals.with_targets
+        self._with_targets = tenancy.ledger.totals.with_targets
         self._engine = engine
         self._prompts = prompts
-        self._deficits = DeficitRoundRobin()
+        self._prompt_tokens = PromptTokens[W]()
+        self._targets = targets
         self._latency_budget = latency_budget
         self.bound: float | None = None
         """Seconds to which zones without targets should keep the last planned step; None if no zone bounded it."""
         self.is_shared = False
         """Whether the tokens of this step are divided among zones. If not, each request takes as many as are left."""
-        self.left = TokensLeft()
+        self.left = self._prompt_tokens.left
         """The prompt tokens that are left in this step."""
         self._each = engine.tokens_each
         """Maximum number of tokens computed in this step for each generating request."""
-        self._computed: Counter[Zone] = Counter()
-        """Number of prompt tokens computed in this step, by zone."""
         self._pacing: Pacing[W] | None = None
         self._is_generating_bounded = False
         """Whether generating requests may get fewer tokens in this step than the engine would compute."""
@@ -85,7 +75,7 @@ class StepTokens(Generic[W]):
         """Zones whose next request got no tokens in the last step."""
         self._last: W | None = None
         """The request that was granted tokens last."""
-        self._last_granted = _NONE_OF_PROMPT
+        self._last_granted = NO_PROMPT_TOKENS
         """Tokens that the last request was granted for its prompt."""
         self._last_generated = 0
         """Number of tokens that the last request was granted for generation."""
@@ -101,7 +91,7 @@ class StepTokens(Generic[W]):
                 self._tenancy.may_go_on(zone)
         if engine.step_tokens is None or not engine.goes_on or self._were_in_vain:
             return
-        bounds = self._latency_budget.bounds() if self._targets else {}
+        bounds = self._targets.update() if self._with_targets else {}
         computing = engine.in_prompts()
         generating = len(engine.running) - len(computing)
         in_prompts = self._prompts.that_fit(computing)
@@ -122,12 +112,11 @@ class StepTokens(Generic[W]):
             self._pacing = pacing
             self.bound = pacing.bound
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
-            self._share(pacing.of_others, others, in_prompts)
-            self.left.of_zone |= pacing.prompt_tokens
-            if pacing.overdue is not None:
-                self.left.of_zone[pacing.overdue] = max(pacing.of_overdue, self.left.of_zone.get(pacing.overdue, 0))
+            self._prompt_tokens.divide_paced(pacing, others, {work.zone for work in in_prompts})
+            self.is_shared = True
         elif self._are_drafts_cut or sum(each.tokens for each in prompts.values()) > budget:
-            self._share(budget, prompts, in_prompts)
+            self._prompt_tokens.divide(budget, prompts, {work.zone for work in in_prompts})
+            self.is_shared = True
         self._is_generating_bounded = self._pacing is not None or self._are_drafts_cut
         self._are_given = any(self.left.of_zone.values())
         for work, _ in waiting.values() if self.is_shared else ():
@@ -157,9 +146,10 @@ class StepTokens(Generic[W]):
         if self._generates(work):
             return self.tokens_to_generate(work, wanted)
         granted = self._share_of_prompt(work, wanted, fitting)
-        self._take(work, granted)
+        self._last, self._last_generated = work, 0
+        self._last_granted = self._prompt_tokens.grant(work.zone, granted)
         if granted < wanted:
-            self._let_go_of_rest(work)
+            self._prompt_tokens.release_rest(work.zone, self._engine.chunk_tokens(work))
         self.in_all += granted
         return granted
 
@@ -178,12 +168,15 @@ class StepTokens(Generic[W]):
             granted = self._share_of_generating(work, wanted)
             if self._are_drafts_cut and granted > self._each:
                 self.left.spare -= 1
-        self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
+        self._last, self._last_granted, self._last_generated = work, NO_PROMPT_TOKENS, granted
         self.in_all += granted
         return granted
 
     def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them."""
+        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them.
+
+        Withheld tokens are counted here already, because the engine then asks `tokens_for` only for the granted ones.
+        """
         if not self.is_shared:
             return wanted
         if self._generates(work):
@@ -199,7 +192,7 @@ class StepTokens(Generic[W]):
 
     def _share_of_prompt(self, work: W, wanted: int, fitting: Callable[[int], int] | None) -> int:
         zone = work.zone
-        granted = min(wanted, self.left.of_zone.get(zone, 0) + self.left.free)
+        granted = min(wanted, self._prompt_tokens.available(zone))
         if not self._engine.is_running(work):
             granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
         if fitting is not None and granted < wanted:
@@ -228,13 +221,9 @@ class StepTokens(Generic[W]):
         """Undo the last grant of tokens, if this request got it, because the engine did not compute the request."""
         last, self._last = self._last, None
         if last is work:
-            (own, found, spare, charged), generated = self._last_granted, self._last_generated
-            self.left.of_zone[work.zone] = self.left.of_zone.get(work.zone, 0) + own
-            self.left.unclaimed += found
-            self.left.spare += spare + generated
-            self._deficits.owe(work.zone, charged)
-            self._computed[work.zone] -= own + found + spare
-            self.in_all -= own + found + spare + generated
+            self._prompt_tokens.undo(work.zone, self._last_granted)
+            self.left.spare += self._last_generated
+            self.in_all -= self._last_granted.total + self._last_generated
 
     def let_go(self) -> list[Zone]:
         """Let prompts begin with less than a chunk. Otherwise no request would use these tokens.
@@ -242,35 +231,27 @@ class StepTokens(Generic[W]):
         Returns:
             Zones that were turned away for lack of tokens, to be considered again.
         """
-        turned_away, lost = self._let_go(self.left)
-        for zone, count in lost.items():
-            self._deficits.owe(zone, count)
-        return turned_away
+        return self._prompt_tokens.let_go(self._unused)
 
     def zones_after_let_go(self, left: TokensLeft) -> list[Zone]:
         """Returns the zones that `let_go` would return, and updates a copy of `left` as `let_go` would update it."""
-        return self._let_go(left)[0]
+        return self._prompt_tokens.zones_after_let_go(left, self._unused)
 
-    def _let_go(self, left: TokensLeft) -> tuple[list[Zone], dict[Zone, int]]:
-        unused = 0 if self.in_all else self._engine.step_tokens or 0
-        # Other zones must not use tokens that a zone got for its own latency target.
-        return left.let_go(unused, self._pacing.prompt_tokens if self._pacing is not None else ())
+    @property
+    def _unused(self) -> int:
+        """Number of tokens of this step if it has computed nothing yet; else 0."""
+        return 0 if self.in_all else self._engine.step_tokens or 0
 
     def end_step(self) -> None:
         """End the step; a zone is owed the tokens that it was given and did not use."""
-        for zone, count in self.left.of_zone.items():
-            self._deficits.owe(zone, count)
-        if self.left.unclaimed:
-            self._deficits.lose(self.left.unclaimed)
-        computed = {zone for zone, count in self._computed.items() if count > 0}
-        self._latency_budget.end_step(self._pacing, computed)
+        self._latency_budget.end_step(self._pacing, self._prompt_tokens.end_step())
         self._were_in_vain = self._are_given and not self.in_all
         self._end()
 
     def forget(self, zone: Zone) -> None:
         """Forget a removed zone."""
-        self._deficits.forget(zone)
-        self._latency_budget.forget(zone)
+        self._prompt_tokens.forget(zone)
+        self._targets.forget(zone)
 
     @property
     def _are_drafts_cut(self) -> bool:
@@ -295,10 +276,9 @@ class StepTokens(Generic[W]):
     def _end(self) -> None:
         self.is_shared = False
         self._each = self._engine.tokens_each
-        self.left = TokensLeft(chunk=self.left.chunk)
+        self._prompt_tokens.clear()
         self.in_all = 0
         self._are_given = False
-        self._computed.clear()
         self._pacing = None
         self._last = None
 
@@ -312,45 +292,5 @@ class StepTokens(Generic[W]):
         self._tenancy.must_wait_for_tokens(work.zone)
         self._made_wait.append(work.zone)
 
-    def _is_own(self, zone: Zone) -> bool:
-        """Whether the zone got its tokens for its own latency target, so that other zones must not use them."""
-        return self._pacing is not None and zone in self._pacing.prompt_tokens
-
     def _generates(self, work: W) -> bool:
         return self._engine.is_running(work) and not self._engine.is_in_prompt(work)
-
-    def _take(self, work: W, count: int) -> None:
-        zone = work.zone
-        own = min(count, self.left.of_zone.get(zone, 0))
-        if own:
-            self.left.of_zone[zone] -= own
-        found = min(count - own, self.left.unclaimed)
-        spare = min(count - own - found, self.left.spare)
-        self.left.unclaimed -= found
-        self.left.spare -= spare
-        charged = self._deficits.charge(zone, found + spare) if found + spare else 0.0
-        self._computed[zone] += count
-        self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare, charged), 0
-
-    def _let_go_of_rest(self, work: W) -> None:
-        """Release the rest of a zone's tokens if they are too few to complete a chunk of its prompts.
-
-        Otherwise the rests of several zones may add up to a whole chunk that stays unused.
-        """
-        zone = work.zone
-        rest = self.left.of_zone.get(zone, 0)
-        if 0 < rest < self._engine.chunk_tokens(work) and not self._is_own(zone):
-            self._deficits.owe(zone, rest)
-            self.left.unclaimed += self.left.of_zone.pop(zone)
-
-    def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
-        self.is_shared = True
-        go_on = {work.zone for work in in_prompts}
-        to_go_on = min(self.left.chunk, budget)
-        least = {
-            zone: max(to_go_on if zone in go_on else self.left.chunk, each.chunk) for zone, each in prompts.items()
-        }
-        demands = {zone: each.tokens for zone, each in prompts.items()}
-        self.left.of_zone = self._deficits.share(budget, demands, least)
-        self.left.spare = max(0, budget - sum(demands.values()))
-        self.left.unclaimed = budget - self.left.spare - sum(self.left.of_zone.values())

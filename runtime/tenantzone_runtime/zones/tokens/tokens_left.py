@@ -36,6 +36,11 @@ class TokensLeft:
             dict(self.of_zone), self.unclaimed, self.spare, self.let_go_of, self.chunk, list(self.turned_away)
         )
 
+    def clear(self) -> None:
+        """Forget all tokens and zones, at the end of a step. The minimum number of tokens stays."""
+        self.of_zone, self.turned_away = {}, []
+        self.unclaimed = self.spare = self.let_go_of = 0
+
     def let_go(self, unused: int, kept: Collection[Zone]) -> tuple[list[Zone], dict[Zone, int]]:
         """Let prompts begin with less than a chunk, first from their own zones' tokens, then from other zones' tokens.
 

@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.audit.events import PreemptionReason
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.engine import Encoding, Engine, W
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.schedule.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS
 
 _Held = tuple[int, Set[W]]
 """An encoding: the number of its embeddings, and the requests that use it."""

@@ -1,4 +1,4 @@
-"""Adapter slots: which LoRA adapters run at once, which zones wait for a slot, and which adapters give up a slot.
+"""Adapter slots: which LoRA adapters run at once, and which give up their slots. ``adapter_line`` decides for whom.
 
 An engine runs requests for a limited number of different adapters at a time (``--max-loras``). A zone is *entitled* if
 it has seats of its own. While an entitled zone waits for a slot, no further request begins for an adapter that only
@@ -8,68 +8,17 @@ longest time gives it up. A zone that uses several slots gives one up for a zone
 of its own.
 """
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
-from heapq import nsmallest
+from collections.abc import Callable, Container, Iterable
 from itertools import chain
-from operator import attrgetter
-from typing import Final, Generic
-from weakref import WeakKeyDictionary
+from typing import Generic
 
 from tenantzone_runtime.zones.audit.events import PreemptionReason
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.model.zone import Zone
-
-TURN_STEPS: Final = 16
-"""Minimum number of steps for which an adapter keeps its slot. A shorter turn would cost more than it computes."""
-_SEARCHED: Final = 16
-"""Maximum number of waiting requests of a zone that are searched for adapters without a slot."""
-_CHECKED: Final = 16
-"""Maximum number of waiters of each group whose blocks are checked before each step."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """An adapter's turn: the time for which it has its slot."""
-
-    since: float
-    """Time at which the adapter got the slot, in seconds of the monotonic clock."""
-    step: int
-    """Number of the step in which the adapter got the slot."""
-    regained_in: int
-    """Number of the last step in which a request reached its progress of the adapter's last turn; initially `step`."""
-
-
-@dataclass(slots=True)
-class _Waiter(Generic[W]):
-    """A zone that waits for the slot of one adapter."""
-
-    work: W
-    """The zone's first waiting request that needs the adapter."""
-    adapter: int
-    since: float
-    """Time at which the zone began to wait, in seconds of the monotonic clock."""
-    is_reachable: bool = False
-    """Whether all requests before ``work`` in the zone's queue wait for something other than blocks and seats."""
-    is_ready: bool = False
-    """Whether ``work`` could have begun with a slot when it was last checked."""
-    checked: int = 0
-    """Number of the step in which ``is_ready`` was last checked."""
-    helped: float = float("-inf")
-    """Time at which a slot was last kept for the waiter. No other adapter gives up its slot for it for a while then."""
-    granted_in: int = 0
-    """Number of the step since which a slot is kept for the waiter."""
-    is_entitled: bool = False
-    """Whether the waiter's zone is entitled to the slot."""
-    slots_before_it: int = 0
-    """Number of slots that the zone uses or has waited for longer. The fewer they are, the sooner it gets a slot."""
-
-    @property
-    def zone(self) -> Zone:
-        return self.work.zone
+from tenantzone_runtime.zones.resources.adapter_line import AdapterLine, Waiter
+from tenantzone_runtime.zones.resources.adapter_turns import TURN_STEPS, AdapterTurns
 
 
 class AdapterSlots(Generic[W]):
@@ -97,14 +46,12 @@ class AdapterSlots(Generic[W]):
         self._ledger = ledger
         self._is_entitled = is_entitled
         self._has_seat = has_seat
-        self._could_begin = could_begin
         self._preempt = preempt
         self._step = 0
         self._users: dict[int, set[Zone]] = {}
         """Adapters that have a slot, each with the zones that have running or loading requests with the adapter."""
-        self._turns: dict[int, _Turn] = {}
-        """Current turns of the adapters that have a slot."""
-        self._line: dict[tuple[Zone, int], _Waiter[W]] = {}
+        self._turns = AdapterTurns(engine, ledger)
+        self._line = AdapterLine(engine, ledger, is_entitled, could_begin, self._is_open)
         self.waiting: set[Zone] = set()
         """The zones that wait for a slot."""
         self._closed: set[int] = set()
@@ -112,8 +59,6 @@ class AdapterSlots(Generic[W]):
         self._granted: dict[int, Zone] = {}
         """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
         self._refused_before: frozenset[tuple[str, int]] = frozenset()
-        self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
 
     # Queries
 
@@ -154,13 +99,13 @@ class AdapterSlots(Generic[W]):
         granted_before, self._granted = self._granted, {}
         slots = self._engine.adapter_slots
         if self._engine.is_open and (self._line or len(self._users) >= slots):
-            self._line_up(zones)
+            self._line.line_up(zones, self._users)
             self._closed = set()
             self._decide(slots, granted_before)
         else:
-            self._line = {}
+            self._line.clear()
             self._closed = set()
-        self.waiting = {waiter.zone for waiter in self._line.values() if not self._is_open(waiter.adapter)}
+        self.waiting = self._line.zones_without_slot()
         refused = frozenset(
             chain(
                 (("used", adapter) for adapter in self._users),
@@ -178,8 +123,8 @@ class AdapterSlots(Generic[W]):
             return
         self._granted.pop(adapter, None)
         self._users.setdefault(adapter, set()).add(work.zone)
-        self._turns.setdefault(adapter, self._new_turn())
-        if not any(zone is work.zone and other != adapter for zone, other in self._line):
+        self._turns.begin(adapter, self._step)
+        if not self._line.waits_for_another(work.zone, adapter):
             self.waiting.discard(work.zone)
 
     def _count_users(self) -> None:
@@ -188,98 +133,17 @@ class AdapterSlots(Generic[W]):
             adapter = self._engine.adapter(work)
             if adapter is not None:
                 self._users.setdefault(adapter, set()).add(work.zone)
-        self._turns = {adapter: self._turns.get(adapter) or self._new_turn() for adapter in self._users}
-        if self._to_regain:
-            self._see_who_has_regained()
-
-    def _new_turn(self) -> _Turn:
-        return _Turn(self._ledger.now, self._step, self._step)
-
-    def _see_who_has_regained(self) -> None:
-        """Note which requests have recomputed the tokens that they lost since their last turn.
-
-        The steps of a turn count only from then on. Otherwise a request whose blocks are not kept cached might compute
-        the same tokens in each turn, and never end.
-        """
-        engine = self._engine
-        for work in engine.running:
-            adapter = engine.adapter(work)
-            if adapter is not None and engine.tokens_computed(work) >= self._to_regain.get(work, sys.maxsize):
-                del self._to_regain[work]
-                self._turns[adapter].regained_in = self._step
-
-    # The line
-
-    def _line_up(self, zones: Iterable[Zone]) -> None:
-        """Find the zones that wait for slots. A zone keeps its position in the line while it continues to wait."""
-        before, self._line = self._line, {}
-        safe = {adapter for adapter, users in self._users.items() if any(map(self._is_entitled, users))}
-        for zone in zones:
-            for waiter in self._waiters(zone, safe):
-                known = before.get((zone, waiter.adapter))
-                if known is not None:
-                    known.work, known.is_reachable = waiter.work, waiter.is_reachable
-                self._line[zone, waiter.adapter] = waiter if known is None else known
-        slots_used = Counter(chain.from_iterable(self._users.values()))
-        for waiter in sorted(self._line.values(), key=lambda each: each.since):
-            waiter.is_entitled, waiter.slots_before_it = self._is_entitled(waiter.zone), slots_used[waiter.zone]
-            slots_used[waiter.zone] += 1
-
-    def _waiters(self, zone: Zone, safe: Container[int]) -> Iterator[_Waiter[W]]:
-        """Returns a waiter for each adapter that the zone's next requests need and that has no slot, or may lose it.
-
-        Args:
-            zone: a zone with waiting requests.
-            safe: adapters that an entitled zone uses, which are never closed.
-        """
-        engine, is_entitled, is_reachable = self._engine, self._is_entitled(zone), True
-        seen: set[int] = set()
-        for work in engine.fronts(zone, _SEARCHED):
-            adapter = engine.adapter(work)
-            is_open = adapter is None or self._is_open(adapter)
-            if not engine.blocks_at_most(work):
-                continue
-            if adapter is not None and adapter not in seen and not (is_open and (adapter in safe or not is_entitled)):
-                seen.add(adapter)
-                yield _Waiter(work, adapter, self._ledger.now, is_reachable)
-            is_reachable = is_reachable and not is_open
+        self._turns.begin_step(self._users, self._step)
 
     def _is_open(self, adapter: int) -> bool:
         """Whether an adapter has a slot, and further requests may begin with this adapter."""
         return adapter in self._users and adapter not in self._closed
 
-    def _ready(self, granted_before: Container[int]) -> list[_Waiter[W]]:
-        """Returns the waiters that could begin with a slot, in the order in which they get one.
-
-        A slot that was kept for an adapter in the last step is kept for it again. A slot that has been kept for longer
-        goes to entitled zones first, because a zone whose request was just preempted begins no request in that step.
-        """
-        line = self._line.values()
-        # Check some waiters of each group, so that a large group does not keep the others from being checked.
-        entitled = [waiter for waiter in line if waiter.is_entitled]
-        ready_before = [waiter for waiter in line if waiter.is_ready]
-        for group in (entitled, ready_before, line):
-            for waiter in nsmallest(_CHECKED, group, key=attrgetter("checked")):
-                if waiter.checked < self._step:
-                    waiter.checked = self._step
-                    waiter.is_ready = waiter.is_reachable and self._could_begin(waiter.work)
-        ready = (waiter for waiter in self._line.values() if waiter.is_ready)
-        return sorted(
-            ready,
-            key=lambda each: (
-                each.adapter not in granted_before or each.granted_in < self._step - 1,
-                not each.is_entitled,
-                each.adapter not in granted_before,
-                each.slots_before_it,
-                each.since,
-            ),
-        )
-
     # Decisions
 
     def _decide(self, slots: int, granted_before: Container[int]) -> None:
         """Close adapters, make some of them give up their slots, and keep free slots for the first waiters."""
-        waiters = self._ready(granted_before)
+        waiters = self._line.ready(self._step, granted_before)
         self._make_free(waiters, slots)
         for waiter in waiters:
             is_one_free = len(self._users) + len(self._granted) < slots
@@ -290,7 +154,7 @@ class AdapterSlots(Generic[W]):
                 if waiter.adapter not in granted_before:
                     waiter.granted_in = self._step
 
-    def _make_free(self, waiters: Iterable[_Waiter[W]], slots: int) -> None:
+    def _make_free(self, waiters: Iterable[Waiter[W]], slots: int) -> None:
         """Make adapters whose time is up give up their slots for waiters for which no slot is free."""
         joined: set[int] = set()
         provided: set[int] = set()
@@ -308,7 +172,7 @@ class AdapterSlots(Generic[W]):
                 # The preempted request's seat is free now, too.
                 provided.add(waiter.adapter)
 
-    def _one_gives_up(self, waiter: _Waiter[W], joined: set[int]) -> bool:
+    def _one_gives_up(self, waiter: Waiter[W], joined: set[int]) -> bool:
         """Make an adapter whose time is up give up its slot for a waiter; returns whether an adapter did."""
         if waiter.is_entitled:
             unentitled = [
@@ -320,7 +184,7 @@ class AdapterSlots(Generic[W]):
             if unentitled:
                 due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
                 # The youngest adapter of the lowest priority gives up its slot first, as for seats.
-                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
+                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns.began_in(adapter)))
                 return any(self._gives_up(adapter, waiter.zone) for adapter in due)
         due = [
             adapter
@@ -332,7 +196,7 @@ class AdapterSlots(Generic[W]):
         ]
         slots_used = Counter(chain.from_iterable(self._users.values()))
         due.sort(
-            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns[adapter].step)
+            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns.began_in(adapter))
         )
         return any(self._gives_up(adapter, waiter.zone, rotates=True) for adapter in due)
 
@@ -347,19 +211,17 @@ class AdapterSlots(Generic[W]):
                 return False
         return True
 
-    def _is_due(self, adapter: int, waiter: _Waiter[W]) -> bool:
+    def _is_due(self, adapter: int, waiter: Waiter[W]) -> bool:
         """Whether the waiting zone's grace period is over, and the adapter has had its slot for enough steps."""
         waited_seconds = self._ledger.now - max(waiter.since, waiter.helped)
-        is_worth_it = self._step - self._turns[adapter].step >= TURN_STEPS
+        is_worth_it = self._step - self._turns.began_in(adapter) >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.zone.spec.lending.grace_seconds
 
-    def _has_had_its_turn(self, adapter: int, waiter: _Waiter[W]) -> bool:
+    def _has_had_its_turn(self, adapter: int, waiter: Waiter[W]) -> bool:
         """Whether an adapter has had its slot for the waiter's grace period, and got further than in its last turn."""
-        turn = self._turns[adapter]
-        if self._ledger.now - turn.since < waiter.zone.spec.lending.grace_seconds:
+        if self._turns.seconds(adapter) < waiter.zone.spec.lending.grace_seconds:
             return False
-        is_worth_it = self._step - turn.regained_in >= TURN_STEPS
-        return is_worth_it and not any(work in self._to_regain for work in self._running_with(adapter))
+        return self._turns.has_made_progress(adapter, self._running_with(adapter), self._step)
 
     def _gives_up(self, adapter: int, beneficiary: Zone, *, rotates: bool = False) -> bool:
         """Preempt all requests of an adapter; returns whether its slot is free now.
@@ -370,11 +232,11 @@ class AdapterSlots(Generic[W]):
         if any(self._engine.adapter(work) == adapter for work in self._engine.loading):
             self._closed.add(adapter)
             return False
-        for work in self._running_with(adapter):
-            if rotates:
-                self._to_regain[work] = self._engine.tokens_computed(work)
+        running = self._running_with(adapter)
+        self._turns.end(adapter, running if rotates else ())
+        for work in running:
             self._preempt(work, "adapter", beneficiary)
-        del self._users[adapter], self._turns[adapter]
+        del self._users[adapter]
         self._closed.discard(adapter)
         return True
 
