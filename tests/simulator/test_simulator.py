@@ -17,6 +17,7 @@ from tenantzone_runtime.zones.schedule import preemption
 from tenantzone_runtime.zones.schedule.admission import Candidates
 from tenantzone_runtime.zones.schedule.arbiter import Arbiter
 from tenantzone_runtime.zones.schedule.backoff import BackoffSet
+from tenantzone_runtime.zones.schedule.next_admission import NextAdmission
 
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)
@@ -128,7 +129,7 @@ def test_a_zone_that_nothing_wakes_is_noticed(monkeypatch):
 
 
 def test_an_engine_that_admits_no_request_is_noticed(monkeypatch):
-    monkeypatch.setattr(Arbiter, "admit_next", lambda self: None)
+    monkeypatch.setattr(NextAdmission, "admit_front", lambda self: None)
     monkeypatch.setattr(Inspection, "after_schedule", lambda self, engine: None)
     with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
         run(PLAN)
