@@ -108,6 +108,10 @@ class History:
         """Waiting requests within their zone's reservation that lacked blocks, but no seat, in the last step."""
         self.lost_turn: list[Request] = []
         """Running requests that found no blocks in the last step, in order."""
+        self.turned_down = None
+        """The last request for which the engine found no blocks although it might be admitted."""
+        self.overlooked = None
+        """The zone of a request that was turned down twice: the next step admits none of its requests."""
         self.reclaimed = []
         """Blocks evicted by surplus reclaim that the engine has not been notified of."""
         self.covered_for = None

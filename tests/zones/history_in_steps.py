@@ -15,6 +15,10 @@ class HistoryInSteps(History):
         self.ledger.now = self.world.now = self.now
         self.is_in_step = True
         self.engine.stood_aside = set()
+        if self.engine.is_open and self.overlooked is not None:
+            self._saw("overlooked")
+            self.engine.stood_aside.add(self.overlooked)
+            self.overlooked = None
         self.engine.sent_back = []
         self.has_begun = False
         self.arbiter.begin_step()
@@ -95,6 +99,8 @@ class HistoryInSteps(History):
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
+                self.overlooked = request.zone if request is self.turned_down else None
+                self.turned_down = request
                 return
             self.engine.seat(request)
             self.take(request, -(-(known + granted) // BLOCK_TOKENS), growing=False)
