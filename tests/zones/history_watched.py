@@ -17,7 +17,7 @@ class WatchedTenancy(Tenancy):
         )
 
     def cover_loans(self, borrower):
-        self._history.covered_for = self._history.world.claims[borrower.spec.tenant]
+        self._history.covered_for = self._history.model.zones[borrower.spec.tenant]
         return super().cover_loans(borrower)
 
     def must_wait(self, zone, count, free, peak=0):
