@@ -1,4 +1,4 @@
-"""Runs an engine's block operations on the core and on the reference side by side."""
+"""Runs the block operations of an engine on the core and on the naive model side by side."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Steps of an engine, decided by the arbiter, and each decision checked against the reference."""
+"""Steps of an engine, decided by the arbiter, and each decision checked against the naive model."""
 
 from collections import Counter
 
@@ -128,10 +128,13 @@ class HistoryInSteps(History):
 
     def _check_turn(self, request, rivals):
         """Of all zones whose next request could begin, the one with the least service is next."""
+        rivals[request.zone] = request.zone.account.service
+        if len(rivals) > 1:
+            self._saw("several zones could begin")
         for zone, service in rivals.items():
-            if zone is not request.zone:
-                self._saw("several zones could begin")
-                assert service >= request.zone.account.service, f"{zone.spec.tenant} was next"
+            self.model.zones[zone.spec.tenant].service = service
+        first = self.model.next_zone([self.model.zones[zone.spec.tenant] for zone in rivals])
+        assert request.twin.service == first.service, f"{first.tenant} was next"
 
     def _takeable(self, request, *, growing=False):
         """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.
@@ -144,7 +147,7 @@ class HistoryInSteps(History):
         takeable = self.model.takeable(request.twin, growing=growing, peak=request.peak, claimed=claimed)
         return takeable if growing else takeable - claims.of_siblings(request)
 
-    # Queries to the reference about a waiting request
+    # Queries to the model about a waiting request
 
     def is_admissible(self, request, *, with_relief=False):
         """Whether it could be admitted now, if necessary after evictions from other zones' caches."""
@@ -160,8 +163,7 @@ class HistoryInSteps(History):
         return not self.engine.running or self.model.has_headroom(twin, count)
 
     def _is_at_seat_limit(self, twin):
-        limit = twin.seats[1]
-        return limit is not None and sum(work.twin is twin for work in self.engine.running) >= limit
+        return not self.model.may_have_seat(twin, [work.twin for work in self.engine.running])
 
     def _fronts(self):
         return [queue[0] for queue in self.engine.queues.values()]

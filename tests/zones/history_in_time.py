@@ -42,7 +42,7 @@ class HistoryInTime(HistoryInSteps):
                 assert all(used[block] + ttl > self.now for block in zone.cached)
 
     def _take_off(self, remaining, counts, expected):
-        """Checks the first evictions, those caused by time alone, against the reference. Returns the rest."""
+        """Checks the first evictions, those caused by time alone, against the model. Returns the rest."""
         got = {}
         while sum(counts.values()) > 0:
             tenant, block = remaining.pop(0)
@@ -75,7 +75,7 @@ class HistoryInTime(HistoryInSteps):
     def _check_watermark(self, remaining):
         marks = Watermarks() if self.config is None else self.config.pool.watermarks
         if self.free < int(marks.low * CAPACITY):
-            self.model.reach_watermark(int(marks.high * CAPACITY))
+            self.model.evict_surplus(self.model.zones.values(), int(marks.high * CAPACITY), "watermark")
         expected = self.model.collect_evictions()
         assert remaining == [(tenant, block) for tenant, block, _ in expected]
         if expected:

@@ -5,7 +5,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class WatchedTenancy(Tenancy):
-    """Surplus reclaim, and the reason why a zone waits, match the reference."""
+    """Surplus reclaim, and the reason why a zone waits, match the model."""
 
     def __init__(self, history, capacity, now):
         super().__init__(capacity, capacity, now)
@@ -26,7 +26,7 @@ class WatchedTenancy(Tenancy):
 
 
 class WatchedArbiter(Arbiter):
-    """The preempted request, and the reason, match the reference."""
+    """The preempted request, and the reason, match the model."""
 
     def __init__(self, history, tenancy, engine):
         super().__init__(tenancy, engine)

@@ -120,7 +120,7 @@ class Zone:
 
 
 class Pool:
-    """The blocks and seats of one engine, of which `headroom` blocks stay free or cached while requests run."""
+    """The blocks and seats of one engine. While requests run, `headroom` blocks must stay free or cached."""
 
     def __init__(self, capacity, seats=0, headroom=0):
         self.capacity, self.seats, self.headroom = capacity, seats, headroom
@@ -128,6 +128,7 @@ class Pool:
         self.free = set(range(capacity))
         self.evictions = []
         self.most_service = 0.0
+        """The most service of any zone when its request was admitted."""
 
     def others(self, zone):
         return [other for other in self.zones.values() if other is not zone]
@@ -190,15 +191,11 @@ class Pool:
             self.evict(lender, min(lent, count - len(self.free)), "quiet")
         self.evict_surplus(self.others(zone), count, "relief")
 
-    def evict_surplus(self, zones, wanted, reason, *, quiet=False):
-        """Evicts cached surplus of active zones, or of quiet ones, until `wanted` blocks are free."""
-        zones = [zone for zone in zones if zone.quiet == quiet and zone.cached_surplus]
-        for zone in sorted(zones, key=Zone.by_age):
+    def evict_surplus(self, zones, wanted, reason):
+        """Evicts cached surplus until `wanted` blocks are free: of quiet zones first, then where it is oldest."""
+        zones = [zone for zone in zones if zone.cached_surplus]
+        for zone in sorted(zones, key=lambda zone: (not zone.quiet, zone.by_age())):
             self.evict(zone, min(zone.cached_surplus, wanted - len(self.free)), reason)
-
-    def reach_watermark(self, wanted):
-        self.evict_surplus(self.zones.values(), wanted, "watermark", quiet=True)
-        self.evict_surplus(self.zones.values(), wanted, "watermark")
 
     def surplus_to_reclaim(self, zone, count, peak=0):
         """Returns the blocks that a waiting request lacks if it may have them from active zones' surplus, else 0.
@@ -213,8 +210,8 @@ class Pool:
         return lacking if is_allowed and 0 < lacking <= self.active_surplus(zone) else 0
 
     def reclaim_surplus(self, zone, count, peak=0):
-        if lacking := self.surplus_to_reclaim(zone, count, peak):
-            self.evict_surplus(self.others(zone), len(self.free) + lacking, "relief")
+        active = [other for other in self.others(zone) if not other.quiet]
+        self.evict_surplus(active, len(self.free) + self.surplus_to_reclaim(zone, count, peak), "relief")
 
     # Which zone lends to which?
 
@@ -253,7 +250,7 @@ class Pool:
     # Which running request is preempted, given the zones of `running` and `waiting` requests, most senior first?
 
     def youngest(self, running, zones):
-        """Returns the index, of the running requests of these zones with the lowest priority, of the last one."""
+        """Returns the index of the last request in `running`, among those of these zones with the lowest priority."""
         return min((zone.priority, -index, index) for index, zone in enumerate(running) if zone in zones)[-1]
 
     def preempted_for_blocks(self, zone, count, running):
@@ -265,6 +262,9 @@ class Pool:
         if self.shared_seats_left(running, waiting) >= 0:
             zones = [other for other in zones if self.own_seats(other)]
         return self.youngest(running, zones)
+
+    def may_have_seat(self, zone, running):
+        return zone.seats[1] is None or running.count(zone) < zone.seats[1]
 
     def is_owed_seat(self, zone, running, waiting):
         own = self.own_seats(zone)
@@ -286,7 +286,7 @@ class Pool:
     # Whose waiting request is admitted next?
 
     def next_zone(self, zones):
-        """Returns the zone with the least service, of those whose next request can be admitted."""
+        """Of zones whose next request may have a seat, its blocks and headroom, returns the one with least service."""
         return min(zones, key=lambda zone: zone.service)
 
     def admit(self, zone):

@@ -1,4 +1,4 @@
-"""Random history of an engine, compared with the reference after every step, with the invariants checked.
+"""Random history of an engine, compared with the naive model after every step, with the invariants checked.
 
 Requests come and go, configs change, time passes, the engine pauses and restarts. In each step the zone core's own
 arbiter decides which requests are admitted, go on and are preempted, and the naive model (``reference.py``) predicts
