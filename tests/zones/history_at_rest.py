@@ -32,8 +32,9 @@ class HistoryAtRest(HistoryCounted):
             self.turn_round()
         waiting = [request for request in self.requests if request.zone is not None]
         for request in list(waiting):
-            reachable = self.world.reachable(request.claim, request.peak)
-            if min(request.longest, reachable) > self.world.lastingly_reachable(request.claim, request.peak):
+            reachable = self.model.reachable(request.twin, request.peak)
+            with_loan_time = [twin for twin in self.model.zones.values() if twin.has_loan_time]
+            if min(request.longest, reachable) > self.model.reachable(request.twin, request.peak, with_loan_time):
                 self._saw("needs a loan that has a time")
                 waiting.remove(request)
                 self.end(request)

@@ -1,4 +1,4 @@
-"""Steps of an engine, decided by the arbiter, and each decision checked against the reference."""
+"""Steps of an engine, decided by the arbiter, and each decision checked against the naive model."""
 
 from collections import Counter
 
@@ -12,9 +12,13 @@ class HistoryInSteps(History):
 
     def make_step(self, *, turns_down=False):
         """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted."""
-        self.ledger.now = self.world.now = self.now
+        self.ledger.now = self.model.now = self.now
         self.is_in_step = True
         self.engine.stood_aside = set()
+        if self.engine.is_open and self.overlooked is not None:
+            self._saw("overlooked")
+            self.engine.stood_aside.add(self.overlooked)
+            self.overlooked = None
         self.engine.sent_back = []
         self.has_begun = False
         self.arbiter.begin_step()
@@ -78,9 +82,9 @@ class HistoryInSteps(History):
             self._check_turn(request, rivals)
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
-            assert not self._is_at_seat_limit(request.claim), f"next, and beyond its seats: {request}"
+            assert not self._is_at_seat_limit(request.twin), f"next, and beyond its seats: {request}"
             # Like vLLM, always computes the last token of its prompt.
-            hits = min(request.hits, request.needed, len(request.claim.cached))
+            hits = min(request.hits, request.needed, len(request.twin.cached))
             known = min(BLOCK_TOKENS * hits, BLOCK_TOKENS * request.needed - 1)
             if self.chunk_tokens > 1:
                 known -= known % self.chunk_tokens
@@ -95,6 +99,8 @@ class HistoryInSteps(History):
             if turns_down:
                 self._saw("turned down")
                 self.arbiter.turned_down(request)
+                self.overlooked = request.zone if request is self.turned_down else None
+                self.turned_down = request
                 return
             self.engine.seat(request)
             self.take(request, -(-(known + granted) // BLOCK_TOKENS), growing=False)
@@ -113,8 +119,8 @@ class HistoryInSteps(History):
             front.zone: max(front.zone.account.service, reached)
             for front in self._fronts()
             if (front.zone.account.ticket > 0 or front.zone.backoff_ticket)
-            and not self._is_at_seat_limit(front.claim)
-            and self._held_back(front.claim) is None
+            and not self._is_at_seat_limit(front.twin)
+            and self._held_back(front.twin) is None
             and seats.may_sit(front.zone)
             and tokens.may_begin(front, tokens.left)
             and self.is_admissible(front, with_relief=True)
@@ -122,10 +128,13 @@ class HistoryInSteps(History):
 
     def _check_turn(self, request, rivals):
         """Of all zones whose next request could begin, the one with the least service is next."""
+        rivals[request.zone] = request.zone.account.service
+        if len(rivals) > 1:
+            self._saw("several zones could begin")
         for zone, service in rivals.items():
-            if zone is not request.zone:
-                self._saw("several zones could begin")
-                assert service >= request.zone.account.service, f"{zone.spec.tenant} was next"
+            self.model.zones[zone.spec.tenant].service = service
+        first = self.model.next_zone([self.model.zones[zone.spec.tenant] for zone in rivals])
+        assert request.twin.service == first.service, f"{first.tenant} was next"
 
     def _takeable(self, request, *, growing=False):
         """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.
@@ -135,29 +144,26 @@ class HistoryInSteps(History):
         """
         claims = self.arbiter._claims
         claimed = claims.of_others(request.zone)
-        takeable = self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
+        takeable = self.model.takeable(request.twin, growing=growing, peak=request.peak, claimed=claimed)
         return takeable if growing else takeable - claims.of_siblings(request)
 
-    # Queries to the reference about a waiting request
+    # Queries to the model about a waiting request
 
     def is_admissible(self, request, *, with_relief=False):
         """Whether it could be admitted now, if necessary after evictions from other zones' caches."""
-        claim, count = request.claim, request.needed
+        twin, count = request.twin, request.needed
         if count > self._takeable(request):
-            return with_relief and bool(self._has_headroom(claim, count)) and self._has_relief(claim, count, request)
-        return self._has_headroom(claim, count)
+            return with_relief and bool(self._has_headroom(twin, count)) and self._has_relief(twin, count, request)
+        return self._has_headroom(twin, count)
 
-    def _has_relief(self, claim, count, request):
-        return bool(self.world.missing_after_reclaim(claim, count, request.peak))
+    def _has_relief(self, twin, count, request):
+        return bool(self.model.surplus_to_reclaim(twin, count, request.peak))
 
-    def _has_headroom(self, claim, count):
-        cached = sum(len(other.cached) for other in self.world.claims.values())
-        headroom = self.engine.headroom if self.engine.running else 0
-        return not headroom or count + headroom <= self.free + cached or self.world.is_entitled(claim, count)
+    def _has_headroom(self, twin, count):
+        return not self.engine.running or self.model.has_headroom(twin, count)
 
-    def _is_at_seat_limit(self, claim):
-        limit = claim.seats[1]
-        return limit is not None and sum(work.claim is claim for work in self.engine.running) >= limit
+    def _is_at_seat_limit(self, twin):
+        return not self.model.may_have_seat(twin, [work.twin for work in self.engine.running])
 
     def _fronts(self):
         return [queue[0] for queue in self.engine.queues.values()]
@@ -165,20 +171,20 @@ class HistoryInSteps(History):
     def check_no_zone_is_passed_over(self):
         """If a seat stays free, no waiting request could be admitted, except one that was just sent back."""
         for front in self._fronts():
-            if self._is_at_seat_limit(front.claim):
+            if self._is_at_seat_limit(front.twin):
                 self._saw("at its limit of seats")
-            elif self._held_back(front.claim) is not None:
+            elif self._held_back(front.twin) is not None:
                 self._saw("waits for one that runs")
             elif self.tokens.may_leave_waiting(front):
                 self._saw("waits for tokens")
             elif front.zone not in self.engine.stood_aside:
                 assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
-                if self.world.is_entitled(front.claim, front.needed):
+                if front.twin.is_entitled_to(front.needed):
                     self.promised.append(front)
 
-    def _held_back(self, claim):
+    def _held_back(self, twin):
         """The tenant's first running request that lost its turn in this step: none of the tenant begins before it."""
-        return next((work for work in self.lost_turn if work.running and work.claim is claim), None)
+        return next((work for work in self.lost_turn if work.running and work.twin is twin), None)
 
     def check_backed_off(self):
         """Who is not looked at before something changes could not be admitted before."""
@@ -195,9 +201,9 @@ class HistoryInSteps(History):
         now."""
         promised, self.promised = self.promised, []
         for front in promised:
-            if front in self._fronts() and self.world.is_entitled(front.claim, front.needed) and self.engine.is_open:
+            if front in self._fronts() and front.twin.is_entitled_to(front.needed) and self.engine.is_open:
                 self._saw("a promise is kept in the next step")
-                assert self.world.takeable(front.claim, peak=front.peak) >= front.needed, (
+                assert self.model.takeable(front.twin, peak=front.peak) >= front.needed, (
                     f"I2: a promise was not kept: {front}"
                 )
 
@@ -205,14 +211,14 @@ class HistoryInSteps(History):
         """A request that is entitled to a seat, and has blocks and tokens to begin, finds a free seat in this step."""
         if not self.engine.is_open:
             return
-        held = Counter(work.claim for work in self.engine.running)
+        held = Counter(work.twin for work in self.engine.running)
         entitled = [
             front
             for front in self._fronts()
-            if held[front.claim] < self.world.own_seats(front.claim, self.seats)
+            if held[front.twin] < self.model.own_seats(front.twin)
             and front.zone not in self.engine.stood_aside
             and front.zone.wait_reason != "tokens"
-            and not self._is_at_seat_limit(front.claim)
+            and not self._is_at_seat_limit(front.twin)
             and self.is_admissible(front)
         ]
         if entitled:
@@ -223,30 +229,31 @@ class HistoryInSteps(History):
 
     def check_wait(self, zone, count, peak):
         self.look_who_lends()
-        claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
+        twin, front = self.model.zones[zone.spec.tenant], self.engine.front(zone)
         # Before the step begins, the wait is the front's own, not that of a request that lost its turn.
-        held_back = self._held_back(claim) if self.has_begun else None
+        held_back = self._held_back(twin) if self.has_begun else None
         if held_back is not None:
             assert (count, peak) == (self.engine.blocks_to_continue(held_back), held_back.peak)
         else:
             assert (count, peak) == (front.needed, front.peak)
-        assert zone.wait_reason == self.world.wait_reason(claim, count, peak)
+        assert zone.wait_reason == self.model.wait_reason(twin, count, peak)
         self._saw(f"waits: {zone.wait_reason}")
 
     def evict_surplus_for(self, zone, count, peak, evict):
         """A zone that is denied blocks may get what active zones cache above their reservations."""
         self.look_who_lends()
-        claim = self.world.claims[zone.spec.tenant]
+        twin = self.model.zones[zone.spec.tenant]
         kept = Reservations(self.ledger.zones.values())
         evictions = evict()
         kept.check_kept()
-        paid = self.world.evict_surplus_for(claim, count, peak)
-        self.check_reasons(paid, claim)
-        if paid:
+        self.model.reclaim_surplus(twin, count, peak)
+        expected = self.model.collect_evictions()
+        self.check_reasons(expected, twin)
+        if expected:
             self._saw("reclaimed")
-            assert self.world.takeable(claim, peak=peak) >= count, "nothing is evicted in vain"
-            assert self._has_headroom(claim, count), "nothing is evicted in vain"
-        self.reclaimed = [(tenant, blocks) for tenant, blocks, _ in paid]
+            assert self.model.takeable(twin, peak=peak) >= count, "nothing is evicted in vain"
+            assert self._has_headroom(twin, count), "nothing is evicted in vain"
+        self.reclaimed = [(tenant, block) for tenant, block, _ in expected]
         return evictions
 
     def return_evicted(self, evictions):
@@ -266,87 +273,62 @@ class HistoryInSteps(History):
             self.reclaimed = []
 
     def check_unsatisfiable(self, request, error):
-        claim = request.claim
-        reachable = self.world.reachable(claim, request.peak)
+        twin = request.twin
+        reachable = self.model.reachable(twin, request.peak)
         self._saw("can never be served")
-        assert not claim.in_use
+        assert not twin.in_use
         assert request.needed > reachable
         assert f"needs {request.needed} blocks" in error
         assert f"can have at most {reachable} of this engine's" in error
 
     def check_victim(self, victim, reason, beneficiary):
-        """Requests are preempted only for one that lacks blocks, and in the stated order."""
+        """Requests are preempted only for one that lacks blocks or a seat, and in the stated order."""
         self.look_who_lends()
         self._saw(f"preempted: {reason}")
         running = self.engine.by_seniority()
+        zones = [work.twin for work in running]
         if reason == "due":
             assert beneficiary is None
-            assert victim is [work for work in running if work.zone is victim.zone][-1]
+            assert victim is running[self.model.youngest(zones, [victim.twin])]
             past = [
                 loan for loan in self.tenancy.loans if loan.borrower is victim.zone and loan.grace_until is not None
             ]
             assert any(loan.grace_until <= self.now for loan in past)
             return
-        claim = self.world.claims[beneficiary.spec.tenant]
+        twin = self.model.zones[beneficiary.spec.tenant]
         if reason == "seat":
-            self._check_seat(victim, claim, running)
+            self._check_seat(twin, zones)
+            assert victim is running[self.model.preempted_for_seat(twin, zones, self._waiting_zones())]
             return
-        lacking = [*self._lacking(claim, running)]
-        if reason == "own":
-            assert victim is [work for work in running if work.zone is beneficiary][-1]
-            assert any(not self.world.is_entitled(claim, count) for count in lacking)
-            return
-        assert any(self.world.is_entitled(claim, count) for count in lacking), "preempted for no zone"
-        assert len(victim.claim.in_use) > victim.claim.reserved, "a zone within its reservation is preempted"
-        candidates = [
-            (work.claim.priority, -index, work)
-            for index, work in enumerate(running)
-            if work.claim is not claim and len(work.claim.in_use) > work.claim.reserved
-        ]
-        assert victim is min(candidates, key=lambda rank: rank[:2])[2]
+        lacking = [count for count in self._lacking(twin, running) if twin.is_entitled_to(count) == (reason != "own")]
+        assert lacking, "preempted for no zone"
+        assert victim is running[self.model.preempted_for_blocks(twin, lacking[0], zones)]
 
-    def _check_seat(self, victim, beneficiary, running):
-        """No zone gives up its own seats; of the others, the lowest priority's youngest request gives up its seat."""
-        held = Counter(work.claim for work in running)
-
-        def own(claim):
-            return self.world.own_seats(claim, self.engine.seats)
-
-        fronts = [front for front in self._fronts() if front.claim is beneficiary]
-        assert fronts, "a seat for no request"
+    def _check_seat(self, beneficiary, zones):
+        """A seat is given up only for a waiting request whose zone is owed one, and if no seat is free for it."""
+        assert beneficiary in self._waiting_zones(), "a seat for no request"
         assert self.engine.free_seats < len(self.engine.waiting), "a seat is free for each"
         assert not self._is_at_seat_limit(beneficiary), "it may not have another seat"
-        present = held.keys() | {front.claim for front in self._fronts()}
-        shared = int(sum(map(own, present)) < self.engine.seats)
-        in_shared = sum(count for claim, count in held.items() if not own(claim))
-        if own(beneficiary):
-            assert held[beneficiary] < own(beneficiary), "it has all of its own"
-        else:
-            assert in_shared < shared, "the seat that it shares is taken"
+        assert self.model.is_owed_seat(beneficiary, zones, self._waiting_zones()), "it has all that it is owed"
 
-        def may_yield(claim):
-            return claim is not beneficiary and held[claim] > own(claim) and (own(claim) or in_shared > shared)
+    def _waiting_zones(self):
+        return [front.twin for front in self._fronts()]
 
-        candidates = [
-            (work.claim.priority, -index, work) for index, work in enumerate(running) if may_yield(work.claim)
-        ]
-        assert victim is min(candidates, key=lambda rank: rank[:2])[2]
-
-    def _lacking(self, claim, running):
+    def _lacking(self, twin, running):
         """Blocks that requests of a zone ask for, alone or one after another, and may not take."""
-        alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
+        alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.twin is twin]
         lost = [(work, self.engine.blocks_to_continue(work)) for work in self.lost_turn if work.running]
         predicted = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
         after_one_another, total = [], 0
         for work, count in lost + predicted:
-            if work.claim is claim:
+            if work.twin is twin:
                 total += count
                 after_one_another.append((work, total))
         for work, count in alone + after_one_another:
             if count > self._takeable(work, growing=True):
                 yield count
         for front in self._fronts():
-            if front.claim is claim and not self._is_at_seat_limit(claim) and front.needed > self._takeable(front):
+            if front.twin is twin and not self._is_at_seat_limit(twin) and front.needed > self._takeable(front):
                 yield front.needed
 
 

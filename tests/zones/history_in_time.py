@@ -13,19 +13,20 @@ class HistoryInTime(HistoryInSteps):
     def pass_time(self, seconds):
         self.now += seconds
         before = {zone: zone.counters.evicted.get("due", 0) for zone in self.ledger.zones.values()}
-        lent = [claim for claim in self.world.claims.values() if claim.lends_unused]
+        lent = [twin for twin in self.model.zones.values() if twin.lends_unused]
         kept = Reservations(self.ledger.zones.values())
         evictions = self.tenancy.upkeep(self.now, self.free)
         kept.check_kept()
-        gone = self.world.let_time_pass(self.now)
-        self.seen |= {f"evicted: {reason}" for _, blocks, reason in gone if blocks}
+        self.model.let_time_pass(self.now)
+        gone = self.model.collect_evictions()
+        self.seen |= {f"evicted: {reason}" for _, _, reason in gone}
         idle = by_tenant(gone)
-        for claim in lent:
-            if not claim.quiet and self.world.claims.get(claim.tenant) is claim:
+        for twin in lent:
+            if not twin.quiet and self.model.zones.get(twin.tenant) is twin:
                 # One of its own events may have ended the quiet time, or there was none.
-                claim.quiet = claim.lends_unused = self.ledger.zones[claim.tenant].quiet
+                twin.quiet = twin.lends_unused = self.ledger.zones[twin.tenant].quiet
         due = {zone.spec.tenant: zone.counters.evicted.get("due", 0) - count for zone, count in before.items()}
-        remaining = list(self.returned(evictions))
+        remaining = self.returned(evictions)
         remaining = self._take_off(remaining, {tenant: len(blocks) for tenant, blocks in idle.items()}, idle)
         self._check_sums_of_loans(exact=False)
         remaining = self._take_off_due(remaining, due)
@@ -36,25 +37,25 @@ class HistoryInTime(HistoryInSteps):
     def check_ages(self):
         """Once time has passed, no block stays cached that was unused for its zone's ttl."""
         for tenant, zone in self.ledger.zones.items():
-            ttl, used = zone.spec.retention.ttl_seconds, self.world.claims[tenant].used
+            ttl, used = zone.spec.retention.ttl_seconds, self.model.zones[tenant].used
             if ttl is not None:
                 assert all(used[block] + ttl > self.now for block in zone.cached)
 
     def _take_off(self, remaining, counts, expected):
-        """Checks the first evictions, those caused by time alone, against the reference. Returns the rest."""
+        """Checks the first evictions, those caused by time alone, against the model. Returns the rest."""
         got = {}
         while sum(counts.values()) > 0:
-            tenant, blocks = remaining.pop(0)
-            counts[tenant] -= len(blocks)
-            got.setdefault(tenant, []).extend(blocks)
+            tenant, block = remaining.pop(0)
+            counts[tenant] -= 1
+            got.setdefault(tenant, []).append(block)
         assert got == expected
         return remaining
 
     def _take_off_due(self, remaining, due):
         while sum(due.values()) > 0:
-            tenant, blocks = remaining.pop(0)
-            self.give_back_due([(self.ledger.zones[tenant], blocks)])
-            due[tenant] -= len(blocks)
+            tenant, block = remaining.pop(0)
+            self.give_back_due([(self.ledger.zones[tenant], [block])])
+            due[tenant] -= 1
         return remaining
 
     def check_overdue(self):
@@ -65,19 +66,19 @@ class HistoryInTime(HistoryInSteps):
                 owed[loan.borrower] = owed.get(loan.borrower, 0) + loan.blocks
                 self._saw("overdue")
         for tenant, zone in self.ledger.zones.items():
-            claim = self.world.claims[tenant]
+            twin = self.model.zones[tenant]
             assert zone.overdue == owed.get(zone, 0)
-            claim.overdue = zone.overdue
+            twin.overdue = zone.overdue
             if zone.overdue:
-                assert len(claim.in_use) >= claim.reserved + zone.overdue
+                assert len(twin.in_use) >= twin.reserved + zone.overdue
 
     def _check_watermark(self, remaining):
         marks = Watermarks() if self.config is None else self.config.pool.watermarks
-        paid = []
         if self.free < int(marks.low * CAPACITY):
-            paid = self.world.pay_for_watermark(int(marks.high * CAPACITY))
-        assert remaining == [(tenant, blocks) for tenant, blocks, _ in paid]
-        if paid:
+            self.model.evict_surplus(self.model.zones.values(), int(marks.high * CAPACITY), "watermark")
+        expected = self.model.collect_evictions()
+        assert remaining == [(tenant, block) for tenant, block, _ in expected]
+        if expected:
             self._saw("evicted: watermark")
         self.reasons()
 
@@ -89,12 +90,12 @@ class HistoryInTime(HistoryInSteps):
             lent[loan.lender] = lent.get(loan.lender, 0) + loan.blocks
             borrowed[loan.borrower] = borrowed.get(loan.borrower, 0) + loan.blocks
         if exact:
-            assert sum(lent.values()) == self.world.lent_in_all()
+            assert sum(lent.values()) == self.model.on_loan
             for zone, blocks in lent.items():
-                claim = self.world.claims[zone.spec.tenant]
-                assert blocks <= claim.reserved - claim.held, "lends more than it leaves unused"
+                twin = self.model.zones[zone.spec.tenant]
+                assert blocks <= twin.reserved - twin.held, "lends more than it leaves unused"
             for zone, blocks in borrowed.items():
-                claim = self.world.claims[zone.spec.tenant]
-                assert blocks <= claim.held - claim.reserved, "borrows more than its surplus"
+                twin = self.model.zones[zone.spec.tenant]
+                assert blocks <= twin.held - twin.reserved, "borrows more than its surplus"
         if lent:
             self._saw("loans stand")

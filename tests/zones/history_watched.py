@@ -5,7 +5,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class WatchedTenancy(Tenancy):
-    """Surplus reclaim, and the reason why a zone waits, match the reference."""
+    """Surplus reclaim, and the reason why a zone waits, match the model."""
 
     def __init__(self, history, capacity, now):
         super().__init__(capacity, capacity, now)
@@ -17,7 +17,7 @@ class WatchedTenancy(Tenancy):
         )
 
     def cover_loans(self, borrower):
-        self._history.covered_for = self._history.world.claims[borrower.spec.tenant]
+        self._history.covered_for = self._history.model.zones[borrower.spec.tenant]
         return super().cover_loans(borrower)
 
     def must_wait(self, zone, count, free, peak=0):
@@ -26,7 +26,7 @@ class WatchedTenancy(Tenancy):
 
 
 class WatchedArbiter(Arbiter):
-    """The preempted request, and the reason, match the reference."""
+    """The preempted request, and the reason, match the model."""
 
     def __init__(self, history, tenancy, engine):
         super().__init__(tenancy, engine)

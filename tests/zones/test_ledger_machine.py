@@ -1,8 +1,8 @@
-"""Random history of an engine, compared with the reference after every step, with the invariants checked.
+"""Random history of an engine, compared with the naive model after every step, with the invariants checked.
 
 Requests come and go, configs change, time passes, the engine pauses and restarts. In each step the zone core's own
-arbiter decides which requests are admitted, go on and are preempted. ``reference.World`` predicts the result. In the
-end no more requests arrive, and each must end.
+arbiter decides which requests are admitted, go on and are preempted, and the naive model (``reference.py``) predicts
+the result. In the end no more requests arrive, and each must end.
 """
 
 import sys
@@ -15,7 +15,7 @@ from tenantzone_runtime.zones.model.zone import EARLY_TENANT
 from tenantzone_runtime.zones.resources.seats import own_seats
 from tenantzone_runtime.zones.tokens.latency_budget import SITS_OUT_AT_MOST
 from tests.zones.configs import CAPACITY, TENANTS, blocks_of, configs, registered_terms, terms_of
-from tests.zones.history import Request, by_tenant
+from tests.zones.history import Request
 from tests.zones.history_at_rest import HistoryAtRest
 from tests.zones.history_tokens import BLOCK_TOKENS
 
@@ -81,11 +81,9 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         evictions = self.tenancy.apply(config, self.now)
         self.tokens.forget_weights()
         self.config = config
-        self.world.now = self.now
-        payments = self.returned(evictions)
-        paid = self.reload_reference(terms)
-        assert by_tenant(payments) == by_tenant(paid)
-        self.check_reasons(paid)
+        self.model.now = self.now
+        self.reload_model(terms)
+        self.check_evictions(evictions)
         self._adopt()
 
     def _fit_seats(self, terms):
@@ -108,11 +106,11 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             return
         self._saw("requests from before zones are adopted")
         zone = self.tenancy.zone_of_early_requests(len(early))
-        claim = self.world.add_early(EARLY_TENANT)
+        twin = self.model.add_unbound(EARLY_TENANT)
         for request in early:
-            request.zone, request.claim = zone, claim
+            request.zone, request.twin = zone, twin
             self.ledger.take(zone, request.blocks)
-            self.world.arrive(claim)
+            self.model.arrive(twin)
         self.engine.adopt(early)
 
     @precondition(lambda self: self.config is not None)
@@ -127,33 +125,33 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
 
     @rule(tenant=st.sampled_from(TENANTS), request=requests())
     def arrive(self, tenant, request):
-        claim = self.world.claims.get(tenant)
+        twin = self.model.zones.get(tenant)
         zone = self.tenancy.zone_for(tenant, self.now)
-        self.world.now = self.now
-        if claim is None or claim.leaving:
+        self.model.now = self.now
+        if twin is None or twin.leaving:
             if self.unknown is None:
                 assert zone is None
                 return
             self._saw("auto-registered")
             terms = registered_terms(self.unknown, tenant)
-            if claim is None:
-                claim = self.world.add(tenant, **terms)
+            if twin is None:
+                twin = self.model.add(tenant, **terms)
             else:
-                self.world.change_spec(claim, **terms)
-            self.world.give_reservations()
+                self.model.change_spec(twin, **terms)
+            self.model.give_reservations()
         assert zone is self.ledger.zones[tenant]
         self._adopt()
-        most = self.world.reachable(claim)
+        most = self.model.reachable(twin)
         assert self.ledger.totals.reachable(zone) == most
         if request.prompt > most:
             self._saw("too long for its zone")
             return
-        if claim.state == "Evicted":
+        if twin.state == "Evicted":
             self._saw("an Evicted zone wakes")
         request.longest = request.peak = min(request.longest, most)
-        request.zone, request.claim = zone, claim
+        request.zone, request.twin = zone, twin
         self.tenancy.request_arrived(zone, self.now)
-        self.world.arrive(claim)
+        self.model.arrive(twin)
         self.requests.append(request)
         self.engine.add(request)
 
@@ -168,10 +166,10 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         """The engine has no zones yet, and gives the request blocks as long as there are any."""
         request.running = request.prompt <= self.free
         if request.running:
-            request.blocks = sorted(self.world.free)[: request.prompt]
+            request.blocks = sorted(self.model.free)[: request.prompt]
             request.computed = request.to_compute = BLOCK_TOKENS * request.prompt
-            self.world.free -= set(request.blocks)
-            self.world.before_zones |= set(request.blocks)
+            self.model.free -= set(request.blocks)
+            self.model.before_zones |= set(request.blocks)
         self.requests.append(request)
 
     @precondition(lambda self: self.requests)
@@ -182,15 +180,12 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.cached_blocks)
     @rule(data=st.data())
     def reset_a_block(self, data):
-        claim = data.draw(st.sampled_from([claim for claim in self.world.claims.values() if claim.cached]))
-        block = data.draw(st.sampled_from(claim.cached))
-        zone = self.ledger.zones[claim.tenant]
+        twin = data.draw(st.sampled_from([twin for twin in self.model.zones.values() if twin.cached]))
+        block = data.draw(st.sampled_from(twin.cached))
+        zone = self.ledger.zones[twin.tenant]
         self.ledger.evict_block(zone, block, "reset")
-        self.returned([(zone, [block])])
-        claim.order.forget(block)
-        self.world.free.add(block)
-        self.world.note_evicted(claim)
-        self.check_reasons([(claim.tenant, [block], "reset")])
+        self.model.evict_block(twin, block, "reset")
+        self.check_evictions([(zone, [block])])
 
     # Steps and time
 
@@ -231,17 +226,17 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     def wait(self, seconds):
         self.pass_time(seconds)
 
-    @precondition(lambda self: any(claim.cached for claim in self.world.claims.values()))
+    @precondition(lambda self: any(twin.cached for twin in self.model.zones.values()))
     @rule(data=st.data())
     def fall_silent(self, data):
         """Ends all requests of a zone, and lets time pass until the zone is quiet while others go on."""
-        claim = data.draw(st.sampled_from([claim for claim in self.world.claims.values() if claim.cached]))
-        for request in [request for request in self.requests if request.claim is claim]:
+        twin = data.draw(st.sampled_from([twin for twin in self.model.zones.values() if twin.cached]))
+        for request in [request for request in self.requests if request.twin is twin]:
             self.end(request)
-        if claim.evict_after is None:
-            self.pass_time(claim.after)
-        for _ in range(data.draw(st.integers(0, 3)) if claim.release is not None else 0):
-            self.pass_time(claim.release[1])
+        if twin.evict_after is None:
+            self.pass_time(twin.after)
+        for _ in range(data.draw(st.integers(0, 3)) if twin.release is not None else 0):
+            self.pass_time(twin.release[1])
 
     @rule()
     def settle_the_book(self):
@@ -253,17 +248,17 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
 
     @invariant()
     def every_block_is_where_the_reference_has_it(self):
-        world = self.world
-        self.ledger.check(len(world.free) + len(world.before_zones), CAPACITY)
-        assert set(self.ledger.zones) == set(world.claims)
-        parts = [world.free, world.before_zones]
+        model = self.model
+        self.ledger.check(len(model.free) + len(model.before_zones), CAPACITY)
+        assert set(self.ledger.zones) == set(model.zones)
+        parts = [model.free, model.before_zones]
         for tenant, zone in self.ledger.zones.items():
-            claim = world.claims[tenant]
+            twin = model.zones[tenant]
             owned = {block for block, owner in enumerate(self.ledger.owner) if owner is zone}
-            assert list(zone.cached) == claim.cached
-            assert owned == claim.in_use | set(claim.cached)
-            assert zone.in_use == len(claim.in_use)
-            parts += [claim.in_use, set(claim.cached)]
+            assert list(zone.cached) == twin.cached
+            assert owned == twin.in_use | set(twin.cached)
+            assert zone.in_use == len(twin.in_use)
+            parts += [twin.in_use, set(twin.cached)]
         assert sum(len(part) for part in parts) == CAPACITY
         assert set().union(*parts) == set(range(CAPACITY))
 
@@ -271,12 +266,12 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     def everybody_may_take_what_the_reference_says(self):
         totals = self.ledger.totals
         for tenant, zone in self.ledger.zones.items():
-            claim = self.world.claims[tenant]
+            twin = self.model.zones[tenant]
             for growing in (False, True):
                 for peak in (0, CAPACITY):
-                    expected = self.world.takeable(claim, growing=growing, peak=peak)
+                    expected = self.model.takeable(twin, growing=growing, peak=peak)
                     assert totals.takeable(zone, self.free, growing=growing, peak=peak) == expected
-            assert totals.reachable(zone) == self.world.reachable(claim)
+            assert totals.reachable(zone) == self.model.reachable(twin)
 
     @invariant()
     def who_backed_off_could_not_be_admitted(self):
@@ -285,14 +280,14 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @invariant()
     def states_are_those_of_the_reference(self):
         for tenant, zone in self.ledger.zones.items():
-            claim = self.world.claims[tenant]
-            assert (zone.spec.quota.reserved, zone.spec.weight) == (claim.reserved, claim.weight)
-            assert (zone.spec.seats.reserved, zone.spec.seats.limit) == claim.seats
-            assert own_seats(zone.spec, self.ledger.totals) == self.world.own_seats(claim, self.seats)
-            if claim.auto and claim.reserved < claim.wanted:
+            twin = self.model.zones[tenant]
+            assert (zone.spec.quota.reserved, zone.spec.weight) == (twin.reserved, twin.weight)
+            assert (zone.spec.seats.reserved, zone.spec.seats.limit) == twin.seats
+            assert own_seats(zone.spec, self.ledger.totals) == self.model.own_seats(twin)
+            if twin.auto and twin.reserved < twin.wanted:
                 self._saw("awaits a reservation")
-            assert (zone.state, zone.quiet, zone.leaving) == (claim.state, claim.quiet, claim.leaving)
-            assert (zone.requests, zone.last_active) == (claim.requests, claim.last_active)
+            assert (zone.state, zone.quiet, zone.leaving) == (twin.state, twin.quiet, twin.leaving)
+            assert (zone.requests, zone.last_active) == (twin.requests, twin.last_active)
             assert (zone.state == "Active") == (zone.requests > 0)
             assert zone.state != "Evicted" or zone.held == 0
 

@@ -51,7 +51,7 @@ class AskedArbiter(WatchedArbiter):
     def _ask(self):
         if not self._depth and self._rng.random() < 0.2:
             self._history._saw("asked")
-            ask(self, self._history.world, self._history.requests)
+            ask(self, self._history.model, self._history.requests)
 
 
 class AskedLives(ZoneLives):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.eviction_policies.order import Links
-from tests.zones.reference_orders import ORDERS
+from tests.zones.reference import Cache
 
 STEPS = ["keep", "keep", "hit", "hit", "drop", "evict", "remove", "change the policy"]
 ZONES = 2
@@ -35,12 +35,12 @@ POLICIES = st.sampled_from(list(EVICTION_POLICIES))
 def test_zones_that_share_links_each_have_their_own_order(policies, steps):
     links = Links(SHARED)
     orders = [EVICTION_POLICIES[policy](links) for policy in policies]
-    models = [ORDERS[policy]() for policy in policies]
+    models = [Cache(policy) for policy in policies]
     hit = [set() for _ in orders]
     free = set(range(SHARED))
     for step, number, wanted, policy in steps:
         order, model = orders[number], models[number]
-        choice = {"keep": free | hit[number], "drop": hit[number]}.get(step, model.kept)
+        choice = {"keep": free | hit[number], "drop": hit[number]}.get(step, model)
         blocks = [block for block in wanted if block in choice]
         if step == "keep":
             assert order.keep(blocks) == len(blocks)
@@ -60,7 +60,7 @@ def test_zones_that_share_links_each_have_their_own_order(policies, steps):
             hit[number].difference_update(blocks)
             free.update(blocks)
         elif step == "evict":
-            evicted = [model.lose() for _ in blocks]
+            evicted = [model.evict() for _ in blocks]
             assert order.evict(len(blocks)) == evicted
             free.update(evicted)
         elif step == "remove":
@@ -69,18 +69,19 @@ def test_zones_that_share_links_each_have_their_own_order(policies, steps):
                 model.forget(block)
             free.update(blocks)
         else:
-            models[number] = ORDERS[policy](model.kept)
+            models[number] = Cache(policy, model)
             orders[number] = EVICTION_POLICIES[policy](links, order.clear())
             assert (list(order), len(order)) == ([], 0)
         for each, model in zip(orders, models, strict=True):
             # A wrong link may form a cycle.
-            assert list(itertools.islice(each, SHARED + 1)) == model.kept
-            assert len(each) == len(model.kept)
-            assert {block for block in range(SHARED) if block in each} == set(model.kept)
+            assert list(itertools.islice(each, SHARED + 1)) == model
+            assert len(each) == len(model)
+            assert {block for block in range(SHARED) if block in each} == set(model)
 
 
-def test_each_policy_is_said_once_more_in_plain_lists():
-    assert ORDERS.keys() == EVICTION_POLICIES.keys()
+@pytest.mark.parametrize("policy", EVICTION_POLICIES)
+def test_the_reference_model_has_each_policy(policy):
+    assert Cache(policy).policy == policy
 
 
 class CountedList(list):
