@@ -364,3 +364,38 @@ def test_no_zone_gives_up_a_seat_for_a_request_that_finds_no_tokens(core):
     assert preemptions(core) == [("burst", "seat", "acme")]
     assert steps > 30
     assert engine.preempted[0] not in engine.running
+
+
+def test_long_prompts_that_are_denied_blocks_are_looked_up_in_turns_while_no_seat_is_free():
+    """Otherwise, each step would look up all of them."""
+    core = Core(10_000)
+    burst = core.zone("burst")
+    engine = SmallEngine(core, seats=2)
+    for _ in range(2):
+        engine.run(burst, 4_900)
+    waiting = [engine.wait(core.zone(f"zone-{number}", seats=1), 3_000) for number in range(3)]
+    engine.step()  # looks at each new request once
+
+    looked_up = []
+    for _ in range(30):
+        engine.looked_up.clear()
+        assert engine.step() == ([], [])
+        looked_up.append(list(engine.looked_up))
+
+    assert all(len(works) <= 1 for works in looked_up)
+    counts = [sum(works.count(work) for works in looked_up) for work in waiting]
+    assert 30 * 1024 // 3_000 <= sum(counts) <= 30 * 1024 // 3_000 + 2
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_request_gets_its_seat_although_long_prompts_of_other_zones_are_looked_up():
+    core = Core(10_000)
+    burst = core.zone("burst")
+    engine = SmallEngine(core, seats=2)
+    for _ in range(2):
+        engine.run(burst, 4_900)
+    for number in range(3):
+        engine.wait(core.zone(f"zone-{number}", seats=1), 3_000)
+    short = engine.wait(core.zone("acme", seats=1), 150)
+    admitted = [work for _ in range(12) for work in engine.step()[1]]
+    assert admitted == [short]

@@ -27,6 +27,9 @@ _FEW = 4
 _LOOKED_AT = 16
 """Maximum number of zones without seats of their own that are considered for the shared seat before a step."""
 
+_LOOKED_UP = 1024
+"""Number of blocks of waiting prompts to look up before each step, to find out which requests could use a seat."""
+
 
 def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
     """Returns the seats that come with a reservation of blocks: the same fraction, rounded down.
@@ -110,6 +113,8 @@ class Seats(Generic[W]):
         """Number of seats that each zone is entitled to and lacks, before the step."""
         self._kept: Counter[Zone] = Counter()
         """Number of seats kept in this step for zones that are entitled to them."""
+        self._look_ups = _LOOKED_UP
+        """Number of blocks whose prompts may still be looked up before this step; below 0 after a longer prompt."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
         self.turned_away: list[Zone] = []
@@ -145,6 +150,7 @@ class Seats(Generic[W]):
 
         This is skipped while there are free seats for all waiting requests.
         """
+        self._look_ups = min(_LOOKED_UP, self._look_ups + _LOOKED_UP)
         self._claimed = dict(self._claims()) if self._is_short else {}
 
     @property
@@ -163,6 +169,17 @@ class Seats(Generic[W]):
             if zone not in useless:
                 self._kept[zone] = count
                 self._make_free(zone)
+
+    def may_look_up(self, blocks: int) -> bool:
+        """Whether a waiting prompt of this many blocks may be looked up before this step. If so, the blocks count.
+
+        A look-up takes about a microsecond per block, and waiting prompts that are denied blocks would otherwise be
+        looked up before each step while no seat is free.
+        """
+        if self._look_ups <= 0:
+            return False
+        self._look_ups -= blocks
+        return True
 
     def is_there_one_for(self, zone: Zone) -> bool:
         """Whether a seat is free, or the zone is entitled to a seat that another zone has."""
@@ -218,7 +235,12 @@ class Seats(Generic[W]):
 
     def _claims(self) -> Iterator[tuple[Zone, int]]:
         """Generate the zones that are entitled to more seats than they have, with the number of missing seats."""
-        for zone in list(self._owners):
+        owners = list(self._owners)
+        for index, zone in enumerate(owners):
+            if self._look_ups <= 0:
+                # The other zones may not be looked up in this step, so they come first in the next one.
+                self._owners = dict.fromkeys((*owners[index:], *owners[:index]))
+                break
             if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
                 yield zone, count
         if self._others and self._shared() > self._shared_in_use():

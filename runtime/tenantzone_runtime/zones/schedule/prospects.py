@@ -81,7 +81,7 @@ class Prospects(Generic[W]):
         return (
             work.zone not in self._held_back.zones
             and self._engine.can_begin(work)
-            and not self._blocks.denied(work, self.slots.blocks_at_most(work))
+            and not self._blocks.denied(work, self.slots.blocks_at_most(work), may_look_up=self.seats.may_look_up)
         )
 
     def _given_a_slot(self, work: W) -> bool:

@@ -1,5 +1,6 @@
 """Blocks for waiting requests: which blocks a request would be denied now, and which are kept for it within a step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -52,13 +53,17 @@ class WaitingBlocks(Generic[W]):
         """Returns the blocks that a waiting request may take, besides those kept for others of its zone."""
         return self._preemptor.available(work)
 
-    def denied(self, work: W, at_most: int, inherited: int = 0) -> Denied | None:
+    def denied(
+        self, work: W, at_most: int, inherited: int = 0, may_look_up: Callable[[int], bool] | None = None
+    ) -> Denied | None:
         """Returns the blocks that a waiting request would be denied if it were admitted now; None if it gets them all.
 
         Args:
             work: the request.
             at_most: upper bound of the blocks that it needs; 0 if it waits for something other than blocks.
             inherited: number of blocks that are kept for another request of the zone and count as kept for this one.
+            may_look_up: called with ``at_most`` before the request's prompt is looked up. If it returns False, the
+                request counts as denied without a look-up.
         """
         engine, zone = self._engine, work.zone
         available = self._preemptor.available(work) + inherited
@@ -67,6 +72,8 @@ class WaitingBlocks(Generic[W]):
         # A request needs the most blocks if it has no prefix hit. If that many fit, no lookup is needed.
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
+        if may_look_up is not None and not may_look_up(at_most):
+            return Denied(at_most, 0)
         count = engine.blocks_to_admit(work)
         # Check the headroom first. Eviction can't change it, so no cache is evicted for a request that must wait.
         if headroom and count > reachable and not zone.is_entitled_to(count):
