@@ -35,7 +35,7 @@ $features
 
 ## Refused and bound by the frontend
 
-The frontend knows all routes of each supported vLLM version. It refuses a route that is not on this page.
+This page lists all routes of each supported vLLM version. The frontend refuses any other route.
 
 **Bound** routes: a seal that the scheduler checks ties each request to the zone of the tenant whose key the request
 carries. A request with a field that would bypass the seal gets status 400:

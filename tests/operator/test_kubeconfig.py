@@ -232,7 +232,7 @@ def test_a_proxy_is_used(tmp_path: Path, monkeypatch, cluster: dict[str, str], v
         ({"exec": {}}, "exec must have the fields command and apiVersion"),
         ({"exec": "s3cret"}, "exec must have the fields command and apiVersion"),
         ({"auth-provider": {}}, "auth-provider is not supported"),
-        ({"tokenfile": "token"}, "has no credentials for https://one:6443, although it has tokenfile"),
+        ({"tokenfile": "token"}, r"\(tokenfile\) are no credentials for https://one:6443"),
         ({"token": None, "username": "me", "password": "s3cret", "as": "x"}, "as is not supported"),
         ({"exec": None, "username": "s3cret"}, "username and password are only valid together"),
         ({"username": "me"}, "username and password are only valid together"),

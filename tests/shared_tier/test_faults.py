@@ -154,7 +154,7 @@ def test_a_pool_without_a_group_is_reported(own_manager):
     own_manager.share(group("other"))
     mine = Engine(own_manager.url, "acme")
     assert mine.store("acme", KEYS) == []
-    assert "the manager refuses chunks of zone acme: there is no instance group ml.chat" in mine.tier.problem
+    assert "the manager refuses chunks of zone acme: the instance group ml.chat does not exist" in mine.tier.problem
     own_manager.share(group("chat"))
     mine.tier.zones["acme"].space.closed_until = 0.0
     assert mine.store("acme", KEYS) == KEYS

@@ -91,7 +91,7 @@ class AdminKey:
                     self._complain(explain(error))
                 elif not self._keys:
                     raise
-                # With a known key, continue until the next read, so that no pool has to wait.
+                # Otherwise, keep using the known key until the Secret can be read, so that no pool has to wait.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:

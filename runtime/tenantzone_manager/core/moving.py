@@ -158,7 +158,7 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Mark a location for deletion if the block serves at another usable location; returns True if this is so.
+    """Mark a location for deletion if the block can also be read at another location. Returns whether it was marked.
 
     Args:
         draft: contains the block and its parent.

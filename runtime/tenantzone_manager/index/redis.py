@@ -304,7 +304,7 @@ def _texts(data: bytes) -> list[bytes]:
 
 
 def _pass_on(changed: list[bytes], listener: Listener) -> None:
-    """Call the listener for changes, given as alternating spaces and keys."""
+    """Call the listener once for each key space. ``changed`` has a key space, a key in it, a key space, and so on."""
     keys: dict[bytes, list[bytes]] = {}
     for space, key in zip(changed[::2], changed[1::2], strict=True):
         keys.setdefault(space, []).append(key)

@@ -24,7 +24,7 @@ class AnswerEncoder:
     """Encodes long answers part by part.
 
     Args:
-        turns: turns that the encoding of long answers must take.
+        turns: lets callers take turns, so that a long answer delays no other caller for long.
         lease: seconds for which found blocks can be read.
     """
 

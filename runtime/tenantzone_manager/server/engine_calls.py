@@ -32,8 +32,8 @@ class EngineCalls(Calls):
                 )
             if group is None or not caller.pool or caller.pool not in group.pools:
                 raise NotFound(
-                    f"there is no instance group {instance.group} for the pool {caller.pool}; create the group, or add "
-                    "the pool to its pools"
+                    f"the instance group {instance.group} does not exist or does not list the pool {caller.pool}; "
+                    "create the group, or add the pool to the group's pools"
                 )
             instance = replace(instance, pool=caller.pool)
         if group is not None and group.name != instance.group:

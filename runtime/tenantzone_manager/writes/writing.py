@@ -197,7 +197,7 @@ class Writer:
         now, until = self._clock(), write.until
         waited = now - write.now
         if indices and now + seconds > until + _SAME_SECONDS:
-            # ``waited`` is added because the extension itself may take as long as the call has taken so far.
+            # Add the duration of the call so far, because the extension may take about the same time.
             until = min(now + seconds + waited, self._timing.latest(now, self._index.staleness_seconds))
             await self._extend(write.instance, write.id, [write.keys[index] for index in indices], until)
         return min(self._clock() + seconds, until)

@@ -72,12 +72,12 @@ class Memory:
         return self._view is not None
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Call a nonblocking function with the memory, and return the result. The memory can be used only once.
+        """Call a nonblocking function with the memory, and return the result.
 
-        If the function raises an error, the memory may be used again.
+        This works only once, unless the function raises an error.
 
         Raises:
-            AbandonedError: the memory was revoked or used before.
+            AbandonedError: the memory was revoked, or an earlier call succeeded.
         """
         with self._lock:
             if self._view is None:

@@ -281,8 +281,8 @@ def _connection(configuration: Configuration, cluster: Section, user: Section) -
         token = checked_token(user.get("tokenFile", "token"), token)
     if user and not token and not (configuration.cert_file and configuration.key_file):
         raise ValueError(
-            f"the user has no credentials for {cluster['server']}, although it has {', '.join(map(str, user))}; add a "
-            "token or, with https://, a certificate and key, or remove all fields for anonymous requests"
+            f"the user's fields ({', '.join(map(str, user))}) are no credentials for {cluster['server']}; add a token "
+            "or, with https://, a certificate and key. To send anonymous requests, remove these fields"
         )
     ca_path, ca_data = _path_or_data(cluster, "certificate-authority", configuration.ssl_ca_cert)
     certificate_path, certificate_data = _path_or_data(user, "client-certificate", configuration.cert_file)

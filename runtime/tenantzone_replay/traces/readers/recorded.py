@@ -72,7 +72,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     by_process = _by_process(path, seen) if path.is_dir() else [[path]]
     processes = [sorted(_once(_parts(paths, seen), seen)) for paths in by_process]
     if not processes:
-        raise TraceError(f"{path} contains no recordings; their names match {_PATTERN}")
+        raise TraceError(f"{path} contains no recordings: no file name matches {_PATTERN}")
     first: float | None = None
     for moment, _, asked in heapq.merge(
         *(_when_due(parts, seen) for parts in processes if parts), key=lambda each: each[0]

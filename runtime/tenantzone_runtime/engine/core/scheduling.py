@@ -300,7 +300,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
                 return int(self._mamba_block_aligned_split(request, tokens, found))
             fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
-                # The cached prefix ends at an image. With 0 tokens, vLLM would not consider later waiting requests.
+                # The cached prefix ends at an image. If this request got no tokens, vLLM would admit no more.
                 return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 

@@ -198,7 +198,7 @@ class ZoneEngine:
         return computed_tokens + int(self._scheduler.num_prefill_lookahead)
 
     def _has_room(self, request: Request, computed_tokens: int, last: int) -> bool:
-        """Returns whether the encoder has room for a request's next media item, among items up to token ``last``."""
+        """Returns whether the encoder has room for a request's next media item, if any, up to token ``last``."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True

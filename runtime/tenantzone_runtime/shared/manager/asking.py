@@ -111,7 +111,7 @@ class Asking:
         return query.is_pending
 
     def heard(self, error: Exception | None) -> None:
-        """Record from the outcome of a call whether the manager works. ``error`` is the call's error, or None."""
+        """Record whether the manager works. ``error`` is the error of a call, or None if the call succeeded."""
         if not isinstance(error, ManagerError) or not error.is_failure:
             self.breaker.succeeded()
             return

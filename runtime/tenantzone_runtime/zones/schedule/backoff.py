@@ -171,7 +171,7 @@ class BackoffSet:
                 self._thresholds[of].push(threshold, zone)
 
     def due(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Iterator[Zone]:
-        """Generate the zones to consider, because a sum has reached their threshold. No zone may change meanwhile.
+        """Generate the zones for which a sum of blocks has reached their threshold. No zone may change meanwhile.
 
         Args:
             free: number of blocks that are free now.

@@ -218,7 +218,7 @@ class StepTokens(Generic[W]):
         return self.is_shared and not left.free and len(left.turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
-        """Undo the last grant of tokens, if this request got it, because the engine did not compute the request."""
+        """Undo the last grant of tokens if it was for this request, which the engine did not compute."""
         last, self._last = self._last, None
         if last is work:
             self._prompt_tokens.undo(work.zone, self._last_granted)
