@@ -66,16 +66,20 @@ def _check_machine() -> None:
 
 
 def _check_disk() -> None:
-    free, needed = shutil.disk_usage(ROOT).free, LINKED_BYTES if _has_cache() else NEEDED_BYTES
-    if not ENVIRONMENT.exists() and free < needed:
+    if ENVIRONMENT.exists():
+        return
+    free, needed = shutil.disk_usage(ROOT).free, LINKED_BYTES if _links_from_cache() else NEEDED_BYTES
+    if free < needed:
         sys.exit(f"{ROOT} has {free / 1e9:.0f} GB of free disk; the Python packages need {needed / 1e9:.0f} GB")
 
 
-def _has_cache() -> bool:
-    """Returns whether uv's cache has packages on the same disk, which uv links instead of copying them."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = Path(os.environ.get("UV_CACHE_DIR") or caches / "uv")
-    return any(packages.stat().st_dev == ROOT.stat().st_dev for packages in cache.glob("archive-v*"))
+def _links_from_cache() -> bool:
+    """Returns whether uv will link the largest package, torch, from its cache, which is on the same disk then."""
+    if os.environ.get("UV_NO_CACHE") or os.environ.get("UV_LINK_MODE") == "copy":
+        return False
+    caches = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", ""), ".cache")
+    cache = Path(os.environ.get("UV_CACHE_DIR") or Path(caches, "uv"))
+    return any(package.stat().st_dev == ROOT.stat().st_dev for package in cache.glob("archive-v*/*/torch"))
 
 
 def _inputs() -> str:

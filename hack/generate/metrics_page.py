@@ -77,7 +77,8 @@ evicted, by that zone's priority relative to the zone that lost the block. These
 
 $evictions
 
-**Outcomes.** $outcomes. `refused` counts requests that need more blocks than their zone may ever hold. Requests without
+**Outcomes.** $outcomes. `refused` counts requests that were refused on arrival, for example
+because they need more blocks than their zone may ever hold. Requests without
 a zone count only in `tenantzone_engine_refused_requests_total`.
 
 **Stalls.** `tenantzone_zone_stalled_seconds_total` is like `some` in Linux' pressure stall information: the time in

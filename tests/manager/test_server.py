@@ -165,7 +165,7 @@ async def test_another_pool_s_instance_is_not_there(ask: Client) -> None:
             await ask(call, "other", instance_id="chat-9", **fields)
         assert str(one_of_another.value) == str(none.value).replace("chat-9", "chat-1")
         assert none.value.code == "NOT_FOUND"
-    with pytest.raises(Refusal, match="NOT_FOUND: the instance group team .* does not list the pool ml/other"):
+    with pytest.raises(Refusal, match=r"NOT_FOUND: the instance group team .* does not list the pool ml/other"):
         await ask("RegisterInstance", "other", instance=INSTANCE)
     with pytest.raises(Refusal, match="PERMISSION_DENIED"):
         await ask("RegisterInstance", "other", instance={**INSTANCE, "pool": "ml/chat"})
