@@ -22,9 +22,9 @@ from tenantzone_contract.reports.report import (
     IdentityReport,
     Rejection,
     SaltKeyStatus,
-    ZoneReport,
     dump_report,
 )
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_contract.zone_config.packing import ConfigFiles, files_of, unpack_config

@@ -25,7 +25,8 @@ from typing import get_args
 from vllm.utils.gc_utils import freeze_gc_heap
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.reports.report import ConfigStatus, WaitReason
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.words import WaitReason
 from tenantzone_contract.zone_config.config import ZoneConfig
 from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.housekeeping.report.reporting import make_figures, make_report

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from bench.scheduler.lock_holds import Engine
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneTierFigures

@@ -10,7 +10,7 @@ from collections import Counter
 from bench.simulator.checks import Checks, Violation, demand
 from bench.simulator.engine import Engine
 from bench.simulator.request import Request
-from tenantzone_contract.reports.report import WaitReason
+from tenantzone_contract.reports.words import WaitReason
 from tenantzone_runtime.zones.model.zone import Zone
 
 

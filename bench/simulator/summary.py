@@ -10,7 +10,7 @@ from bench.simulator.configs import CLASSES, Population
 from bench.simulator.engine import Engine
 from bench.simulator.inspection import Inspection
 from bench.simulator.request import Request
-from tenantzone_contract.reports.report import WaitReason
+from tenantzone_contract.reports.words import WaitReason
 from tenantzone_runtime.zones.audit.events import Evicted, Lent, Preempted, Repaid
 
 

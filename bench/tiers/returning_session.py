@@ -19,7 +19,7 @@ from typing import Any
 from bench.end_to_end.engines import BLOCK_TOKENS, EngineError, Engines
 from bench.tiers.disk import forget_cached
 from bench.tiers.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
-from tenantzone_contract.reports.report import ZoneTierReport
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 from tenantzone_contract.zone_config.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config
 from tenantzone_contract.zone_config.tiers import TierShare

@@ -22,7 +22,8 @@ from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachab
 from tenantzone_cli.resources import Pod, Pool, read_pod, read_pool
 from tenantzone_contract.keys.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
 from tenantzone_contract.kube_names import API, POOLS, resource_path
-from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
+from tenantzone_contract.reports.report import REPORT_PATH, EngineReport, LoanReport, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 
 _AT_ONCE = 16
 _UNAUTHORIZED = 401

@@ -4,13 +4,8 @@ import time
 from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
-from tenantzone_contract.reports.report import (
-    ConfigStatus,
-    EngineReport,
-    LoanReport,
-    TierReport,
-    ZoneReport,
-)
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, LoanReport, TierReport
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tests.reported import SETTINGS
 
 

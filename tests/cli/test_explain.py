@@ -10,15 +10,8 @@ from tenantzone_cli.api import ApiError
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
 from tenantzone_cli.views.explain import Facts, explain
-from tenantzone_contract.reports.report import (
-    AdapterReport,
-    EncoderUseReport,
-    LatencyReport,
-    LoanReport,
-    TargetReport,
-    TierReport,
-    ZoneTierReport,
-)
+from tenantzone_contract.reports.report import AdapterReport, EncoderUseReport, LoanReport, TierReport
+from tenantzone_contract.reports.zone_report import LatencyReport, TargetReport, ZoneTierReport
 from tenantzone_operator.kube.conditions import Reason
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body

@@ -13,8 +13,8 @@ from tenantzone_cli.table import duration, render
 from tenantzone_cli.views.rows import Rates, Row, live_rows, status_rows
 from tenantzone_cli.views.top import Selection, document, ordered, silent_engines, table
 from tenantzone_cli.watch import screen
-from tenantzone_contract.reports.report import ZoneTierReport
 from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from hack.ports import free_ports
 from tenantzone_contract.cache.blocks import BlockKind, BlockMap
-from tenantzone_contract.reports.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, LoanReport, TierReport
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_operator.console.server import ReplicaState, console_served
 from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod

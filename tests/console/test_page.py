@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tenantzone_contract.reports.report import LoanReport, TierReport, ZoneTierReport
+from tenantzone_contract.reports.report import LoanReport, TierReport
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 from tenantzone_operator.console.server import ReplicaState
 from tests.console.browsing import assert_accessible, cell_colours, opened
 from tests.console.colours import Scheme, linear, variables

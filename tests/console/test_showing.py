@@ -12,12 +12,11 @@ from tenantzone_contract.reports.report import (
     EngineReport,
     Rejection,
     TierReport,
-    ZoneReport,
-    ZoneTierReport,
     dump_report,
     parse_report,
 )
 from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.reports.zone_report import ZoneReport, ZoneTierReport
 from tenantzone_operator.console.live import LiveEngine
 from tenantzone_operator.console.showing import show_blocks, show_pool
 from tenantzone_operator.kube.resources import Pod, Zone, read_pod, read_zone

@@ -6,14 +6,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tenantzone_contract.reports.report import (
-    ConfigStatus,
-    EngineReport,
-    LoanReport,
-    ZoneReport,
-    dump_report,
-    parse_report,
-)
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, LoanReport, dump_report, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tests.reported import SETTINGS
 
 REPORT = EngineReport(

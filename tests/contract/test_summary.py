@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_contract.quantity import MAX_COUNT
-from tenantzone_contract.reports.report import ZoneReport, ZoneState
 from tenantzone_contract.reports.summary import STATUS_FIELDS, ZoneSummary, busiest
+from tenantzone_contract.reports.words import ZoneState
+from tenantzone_contract.reports.zone_report import ZoneReport
 
 BLOCKS = st.integers(0, 10_000)
 REPORTS = st.builds(

@@ -1,8 +1,8 @@
 """A zone's tiers over several engines: added up, except for what all of them hold together."""
 
 from tenantzone_contract.quantity import MAX_COUNT
-from tenantzone_contract.reports.report import ZoneTierReport
 from tenantzone_contract.reports.tier_summary import tier_summaries
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 
 
 def reported(tier, held, **counts):

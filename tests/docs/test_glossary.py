@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_runtime.zones.audit.events import PreemptionReason
 from tenantzone_runtime.zones.config.enforcement import Watermarks

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.reports.report import MAX_SECONDS, ConfigStatus, dump_report, parse_report
+from tenantzone_contract.reports.parts import MAX_SECONDS
+from tenantzone_contract.reports.report import ConfigStatus, dump_report, parse_report
 from tenantzone_contract.zone_config.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.housekeeping.report import copying

@@ -5,7 +5,8 @@ from vllm.config import KVEventsConfig
 from vllm.v1.core.sched.interface import PauseState
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
-from tenantzone_contract.reports.report import ConfigStatus, PurgeReport
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.zone_report import PurgeReport
 from tenantzone_contract.zone_config.config import ConfigError
 from tenantzone_runtime.engine.core import beside_steps
 from tenantzone_runtime.housekeeping.report.reporting import make_report

@@ -9,7 +9,8 @@ from typing import Any, Self
 from tenantzone_contract.cache.blocks import BlockMap, parse_block_map
 from tenantzone_contract.keys.admin_token import ACCEPTED_FILE
 from tenantzone_contract.keys.salt import SALT_KEY_FILE
-from tenantzone_contract.reports.report import EngineReport, ZoneReport, parse_report
+from tenantzone_contract.reports.report import EngineReport, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.zone_config.config_text import dump_config, make_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.reports.report import ZoneTierReport
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 from tenantzone_contract.zone_config.tiers import TierShare
 from tenantzone_contract.zone_config.zone_terms import Idle
 from tenantzone_runtime.disk.figures import Receipt

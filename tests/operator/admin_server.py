@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from tenantzone_contract.reports.report import ZoneReport, dump_report
+from tenantzone_contract.reports.report import dump_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_operator.engines.reports import max_report_bytes
 from tests.operator.objects import report
 

@@ -18,12 +18,11 @@ from tenantzone_contract.reports.report import (
     ConfigStatus,
     EngineReport,
     IdentityReport,
-    PurgeReport,
     Rejection,
     SaltKeyStatus,
-    ZoneReport,
     dump_report,
 )
+from tenantzone_contract.reports.zone_report import PurgeReport, ZoneReport
 from tenantzone_contract.zone_config.config import CONFIG_HASH_ANNOTATION, ConfigError, RuntimeConfig
 from tenantzone_contract.zone_config.fitting import grants
 from tenantzone_contract.zone_config.identity import identity_digest

@@ -13,10 +13,10 @@ from tenantzone_contract.reports.report import (
     Rejection,
     SaltKeyStatus,
     TierReport,
-    ZoneReport,
     dump_report,
     parse_report,
 )
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.fitting import Grant, grants

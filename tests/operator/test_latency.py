@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.reports.report import LatencyReport, TargetReport
+from tenantzone_contract.reports.zone_report import LatencyReport, TargetReport
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan

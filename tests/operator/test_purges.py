@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenantzone_contract.reports.report import PurgeReport
+from tenantzone_contract.reports.zone_report import PurgeReport
 from tenantzone_contract.zone_config.config import PURGE_ANNOTATION, ZoneConfig
 from tenantzone_operator.kube.resources import Zone, read_zone
 from tenantzone_operator.planning.config_room import ConfigRoom

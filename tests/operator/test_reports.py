@@ -9,20 +9,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tenantzone_contract.quantity import MAX_COUNT
+from tenantzone_contract.reports.parts import MAX_BLOCKS, MAX_SECONDS
 from tenantzone_contract.reports.report import (
-    MAX_BLOCKS,
-    MAX_SECONDS,
     ConfigStatus,
-    LatencyReport,
     LoanReport,
     Rejection,
-    TargetReport,
     TierReport,
-    ZoneReport,
-    ZoneTierReport,
     dump_report,
     parse_report,
 )
+from tenantzone_contract.reports.zone_report import LatencyReport, TargetReport, ZoneReport, ZoneTierReport
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.views import view
 from tests.operator.objects import report, zone_report

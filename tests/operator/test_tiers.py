@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tenantzone_contract.reports.report import TierEffectReport, TierReport, ZoneTierReport
+from tenantzone_contract.reports.report import TierReport
+from tenantzone_contract.reports.zone_report import TierEffectReport, ZoneTierReport
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES
 from tenantzone_operator.engines.observation import Observation

@@ -9,7 +9,8 @@ from pathlib import Path
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tenantzone_contract.reports.report import ConfigStatus, EngineReport, ZoneReport, dump_report, parse_report
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, dump_report, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import ConfigError, PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
 from tenantzone_runtime.frontend.binding import parse_body

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tenantzone_contract.reports.report import MAX_BLOCKS, ZoneReport, dump_report, parse_report
+from tenantzone_contract.reports.parts import MAX_BLOCKS
+from tenantzone_contract.reports.report import dump_report, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import PoolConfig, ZoneConfig
 from tenantzone_contract.zone_config.config_text import dump_config, make_config, parse_config
 from tenantzone_runtime.frontend.identities.tokens import TokenIdentity

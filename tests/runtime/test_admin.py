@@ -12,12 +12,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 import pytest
 from msgspec import structs
 
-from tenantzone_contract.reports.report import (
-    ConfigStatus,
-    EngineReport,
-    ZoneReport,
-    parse_report,
-)
+from tenantzone_contract.reports.report import ConfigStatus, EngineReport, parse_report
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_runtime.admin_port.admin import AdminServer, _Server
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tests.reported import SETTINGS

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.reports.report import EvictionReason, WaitReason
+from tenantzone_contract.reports.words import EvictionReason, WaitReason
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics.families import ALL_FAMILIES, families

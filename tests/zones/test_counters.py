@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_runtime.zones.audit.events import LoanUsage
 from tenantzone_runtime.zones.blocks.eviction import evict_to_watermark, make_room
 from tenantzone_runtime.zones.model.counters import EVICTIONS_FOR, TAKEN_FOR, Counters

@@ -13,7 +13,7 @@ from bench.gpu.group import Context
 from bench.gpu.plan import Prompts
 from bench.gpu.results import EqualRow
 from bench.gpu.shapes import Shape
-from tenantzone_contract.reports.report import ZoneReport
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.zone_config.config import ZoneConfig
 
 _TOP: Final = 20

@@ -7,8 +7,9 @@ from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
 from tenantzone_contract.quantity import shown_bytes
 from tenantzone_contract.reports.latency_words import LATENCY_WORDS
-from tenantzone_contract.reports.report import EngineReport, LoanReport, ZoneReport
+from tenantzone_contract.reports.report import EngineReport, LoanReport
 from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.text import printable
 
 _WAITS: Mapping[str, str] = {

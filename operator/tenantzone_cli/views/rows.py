@@ -6,9 +6,9 @@ from typing import Any
 
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Zone
-from tenantzone_contract.reports.report import ZoneReport
 from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.reports.tier_summary import TierSummary, tier_summaries
+from tenantzone_contract.reports.zone_report import ZoneReport
 
 
 @dataclass(frozen=True, slots=True)

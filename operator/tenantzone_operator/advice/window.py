@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from tenantzone_contract.reports.report import LatencyReason, TargetReport
+from tenantzone_contract.reports.words import LatencyReason
+from tenantzone_contract.reports.zone_report import TargetReport
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView
 

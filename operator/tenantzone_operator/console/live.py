@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tenantzone_contract.cache.blocks import BLOCKS_PATH, CELLS_PARAMETER, TIER_PARAMETER, BlockMap, parse_block_map
-from tenantzone_contract.reports.report import EngineReport, ZoneReport
+from tenantzone_contract.reports.report import EngineReport
 from tenantzone_contract.reports.summary import ZoneSummary
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.answers import read_answer, read_report, reason
 from tenantzone_operator.engines.reading_quota import ReadingQuota

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tenantzone_contract.cache.blocks import BlockKind, BlockMap
-from tenantzone_contract.reports.report import EngineReport, ZoneReport
+from tenantzone_contract.reports.report import EngineReport
 from tenantzone_contract.reports.summary import ZoneSummary
 from tenantzone_contract.reports.tier_summary import TierSummary, tier_summaries
+from tenantzone_contract.reports.zone_report import ZoneReport
 from tenantzone_contract.text import printable
 from tenantzone_operator.console.changes import Change, condition_of
 from tenantzone_operator.console.live import LiveEngine, by_name, declared

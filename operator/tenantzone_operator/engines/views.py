@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenantzone_contract.quantity import MAX_COUNT
-from tenantzone_contract.reports.report import (
-    ApiServerReport,
-    EngineReport,
-    EvictionReason,
-    LatencyReport,
-    PurgeReport,
-    ZoneReport,
-    ZoneTierReport,
-)
+from tenantzone_contract.reports.report import ApiServerReport, EngineReport
+from tenantzone_contract.reports.words import EvictionReason
+from tenantzone_contract.reports.zone_report import LatencyReport, PurgeReport, ZoneReport, ZoneTierReport
 from tenantzone_contract.text import printable
 
 _LONGEST_ERROR = 1000

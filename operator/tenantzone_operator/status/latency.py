@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from tenantzone_contract.reports.latency_words import LATENCY_WORDS
-from tenantzone_contract.reports.report import LatencyReport, TargetReport
+from tenantzone_contract.reports.zone_report import LatencyReport, TargetReport
 from tenantzone_contract.text import printable
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.reports.report import TierEffectReport
 from tenantzone_contract.reports.tier_effect import EFFECTIVE_FROM, INEFFECTIVE_BELOW, WINDOW_SECONDS, TierWindow
 from tenantzone_contract.reports.tier_summary import tier_summaries
+from tenantzone_contract.reports.zone_report import TierEffectReport
 from tenantzone_contract.zone_config.tiers import TIER_NAMES, PoolTiers, TierName
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from tenantzone_contract.quantity import MAX_COUNT
+from tenantzone_contract.reports.parts import MAX_TIERS, Blocks, Count, Name, Part, TierText, UnixTime
+from tenantzone_contract.reports.zone_report import ZoneReport
 
 REPORT_VERSION: Final = 1
 
@@ -20,246 +21,14 @@ METRICS_PATH = "/metrics"
 
 DEFAULT_ADMIN_PORT = 9464
 
-ZoneState = Literal["Active", "Idle", "Evicted"]
-"""State of a zone on an engine.
-
-Active: a request is waiting or running. Idle: the zone has no requests. Evicted: the zone is idle, and all its blocks
-are evicted, but the zone still exists.
-"""
-
-EvictionReason = Literal[
-    "quiet",
-    "reclaim",
-    "own",
-    "relief",
-    "limit",
-    "watermark",
-    "due",
-    "idle",
-    "ttl",
-    "no_store",
-    "purge",
-    "removed",
-    "reset",
-]
-"""Reason why a cached block was evicted.
-
-quiet: another zone needed the block, and the owner was past its idle window. reclaim: a zone within its reservation
-needed the block, which was surplus of its owner. own: the owner itself needed the block. relief: surplus of an active
-zone, for another zone's request that was denied blocks or is growing. limit: the zone would have exceeded its limit.
-watermark: the engine ran low on free blocks. due: the block was on a loan that had expired. idle: the zone had no
-requests for the configured time. ttl: the block was unused for the zone's TTL. no_store: the zone no longer caches
-blocks. purge: the zone was purged. removed: the zone was removed from the config. reset: the prefix cache was reset.
-"""
-
-LatencyReason = Literal[
-    "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
-]
-"""State of a zone's latency target, or the reason why the target is missed.
-
-Met: the time was at most 1.15 times the target. NoTraffic: no request was served in the last minute. With all other
-reasons, the target is missed. Warming: too few steps were measured to predict step times. OwnLoad: the zone's own
-generating requests take longer than the target. OwnPrompts: the zone's own prompts make steps longer than the target
-allows. ModelTooSlow: a single request takes longer than the target. Neighbours: requests of other zones were computed
-in the same steps. Blocks, Seats: requests waited for blocks or seats before their first token.
-"""
-
-WaitReason = Literal[
-    "limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter", "encoder", "grammar", "load"
-]
-"""Reason why a zone's next request waits.
-
-limit: the zone has reached its limit of blocks. reserved: blocks are free or cached, but reserved for other zones.
-in_use: other requests use the blocks. seats: the engine runs its maximum number of requests. seat_limit: the zone runs
-its maximum number of requests. tokens: the zone's share of the steps is used up, or another zone's latency target needs
-the tokens. adapter: requests for other LoRA adapters use all adapter slots, or another zone gets the next slot.
-encoder: encodings of other requests' media fill the encoder cache, or its free room is kept for another zone. grammar:
-the request's grammar is not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks
-from a tier. For grammar and load, all waiting requests of the zone wait.
-"""
-
-MAX_BLOCKS: Final = 2**31 - 1
-"""Maximum number of blocks of one engine."""
-
-MAX_SECONDS: Final = 1e6
-"""Maximum reported latency in seconds. Longer times, for example after a clock was set, are reported as this value."""
-
-MAX_TIERS: Final = 8
-"""Maximum number of tiers of one engine."""
-
 MAX_API_SERVERS: Final = 1024
 """Maximum number of API server processes of one engine."""
 
 MAX_LAGS: Final = 16
 """Maximum number of differences between one API server process and its engine core."""
 
-Blocks = Annotated[int, Meta(ge=0, le=MAX_BLOCKS)]
-Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-ByteTotal = Annotated[int, Meta(ge=0)]
-"""Number of bytes since a zone was added, which may exceed `MAX_COUNT` after weeks of transfers."""
-Integral = Annotated[float, Meta(ge=0)]
-Name = Annotated[str, Meta(max_length=253)]
-"""A name, or a word of an enumeration. A newer engine may report words that this enumeration does not have."""
-TierText = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")]
-UnixTime = Annotated[float, Meta(ge=-1e12, le=1e12)]
-_Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 
-
-class _Part(Struct, frozen=True, rename="camel", gc=False):
-    """A part of the report. Unknown fields are ignored, so that an older operator can read a newer engine's report.
-
-    The bounds are checked when a report is parsed, not when an engine makes it.
-    """
-
-
-class PurgeReport(_Part, frozen=True):
-    """The last purge of a zone on an engine. Amounts are in KV-cache blocks."""
-
-    id: Name
-    evicted: Count = 0
-    """Number of cached blocks that were evicted."""
-    withdrawn: Count = 0
-    """Number of blocks that running requests used. Later requests can't hit these blocks, which stay until released."""
-
-
-class TargetReport(_Part, frozen=True):
-    """One latency target of a zone, and the actual latency of its requests."""
-
-    target_seconds: Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
-    actual_seconds: _Seconds | None = None
-    """99th percentile over the last minute, or None if no request was served."""
-    met: bool | None = None
-    """Whether the latency was at most 1.15 times the target, or None if no request was served."""
-    reason: Name = "NoTraffic"
-    """A :data:`LatencyReason`. A newer engine may report other reasons."""
-
-
-class LatencyReport(_Part, frozen=True):
-    """The latency targets of a zone."""
-
-    token_time: TargetReport | None = None
-    first_token: TargetReport | None = None
-
-
-class TierEffectReport(_Part, frozen=True):
-    """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.reports.tier_effect`."""
-
-    offered_bytes: Count
-    """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
-    loaded_bytes: Count
-    ineffective: bool = False
-    """Whether the zone loads too few of the bytes that it offers to the tier."""
-
-
-class ZoneTierReport(_Part, frozen=True):
-    """One zone in one tier of an engine. Counters count since the zone was added. A chunk is the unit of transfer."""
-
-    tier: TierText
-    """An :data:`~tenantzone_contract.zone_config.tiers.AnyTierName`. A newer engine may report other tiers."""
-    reserved_bytes: Count
-    limit_bytes: Count
-    held_bytes: Count
-    awaited_bytes: Count = 0
-    """Number of bytes that the TenantZone reserves but that do not fit. If above 0, ``reserved_bytes`` is 0."""
-    hits: Count = 0
-    """Number of chunks that were found and whose load began."""
-    evictions: Count = 0
-    """Number of evicted chunks, for any reason."""
-    writes_refused: Count = 0
-    """Number of chunks that were not stored."""
-    writes_refused_within_reservation: Count = 0
-    """Number of chunks that were not stored although they were within the zone's reservation."""
-    stored_bytes: ByteTotal = 0
-    """Number of bytes that were stored."""
-    loaded_bytes: ByteTotal = 0
-    """Number of bytes that were found and whose load began."""
-    not_admitted_bytes: ByteTotal = 0
-    """Number of bytes that were not stored because of the zone's admission terms."""
-    effect: TierEffectReport | None = None
-    """Last evaluation of the tier's effect, or None if there was none."""
-    corrupt: Count = 0
-    """Number of chunks that were not used, because they were changed, truncated, swapped or of another zone."""
-    byte_seconds: Integral = 0.0
-    """Integral of held bytes over time, in byte-seconds."""
-
-
-class ZoneReport(_Part, frozen=True):
-    """One zone on one engine. Amounts are in KV-cache blocks unless the name has another unit."""
-
-    name: Name
-    tenant: Name
-    generation: Count
-    """Generation of the TenantZone that is enforced now."""
-    state: Name
-    """A :data:`ZoneState`. A newer engine may report other states."""
-    reserved: Blocks
-    limit: Blocks
-    in_use: Blocks
-    """Number of blocks that requests use."""
-    cached: Blocks
-    """Number of cached blocks that no request uses."""
-    waiting_requests: Count = 0
-    running_requests: Count = 0
-    prefix_query_tokens: Count = 0
-    prefix_hit_tokens: Count = 0
-    prompt_tokens: Count = 0
-    generation_tokens: Count = 0
-    computed_tokens: Count = 0
-    """Number of prompt tokens and generated tokens that were computed, each counted once."""
-    computed_first_tokens: Count = 0
-    """Number of tokens computed for the first time, without rejected drafts."""
-    recomputed_tokens: Count = 0
-    """Number of tokens computed again after preemptions."""
-    withheld_tokens: Count = 0
-    """Number of step tokens that the zone's requests could have used, but that were kept for other zones."""
-    evictions: dict[Name, Count] = {}
-    """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
-    preemptions: Count = 0
-    violations: Count = 0
-    """Number of requests that the engine failed because they were about to use another zone's block (a defect)."""
-    waits_for: Name | None = None
-    """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
-
-    None if the request was admitted, or if no request waits. A newer engine may report other reasons.
-    """
-    auto_registered: bool = False
-    """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
-    level: Name = ""
-    """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
-    awaited_reservation: Blocks = 0
-    """Number of blocks that the TenantZone or level reserves but that do not fit. If above 0, ``reserved`` is 0."""
-    reserved_seats: Count = 0
-    """Number of requests that can run at once regardless of other zones."""
-    latency: LatencyReport | None = None
-    """State of the zone's latency targets. None if the zone has no targets, or if nothing was measured yet."""
-    awaited_seats: Count = 0
-    """Number of seats that the TenantZone reserves explicitly but that the engine does not have."""
-    lent: Blocks = 0
-    """Number of blocks of the zone's reservation that other zones use now."""
-    borrowed: Blocks = 0
-    """Number of blocks of other zones' reservations that the zone holds now."""
-    block_seconds: Integral = 0.0
-    """Integral of held blocks over time since the engine started, in block-seconds."""
-    purge: PurgeReport | None = None
-    """Last purge, or None if there was none."""
-    scrubbed_blocks: Count = 0
-    """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
-    unscrubbed_blocks: Blocks = 0
-    """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
-    tiers: Annotated[tuple[ZoneTierReport, ...], Meta(max_length=MAX_TIERS)] = ()
-    """Zone's report for each tier of the engine."""
-
-    @property
-    def held(self) -> int:
-        return self.in_use + self.cached
-
-    @property
-    def blocks_evicted(self) -> int:
-        """Number of evicted blocks, for any reason."""
-        return sum(self.evictions.values())
-
-
-class Rejection(_Part, frozen=True, kw_only=True):
+class Rejection(Part, frozen=True, kw_only=True):
     """A config that the engine refused. The engine's previous config is still in force."""
 
     generation: Count | None = None
@@ -272,7 +41,7 @@ class Rejection(_Part, frozen=True, kw_only=True):
     unix_time: UnixTime = 0.0
 
 
-class ConfigStatus(_Part, frozen=True):
+class ConfigStatus(Part, frozen=True):
     """The config in force on an engine, and the newest config if it was refused."""
 
     applied_generation: Count | None = None
@@ -284,7 +53,7 @@ class ConfigStatus(_Part, frozen=True):
     """Whether the engine refuses unsigned configs."""
 
 
-class IdentityReport(_Part, frozen=True, kw_only=True):
+class IdentityReport(Part, frozen=True, kw_only=True):
     """The method by which an engine's frontend identifies tenants."""
 
     kind: Name = ""
@@ -301,15 +70,7 @@ class IdentityReport(_Part, frozen=True, kw_only=True):
     """
 
 
-Lag = Literal["config", "keys", "salt_key", "silent"]
-"""Difference between an API server process and its engine core for 30 seconds or longer.
-
-config: the process enforces another config. keys: the process has other API keys than the engine core reads from the
-same folder. salt_key: the process uses another salt key. silent: the process has not reported its state.
-"""
-
-
-class ApiServerReport(_Part, frozen=True):
+class ApiServerReport(Part, frozen=True):
     """The config and keys that one API server process of an engine enforces."""
 
     process: Count
@@ -325,7 +86,7 @@ class ApiServerReport(_Part, frozen=True):
     """A :data:`Lag` for each difference from the engine core. A newer engine may report other differences."""
 
 
-class LoanReport(_Part, frozen=True):
+class LoanReport(Part, frozen=True):
     """Blocks of one zone's reservation that another zone holds. Zones are identified by their tenants."""
 
     lender: Name
@@ -336,7 +97,7 @@ class LoanReport(_Part, frozen=True):
     """Time at which the loan is due, or None if the lender may reclaim it when needed."""
 
 
-class SaltKeyStatus(_Part, frozen=True):
+class SaltKeyStatus(Part, frozen=True):
     """The salt key in force on an engine."""
 
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}\Z")] = ""
@@ -345,7 +106,7 @@ class SaltKeyStatus(_Part, frozen=True):
     """Reason why the current key file is not in force. Empty if it is in force, or if no key file is mounted."""
 
 
-class AdminPortStatus(_Part, frozen=True):
+class AdminPortStatus(Part, frozen=True):
     """Access control of the engine's admin port."""
 
     open: bool = False
@@ -354,7 +115,7 @@ class AdminPortStatus(_Part, frozen=True):
     """Reason why the current token file is not in force. Empty if it is in force, or if no token is needed."""
 
 
-class AdapterReport(_Part, frozen=True):
+class AdapterReport(Part, frozen=True):
     """One LoRA adapter that has a slot of an engine, because running requests use it."""
 
     adapter: str
@@ -363,14 +124,14 @@ class AdapterReport(_Part, frozen=True):
     """Tenants of the zones whose requests use the adapter."""
 
 
-class EncoderUseReport(_Part, frozen=True):
+class EncoderUseReport(Part, frozen=True):
     """The part of an engine's encoder cache that one zone's running requests use."""
 
     tenant: Name
     embeddings: Count
 
 
-class TierReport(_Part, frozen=True):
+class TierReport(Part, frozen=True):
     """One tier of an engine."""
 
     tier: TierText
@@ -393,7 +154,7 @@ class TierReport(_Part, frozen=True):
         return self.held_bytes + self.chunk_bytes > self.capacity_bytes
 
 
-class EngineReport(_Part, frozen=True, kw_only=True):
+class EngineReport(Part, frozen=True, kw_only=True):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
     All numbers of a zone are from one moment, and all numbers of the engine are from one moment. These moments may be
@@ -450,7 +211,7 @@ def dump_report(report: EngineReport) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(report, zones=zones, loans=loans))
 
 
-def _encoded(parts: Sequence[_Part]) -> msgspec.Raw:
+def _encoded(parts: Sequence[Part]) -> msgspec.Raw:
     """Returns the parts as a JSON array."""
     starts = range(0, len(parts), _ENCODED_AT_ONCE)
     arrays = [msgspec.json.encode(parts[start : start + _ENCODED_AT_ONCE]) for start in starts]

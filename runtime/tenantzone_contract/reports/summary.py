@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, get_args
 
 from tenantzone_contract.quantity import MAX_COUNT
-from tenantzone_contract.reports.report import ZoneState
+from tenantzone_contract.reports.words import ZoneState
 
 STATES: Final[tuple[ZoneState, ...]] = get_args(ZoneState)
 """All states of a zone, the busiest first."""

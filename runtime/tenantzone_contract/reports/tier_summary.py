@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tenantzone_contract.quantity import MAX_COUNT, shown_bytes
-from tenantzone_contract.reports.report import ZoneTierReport
+from tenantzone_contract.reports.zone_report import ZoneTierReport
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, TIER_NAMES
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.reports.report import ApiServerReport, Lag
+from tenantzone_contract.reports.report import ApiServerReport
+from tenantzone_contract.reports.words import Lag
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 
 LAG_SECONDS: Final = 30.0

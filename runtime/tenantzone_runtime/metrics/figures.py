@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tenantzone_contract.reports.report import ConfigStatus, EvictionReason, ZoneState
+from tenantzone_contract.reports.report import ConfigStatus
+from tenantzone_contract.reports.words import EvictionReason, ZoneState
 from tenantzone_contract.zone_config.tiers import AnyTierName
 from tenantzone_runtime.zones.audit.events import RefusalReason
 from tenantzone_runtime.zones.model.counters import Counters

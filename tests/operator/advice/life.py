@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenantzone_contract.reports.report import LatencyReport, TargetReport
+from tenantzone_contract.reports.zone_report import LatencyReport, TargetReport
 from tenantzone_contract.zone_config.config import RuntimeConfig
 from tenantzone_contract.zone_config.config_text import make_config
 from tenantzone_contract.zone_config.eviction_policies import EVICTION_POLICIES

@@ -13,7 +13,7 @@ from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
 from vllm.v1.core.kv_cache_utils import BlockHash, BlockHashWithGroupId, KVCacheBlock
 from vllm.v1.request import Request
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_runtime.engine.blocks.prefix_index import NoPrefixes, PurgedIndex
 from tenantzone_runtime.engine.blocks.requests import may_be_cached, zone_of
 from tenantzone_runtime.engine.errors import ForeignBlockError

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from tenantzone_contract.reports.report import WaitReason, ZoneState
+from tenantzone_contract.reports.words import WaitReason, ZoneState
 from tenantzone_contract.zone_config.config import PoolConfig
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.turns import in_turns

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from tenantzone_contract.reports.parts import MAX_SECONDS
 from tenantzone_contract.reports.report import (
-    MAX_SECONDS,
     AdapterReport,
     AdminPortStatus,
     ApiServerReport,
@@ -19,14 +19,11 @@ from tenantzone_contract.reports.report import (
     EncoderUseReport,
     EngineReport,
     IdentityReport,
-    LatencyReport,
     LoanReport,
-    PurgeReport,
     SaltKeyStatus,
-    TargetReport,
-    ZoneReport,
 )
 from tenantzone_contract.reports.summary import busiest
+from tenantzone_contract.reports.zone_report import LatencyReport, PurgeReport, TargetReport, ZoneReport
 from tenantzone_contract.zone_config.identity import identity_digest
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.report.copying import (

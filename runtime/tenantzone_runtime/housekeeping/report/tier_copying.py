@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tenantzone_contract.reports.report import EvictionReason
 from tenantzone_contract.reports.tier_effect import TierWindow
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_contract.zone_config.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTier, ServedTier
 from tenantzone_runtime.housekeeping.report import copying

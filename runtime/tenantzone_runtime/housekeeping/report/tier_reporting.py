@@ -1,6 +1,7 @@
 """Converts copies of an engine's tiers to parts of the report, and to parts of the figures for a scrape."""
 
-from tenantzone_contract.reports.report import TierEffectReport, TierReport, ZoneTierReport
+from tenantzone_contract.reports.report import TierReport
+from tenantzone_contract.reports.zone_report import TierEffectReport, ZoneTierReport
 from tenantzone_runtime.housekeeping.report.tier_copying import TierCopy, TierZoneCopy
 from tenantzone_runtime.metrics.figures import TierFigures, ZoneTierFigures
 

@@ -7,7 +7,7 @@ Events contain no text and no token ids of prompts, and no hashes of prompts.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_contract.zone_config.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_runtime.zones.audit.events import (
     Balance,
     Change,

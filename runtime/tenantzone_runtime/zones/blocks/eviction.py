@@ -23,7 +23,7 @@ zone, even while the zone is quiet.
 
 from collections.abc import Callable, Iterable
 
-from tenantzone_contract.reports.report import EvictionReason
+from tenantzone_contract.reports.words import EvictionReason
 from tenantzone_runtime.zones.blocks.ledger import Ledger
 from tenantzone_runtime.zones.model import quota
 from tenantzone_runtime.zones.model.parts import ALL

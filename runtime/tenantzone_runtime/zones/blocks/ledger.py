@@ -9,7 +9,7 @@ When the first zone is declared, earlier requests get a zone of their own, and t
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tenantzone_contract.reports.report import EvictionReason, WaitReason
+from tenantzone_contract.reports.words import EvictionReason, WaitReason
 from tenantzone_runtime.zones.audit.trail import Trail
 from tenantzone_runtime.zones.blocks.expiry import Expiry
 from tenantzone_runtime.zones.blocks.overflow import Overflow

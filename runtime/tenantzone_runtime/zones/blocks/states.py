@@ -8,7 +8,7 @@ zone that was registered for a tenant without a TenantZone is eventually forgott
 
 from itertools import islice
 
-from tenantzone_contract.reports.report import ZoneState
+from tenantzone_contract.reports.words import ZoneState
 from tenantzone_contract.zone_config.share import percentage
 from tenantzone_runtime.zones.audit.events import Change
 from tenantzone_runtime.zones.blocks.ledger import Ledger

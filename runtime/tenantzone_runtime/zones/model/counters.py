@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Final, Literal, Self
 
-from tenantzone_contract.reports.report import EvictionReason, WaitReason
+from tenantzone_contract.reports.words import EvictionReason, WaitReason
 from tenantzone_runtime.zones.model.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.model.histogram import Histogram, add_growth
 

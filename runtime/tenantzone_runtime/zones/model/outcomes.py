@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tenantzone_contract.reports.report import LatencyReason
+from tenantzone_contract.reports.words import LatencyReason
 
 TargetName = Literal["token_time", "first_token"]
 

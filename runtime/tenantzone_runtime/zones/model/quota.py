@@ -13,7 +13,7 @@ with the number of zones.
 
 from dataclasses import dataclass
 
-from tenantzone_contract.reports.report import WaitReason
+from tenantzone_contract.reports.words import WaitReason
 
 
 @dataclass(frozen=True, slots=True)

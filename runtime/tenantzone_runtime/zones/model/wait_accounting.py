@@ -8,7 +8,7 @@ While no seat is free, no zone is considered. One clock for all zones, the seat 
 that has a waiting request and is not stalled for another reason, this time counts as waiting for a seat.
 """
 
-from tenantzone_contract.reports.report import WaitReason
+from tenantzone_contract.reports.words import WaitReason
 from tenantzone_runtime.zones.model.zone import Zone
 
 

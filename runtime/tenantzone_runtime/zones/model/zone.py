@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from tenantzone_contract.reports.report import WaitReason, ZoneState
+from tenantzone_contract.reports.words import WaitReason, ZoneState
 from tenantzone_contract.zone_config.config import EvictionPolicy
 from tenantzone_contract.zone_config.tiers import Offload
 from tenantzone_contract.zone_config.zone_terms import Idle, LatencyTargets, Lending, QueueBounds, Retention

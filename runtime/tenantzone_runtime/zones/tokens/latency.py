@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, log
 from typing import Final
 
-from tenantzone_contract.reports.report import LatencyReason, WaitReason
+from tenantzone_contract.reports.words import LatencyReason, WaitReason
 from tenantzone_runtime.zones.model.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.model.step_time import StepTimes
 from tenantzone_runtime.zones.model.zone import Zone
