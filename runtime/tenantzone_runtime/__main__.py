@@ -10,8 +10,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tenantzone-runtime", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, module, what in (
-        ("serve", "serve", "serve a model with vLLM, and enforce zones"),
-        ("hand-down", "hand_down", "copy this engine's cached blocks to shared storages before it ends"),
+        ("serve", "commands.serve", "serve a model with vLLM, and enforce zones"),
+        ("hand-down", "commands.hand_down", "copy this engine's cached blocks to shared storages before it ends"),
         ("journal", "journal.command", "check an audit journal, or create a bill from it"),
     ):
         commands.add_parser(name, help=what, add_help=False).set_defaults(module=module)

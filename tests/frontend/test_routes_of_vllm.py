@@ -31,7 +31,7 @@ from tenantzone_runtime.frontend.request_context import RequestContext
 from tenantzone_runtime.frontend.responses.answers import Receive, Scope, Send
 from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET, Access
 from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
-from tenantzone_runtime.serve import FLAGS
+from tenantzone_runtime.usage import FLAGS
 from tests.frontend.harness import SEAL_KEY, call, error_of, frontend
 
 try:

@@ -21,10 +21,10 @@ from tenantzone_contract.cache.migration import (
 from tenantzone_contract.keys.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER
 from tenantzone_contract.reports.report import ConfigStatus, EngineReport
 from tenantzone_contract.reports.zone_report import ZoneReport
-from tenantzone_runtime import hand_down
 from tenantzone_runtime.admin_port.admin import AdminServer
 from tenantzone_runtime.admin_port.admin_access import AdminAccess
 from tenantzone_runtime.admin_port.admin_migration import MigrationPage
+from tenantzone_runtime.commands import hand_down
 from tests.reported import SETTINGS
 from tests.runtime import scraping
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_runtime import serve
+from tenantzone_runtime.commands import serve
+from tenantzone_runtime.commands.serve import with_flags
 from tenantzone_runtime.logs import JSON_CONFIG
-from tenantzone_runtime.serve import with_flags
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import UsageError
 

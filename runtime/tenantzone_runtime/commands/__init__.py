@@ -1,0 +1,1 @@
+"""The subcommands of ``tenantzone-runtime`` that run or end an engine."""
