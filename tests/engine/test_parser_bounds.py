@@ -30,7 +30,8 @@ from tenantzone_runtime.engine.patches.parsers.interruption import (
     prepare_interruption,
     run_for,
 )
-from tenantzone_runtime.engine.patches.parsers.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.engine.patches.parsers.parsed_outputs import ParsedOutputs
+from tenantzone_runtime.engine.patches.parsers.parser_bounds import bound_parsers
 from tenantzone_runtime.frontend.body.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
 from tenantzone_runtime.frontend.request_context import RequestContext
 from tenantzone_runtime.frontend.responses.answers import App, Message, Receive, Scope, Send

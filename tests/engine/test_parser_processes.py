@@ -15,7 +15,8 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from hack.harness.answer_parsers import ParserName, chat_request, make_parser, parse_whole, tokenizer
 from tenantzone_runtime.engine.patches.parsers import parser_bounds, parser_processes
-from tenantzone_runtime.engine.patches.parsers.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.engine.patches.parsers.parsed_outputs import ParsedOutputs
+from tenantzone_runtime.engine.patches.parsers.parser_bounds import bound_parsers
 from tenantzone_runtime.engine.patches.parsers.parser_processes import (
     MOST_OF_TENANT,
     ParserProcess,

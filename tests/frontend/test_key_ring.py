@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.frontend.identities.key_ring import (
-    FILES_PER_LOOK,
-    MIN_KEY_LENGTH,
-    STALE_SECONDS,
-    KeyFileError,
-    KeyRing,
-    parse_keys,
-)
+from tenantzone_runtime.frontend.identities.key_file import MIN_KEY_LENGTH, KeyFileError, parse_keys
+from tenantzone_runtime.frontend.identities.key_ring import FILES_PER_LOOK, STALE_SECONDS, KeyRing
 from tenantzone_runtime.reload import FileStamp
 from tests.frontend.harness import eventually
 from tests.runtime.folders import project

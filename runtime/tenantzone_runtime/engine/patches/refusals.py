@@ -23,7 +23,7 @@ from vllm.v1.engine import EngineCoreOutputs, FinishReason
 from tenantzone_runtime.engine.errors import BindingError
 from tenantzone_runtime.engine.patches.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.patches.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
-from tenantzone_runtime.engine.patches.parsers.parser_bounds import ParsedOutputs
+from tenantzone_runtime.engine.patches.parsers.parsed_outputs import ParsedOutputs
 from tenantzone_runtime.engine.patches.request_seals import with_borne_seal
 from tenantzone_runtime.engine.patches.stream_pieces import StreamPieces
 from tenantzone_runtime.frontend.responses.engine_refusal import accept, arrive, refuse

@@ -26,25 +26,22 @@ from vllm.v1.core.kv_cache_utils import BlockHash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.kv_offload.base import OffloadKey
-from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.blocks.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.blocks.requests import may_be_cached, state_of, zone_of
+from tenantzone_runtime.engine.tiers.hit_bounds import bounds_of, shape_of
 from tenantzone_runtime.engine.tiers.instances import instance_of
 from tenantzone_runtime.engine.tiers.migration import Migration
 from tenantzone_runtime.engine.tiers.moved_prompt import Jobs
-from tenantzone_runtime.engine.tiers.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
+from tenantzone_runtime.engine.tiers.offloading_spec import ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.tiers.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.tiers.whole_prompts import BringUp, WholePrompts
-from tenantzone_runtime.engine.versions import window_in_chunks
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.blocks.purging import is_under_way
 from tenantzone_runtime.zones.model.zone import Zone
-from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 from tenantzone_runtime.zones.tiers.offloading import offloads_nothing, tokens_to_offload
-from tenantzone_runtime.zones.tiers.tier import TransferBounds
 
 
 class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
@@ -328,28 +325,6 @@ class ZoneOffloadingConnector(OffloadingConnector):
 def _keeps_out(zone: Zone | None) -> bool:
     """Returns whether a zone's requests never use tiers."""
     return zone is not None and offloads_nothing(zone.spec)
-
-
-def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
-    """Returns which chunks of each KV cache group a hit needs."""
-    tokens = config.groups[0].tokens_per_block * config.cache.blocks_per_chunk
-    if len(config.groups) == 1:
-        return HitShape(tokens, (None,))
-    specs = [caches.kv_cache_groups[group.group_id].kv_cache_spec for group in config.groups]
-    return HitShape(tokens, tuple(window_in_chunks(spec, tokens) for spec in specs))
-
-
-def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
-    """Returns the maximum number of chunks that a zone may transfer at once to or from CPU memory.
-
-    With several KV cache groups, the bound allows all chunks of the longest prompt or of four steps.
-    """
-    groups = config.groups
-    if len(groups) == 1:
-        return BOUNDS
-    tokens = max(vllm_config.model_config.max_model_len, 4 * vllm_config.scheduler_config.max_num_batched_tokens)
-    chunks = len(groups) * -(-tokens // groups[0].tokens_per_block)
-    return TransferBounds(max(chunks, BOUNDS.stores), max(chunks, BOUNDS.loads))
 
 
 def _keys(status: RequestOffloadState) -> list[OffloadKey]:

@@ -16,9 +16,6 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, Final
 
-from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind, SamplingParams
-
 from tenantzone_runtime.engine.patches.parsers.interruption import (
     TimeSpentError,
     is_running,
@@ -176,45 +173,6 @@ def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
     if current_context() is not None:
         setattr(parser, _READING, Reading(class_, args, kwargs))
     return parser
-
-
-class ParsedOutputs:
-    """Merges outputs of one request while its parsers have no CPU time, so that they are called less often.
-
-    Args:
-        params: the request's parameters.
-    """
-
-    def __init__(self, params: SamplingParams) -> None:
-        self._is_stream = params.output_kind is RequestOutputKind.DELTA
-        self._kept: RequestOutput | None = None
-
-    def add(self, output: RequestOutput) -> RequestOutput | None:
-        """Returns the output that the parsers should parse next, and counts its tokens.
-
-        Args:
-            output: the engine's next output.
-
-        Returns:
-            The output, merged with an output that was kept back. None if this output is kept back.
-        """
-        context = current_context()
-        if context is None:
-            return output
-        if self._kept is not None:
-            # vLLM merges outputs of a stream in the same way while the client does not read them.
-            self._kept.add(output, aggregate=True)
-            output, self._kept = self._kept, None
-        tokens = _tokens_of(output)
-        if self._is_stream and not output.finished and not context.parsing.has_time_for(tokens):
-            self._kept = output
-            return None
-        context.parsing.begin_turn(tokens)
-        return output
-
-
-def _tokens_of(output: RequestOutput) -> int:
-    return sum(len(completion.token_ids) for completion in output.outputs)
 
 
 def _bound_methods(parser: type, processes: ParserProcesses) -> None:
