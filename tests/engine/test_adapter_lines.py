@@ -1,7 +1,7 @@
 """Requests that wait for an adapter's slot cost a step nothing, count as waiting, and are served in order."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import ClassVar
 
 import pytest
@@ -14,6 +14,7 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.zone_config.zone_terms import Fairness
+from tenantzone_runtime.engine.blocks.requests import state_of
 from tenantzone_runtime.engine.queues.adapter_lines import MOST_AT_ONCE, QUEUED, AdapterLines
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.test_deferred_requests import counted_looks
@@ -120,8 +121,11 @@ class Waiting:
     """A waiting request, with the attributes that lines read."""
 
     adapter: int
-    place: int
+    place: InitVar[int]
     status: RequestStatus = RequestStatus.WAITING
+
+    def __post_init__(self, place):
+        state_of(self).place = place
 
 
 def lines_with(*kept):
