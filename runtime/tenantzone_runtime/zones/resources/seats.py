@@ -115,6 +115,8 @@ class Seats(Generic[W]):
         """Number of seats kept in this step for zones that are entitled to them."""
         self._look_ups = _LOOKED_UP
         """Number of blocks whose prompts may still be looked up before this step; below 0 after a longer prompt."""
+        self._lacks_look_up = False
+        """Whether the last prompt could not be looked up."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
         self.turned_away: list[Zone] = []
@@ -176,7 +178,8 @@ class Seats(Generic[W]):
         A look-up takes about a microsecond per block, and waiting prompts that are denied blocks would otherwise be
         looked up before each step while no seat is free.
         """
-        if self._look_ups <= 0:
+        self._lacks_look_up = self._look_ups <= 0
+        if self._lacks_look_up:
             return False
         self._look_ups -= blocks
         return True
@@ -235,14 +238,16 @@ class Seats(Generic[W]):
 
     def _claims(self) -> Iterator[tuple[Zone, int]]:
         """Generate the zones that are entitled to more seats than they have, with the number of missing seats."""
-        owners = list(self._owners)
+        owners, first_unknown = list(self._owners), None
         for index, zone in enumerate(owners):
-            if self._look_ups <= 0:
-                # The other zones may not be looked up in this step, so they come first in the next one.
-                self._owners = dict.fromkeys((*owners[index:], *owners[:index]))
-                break
+            self._lacks_look_up = False
             if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
                 yield zone, count
+            if self._lacks_look_up and first_unknown is None:
+                first_unknown = index
+        if first_unknown:
+            # The first zone that could not be looked up in this step comes first in the next one.
+            self._owners = dict.fromkeys((*owners[first_unknown:], *owners[:first_unknown]))
         if self._others and self._shared() > self._shared_in_use():
             for zone in list(islice(self._others, _LOOKED_AT)):
                 # Move the zone to the end of the round robin.
