@@ -82,7 +82,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
         TlsError: the TLS files are invalid.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
-    # Make full collections rare, because each one traverses hundreds of thousands of long-lived cached objects.
+    # Make full garbage collections rare, because each one visits hundreds of thousands of long-lived cached objects.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +118,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
 
 async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
-    """Returns a started manager once the index answers, or None if a signal ends the process before that.
+    """Wait until the index answers, and return a started manager. Returns None if a signal arrives before that.
 
     Until the index answers, the HTTP port serves only health checks.
     """

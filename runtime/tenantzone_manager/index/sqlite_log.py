@@ -104,7 +104,7 @@ class SqliteLog:
             self._tell(f"checkpoint failed before other files were opened: {error}")
 
     def end(self) -> None:
-        """Wait until the thread has ended, because a cancellation does not interrupt it, and close the connections."""
+        """Wait until the thread has ended, because a cancellation does not interrupt it. Then close the connections."""
         self._thread.shutdown()
         self._database.close()
         self._reader.close()

@@ -61,7 +61,7 @@ class Carrier:
     async def carry(
         self, round_: Round, instance: Instance, sources: Sequence[Source], targets: Sequence[Storage], to: Direction
     ) -> list[Source]:
-        """Copy blocks to the first target with room, until the pass has used up its allowance.
+        """Copy blocks to the first target with room, until the allowance of the pass (in bytes) is used up.
 
         Args:
             round_: the pass.

@@ -149,8 +149,8 @@ class Evictor:
         """Make room in lower storage types so that blocks can move down instead of being evicted.
 
         If the lower types have no room, and their blocks prevent the eviction of earlier blocks from this type, the
-        coldest blocks of the lower types are evicted. Otherwise, the newest blocks of this type would be evicted,
-        because only the newest blocks are the last blocks of a prefix.
+        coldest blocks of the lower types are evicted. Without this step, the newest blocks of this type would be
+        evicted, because only the newest blocks are the last blocks of a prefix.
 
         Args:
             group: group of the blocks.
