@@ -70,7 +70,7 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
 
 
 async def run(settings: AppSettings, started: Callable[[int, int], None] = lambda _http, _grpc: None) -> None:
-    """Serve until a signal ends the process.
+    """Serve HTTP and gRPC until a signal ends the process.
 
     Args:
         settings: settings of the process.
@@ -78,7 +78,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
     Raises:
         OSError: an address is in use, or the index can't be opened.
-        IndexUnusable: the file is not an index.
+        IndexUnusable: the file at the path of the index is not an index.
         TlsError: the TLS files are invalid.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)

@@ -1,4 +1,4 @@
-"""Helpers that end endless tasks, and that protect work from cancellation until the work is done."""
+"""Helpers that end background tasks, and that protect work from cancellation until the work is done."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable

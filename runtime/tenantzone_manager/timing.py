@@ -63,7 +63,7 @@ class Timing:
     """Maximum difference between the clocks of managers."""
 
     def unread_from(self, now: float, staleness: float) -> float:
-        """Returns the Unix time after which no reader uses a location that stops serving reads now.
+        """Returns the Unix time after which no reader uses a location that is taken out of service now.
 
         Args:
             now: current Unix time.

@@ -29,7 +29,7 @@ Such a block can't be evicted from the first type, but it may be moved to anothe
 
 
 DROPPED: Final = "dropped"
-"""Name of an account that counts no bytes. Its ``deleting`` is the number of records dropped since the last recount."""
+"""Name of an account without bytes. Its ``deleting`` counts the corrupt records dropped since the last recount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Owner:
 class RankChange:
     """A change of a member's score in a rank.
 
-    A score of None means that the rank does not contain the member. If both scores are None, the member is removed,
-    whatever its current score is.
+    A score of None means that the rank does not contain the member. There is one exception: if both scores are None,
+    the member is removed, whatever its current score is.
     """
 
     rank: str
@@ -55,7 +55,10 @@ class RankChange:
 
 
 def chain(owner: Owner, storage_type: str) -> tuple[str, ...]:
-    """Returns three account names: of the instance in the storage type, of its group in this type, and of its group."""
+    """Returns a chain of three account names, from the bottom up.
+
+    They count the instance's bytes in the storage type, its group's bytes in this type, and all bytes of the group.
+    """
     return (instance_account(owner.instance, storage_type), *group_chain(owner.group, storage_type))
 
 

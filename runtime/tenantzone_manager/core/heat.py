@@ -23,7 +23,7 @@ def heat_at(block: Block, now: float) -> float:
 
 
 def used(block: Block, at: float, times: int) -> Block:
-    """Returns ``block`` with ``times`` additional queries that ended at it. If 0, ``block`` was only written."""
+    """Returns ``block`` with ``times`` more recorded queries, or with a recorded write if ``times`` is 0."""
     until = max(block.used_at, at)
     return replace(block, used_at=until, hits=block.hits + times, heat=int(_left(block, until)) + times * _ONE)
 

@@ -76,7 +76,7 @@ def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocati
 
 
 def accounts_of(owner: Owner, storage: Storage) -> list[str]:
-    """Returns the names of the accounts that the function :func:`room` needs."""
+    """Returns the names of the accounts that :func:`room` needs."""
     return [*chain(owner, storage.type), storage_account(storage.name)]
 
 

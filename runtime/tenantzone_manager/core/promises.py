@@ -41,7 +41,7 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """Returns the terms of a zone's accounts and of its instances, except instances that have quotas of their own.
+    """Returns the terms of the accounts of a zone and its instances. Instances with their own quotas are left out.
 
     Args:
         group: the zone's group.

@@ -26,7 +26,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def live(self) -> int:
-        """Bytes of locations that serve or are being written."""
+        """Bytes of locations that can be read or are being written."""
         return self.used - self.deleting
 
     def room(self, promised: int = 0) -> int | None:

@@ -82,7 +82,7 @@ def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[
 
 
 def may_go(instances: Iterable[str], where: str, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """Returns the number of evictable bytes in a storage type (live bytes above its reservation) for each instance."""
+    """Returns how many bytes of each instance are evictable in a storage type: its live bytes above its reservation."""
     own = {name: accounts.get(instance_account(name, where), Account()) for name in instances}
     return {name: account.live - account.reserved for name, account in own.items() if account.live > account.reserved}
 

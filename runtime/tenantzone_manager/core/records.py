@@ -54,7 +54,7 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_live(self) -> bool:
-        """Whether the location serves or is being written."""
+        """Whether the location can be read or is being written."""
         return self.state is not State.DELETING
 
     def has(self, names: frozenset[str]) -> bool:
@@ -94,7 +94,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def live_types(self) -> frozenset[str]:
-        """Storage types in which the block serves or is being written."""
+        """Storage types in which the block can be read or is being written."""
         # ``is_live`` is inlined for speed, because each block of a write evaluates this property three times.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 

@@ -36,8 +36,8 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
         known: the group before the change, or None if it is new.
         said: the new settings of the namespace.
         namespace: name of the namespace.
-        registered: the instances with quotas in ``known`` or ``said``. Old quotas of an instance are removed if this
-            mapping has None for it, and are kept if this mapping lacks it.
+        registered: the instances with quotas in ``known`` or ``said``. Old quotas of instances with the value None
+            are removed. Old quotas of instances without an entry are kept.
 
     Raises:
         ValueError: the new settings name an object of another namespace.

@@ -142,7 +142,7 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
-    """End the write of a block. The new location begins to serve, or is marked for deletion.
+    """End the write of a block. The new location becomes readable, or is marked for deletion.
 
     A new location replaces locations in the same storage type that have only some of its parts. If a location in that
     type already has all these parts and more, the new location is marked for deletion.

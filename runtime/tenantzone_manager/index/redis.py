@@ -44,7 +44,7 @@ _BLOCKS: Final = b"blocks/"
 _MARKER: Final = b"marker"
 """First item of a message that reports no change. All other messages begin with the name of a space."""
 _SCANNED: Final = 1000
-"""Number of keys that the server examines in one step of a search among all keys."""
+"""Number of keys that the server examines per SCAN command."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
 _ESCAPE: Final = r"\\\g<0>"
 """Replacement that escapes a glob character in the prefix."""

@@ -42,7 +42,7 @@ class Ascent:
 
     Args:
         index: records of blocks.
-        used: recently used blocks, among which hot blocks are searched.
+        used: recently used blocks, which may be hot.
         carrier: moves blocks.
         copier: reports whether a block can be read.
         descent: makes room in higher storage types.

@@ -37,7 +37,7 @@ async def coldest(
     allowed: Mapping[str, int],
     is_wanted: Callable[[Instance, bytes, Block], bool],
 ) -> list[Cold]:
-    """Returns the least recently used blocks. A block is chosen only after all its children in the type.
+    """Returns the least recently used blocks. A block is chosen only after all its child blocks in the type.
 
     Args:
         index: index with the records.

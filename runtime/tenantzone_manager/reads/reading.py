@@ -64,7 +64,7 @@ class Match:
     first: int
     """Index of the key of the first block in ``blocks``."""
     blocks: list[Readable]
-    """The blocks that can be read. A query by key has one entry per key, which is ``NOWHERE`` for unreadable blocks."""
+    """The blocks that can be read. For a query by key, one item per key; ``NOWHERE`` for unreadable blocks."""
     hit: int = 0
     """For a query by groups, the length of the prefix in blocks. ``blocks`` are then ordered by group."""
     hit_keys: Sequence[bytes] = ()

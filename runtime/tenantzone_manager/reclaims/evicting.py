@@ -29,7 +29,7 @@ class Evictor:
         remover: takes blocks out of service.
         ladders: storages to which blocks may move instead of being evicted.
         events: records evicted blocks.
-        taking: lock held while blocks of an instance are chosen and evicted, because evictor and mover together must
+        taking: lock held while blocks of an instance are chosen and evicted, so that evictor and mover together do
             not reduce the instance to less than its reservation.
         clock: returns Unix time.
     """

@@ -1,4 +1,4 @@
-"""Removal of blocks by RemoveCache, TrimCache and eviction. Removed blocks stop serving now and are deleted later."""
+"""Removal of blocks by RemoveCache, TrimCache and eviction. Removed blocks become unreadable, and are deleted later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

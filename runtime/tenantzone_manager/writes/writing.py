@@ -105,7 +105,7 @@ class Writer:
                 attention.
             spec_sets: for each block from ``first`` on, the name of its set of parts. If empty, all blocks have all
                 parts.
-            whole: whether to write nothing unless all missing blocks can be written.
+            whole: if true, reserve room either for all missing blocks or for none of them.
             write_seconds: seconds until the writer is presumed dead; None for the default.
 
         Raises:
@@ -147,7 +147,7 @@ class Writer:
             write: the requested write.
             wanted: indices of the missing blocks.
             first: index of the first block whose bytes the caller has.
-            whole: whether to write nothing unless all missing blocks can be written.
+            whole: if true, reserve room either for all missing blocks or for none of them.
             made: write status of each block; updated for the wanted blocks.
 
         Returns:
@@ -236,7 +236,7 @@ class Writer:
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write, part by part. Written blocks begin to serve, and failed blocks are marked for deletion.
+        """End a write, part by part. Written blocks become readable, and failed blocks are marked for deletion.
 
         Args:
             instance: instance of the blocks.
