@@ -70,7 +70,7 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
 
 
 async def run(settings: AppSettings, started: Callable[[int, int], None] = lambda _http, _grpc: None) -> None:
-    """Serve until a signal ends the process.
+    """Serve HTTP and gRPC until a signal ends the process.
 
     Args:
         settings: settings of the process.
@@ -78,11 +78,11 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
     Raises:
         OSError: an address is in use, or the index can't be opened.
-        IndexUnusable: the file is not an index.
+        IndexUnusable: the file at the path of the index is not an index.
         TlsError: the TLS files are invalid.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
-    # Make full collections rare, because each one traverses hundreds of thousands of long-lived cached objects.
+    # Make full garbage collections rare, because each one visits hundreds of thousands of long-lived cached objects.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +118,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
 
 async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
-    """Returns a started manager once the index answers, or None if a signal ends the process before that.
+    """Wait until the index answers, and return a started manager. Returns None if a signal arrives before that.
 
     Until the index answers, the HTTP port serves only health checks.
     """

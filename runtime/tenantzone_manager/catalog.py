@@ -167,10 +167,10 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Correct quotas of instances that are not an equal part of the zone's quota. Only the leader calls this.
+        """Correct the quotas of zones that are not divided equally among their instances. Only the leader calls this.
 
-        Does nothing if :meth:`load` was not called since the last check, because changes by this process need no
-        correction.
+        Does nothing unless :meth:`load` was called since the last check. Only changes by other processes can need a
+        correction, and :meth:`load` reads these changes.
         """
         if not self._may_need_mending:
             return
@@ -311,7 +311,7 @@ class Catalog:
             self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
-        """Returns each instance that has quotas in the old or the new group, by name; None if it is not registered."""
+        """Maps each instance name with quotas in the old or new group to the instance, or to None if not registered."""
         known = self.groups.get(group.name, group)
         found: dict[str, Instance | None] = {}
         for name in {*group.instances, *known.instances}:

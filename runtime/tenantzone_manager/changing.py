@@ -9,7 +9,7 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _FURTHER: Final = 4096
-"""Number of blocks after which the search for ancestors pauses, and the change is tried again."""
+"""Maximum number of blocks to read in one search for ancestors. The change is then tried again with these blocks."""
 
 OtherChanges = dict[Address, object]
 """New values of other records, which are written in the same commit as the blocks."""
@@ -57,9 +57,9 @@ async def change_blocks(
 
 
 async def _that_may_go_with(index: MetaIndex, space: str, keys: set[bytes]) -> set[bytes]:
-    """Returns ``keys``, and the keys of their ancestors up to the first ancestor that is not hollow, inclusive.
+    """Returns ``keys``, and the keys of their ancestors up to and including the first ancestor with locations.
 
-    Removing a block may make its hollow ancestors removable, and changes the first ancestor that is not hollow.
+    Removing a block changes this ancestor, and may make the hollow ancestors (those without locations) removable.
     """
     known: set[bytes] = set()
     while keys and len(known) < _FURTHER:

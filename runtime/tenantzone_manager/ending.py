@@ -1,4 +1,4 @@
-"""Helpers that end endless tasks, and that protect work from cancellation until the work is done."""
+"""Helpers that end background tasks, and that protect work from cancellation until the work is done."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -22,7 +22,7 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def to_its_end(work: Awaitable[None]) -> None:
-    """Wait until ``work`` has ended. If the caller is cancelled meanwhile, raise the cancellation only afterwards."""
+    """Wait until ``work`` has ended. If the caller is cancelled meanwhile, ``CancelledError`` is raised afterwards."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

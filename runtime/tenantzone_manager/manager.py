@@ -218,8 +218,8 @@ class CacheManager:
     async def _identity(self, known: str = "") -> str:
         """Returns the name of the index. Storages record this name as their owner.
 
-        An index without a name gets ``known`` as its name if it has storages, because under another name each storage
-        would need a takeover. Otherwise, the index gets a new name.
+        If the index has lost its name but has storages, it gets the name ``known`` again, because under another name
+        each storage would need a takeover. An index without name and storages gets a new name.
 
         Args:
             known: name of the index that this manager read before, or empty.
@@ -254,7 +254,7 @@ class CacheManager:
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
-        # Log this only after a complete pass, because the index may answer some calls and still fail in each pass.
+        # Log the recovery only after a complete pass, because the index may answer some calls but still fail each pass.
         if self._logged and not self.problem:
             self._logged = ""
             _log.info("the index answers and has room again")

@@ -42,8 +42,9 @@ class Membership:
 
         Args:
             name: name of the group.
-            say: returns the new group; it may be called several times.
-            known: names of the instances in the catalog, by zone. If a member list differs, the instances are read.
+            say: receives the current group, and returns the new group. It may be called several times.
+            known: names of the instances in the catalog, by zone. If a member list in the index differs, the records of
+                these instances are read.
 
         Returns:
             The new group, or None if ``say`` returned None.
@@ -139,7 +140,8 @@ class Membership:
 
         Args:
             instance: the new instance. If an instance with this name exists and ``check`` accepts it, nothing changes.
-            check: called with the current instance of this name and the group; raises an error to refuse the change.
+            check: called with the current instance of this name and with its group, or None for each if there is none;
+                raises an error to refuse the change.
         """
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
@@ -213,7 +215,7 @@ def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
 
 
 def _latest(*terms: Iterable[Terms]) -> list[Terms]:
-    """Returns the last of the given terms for each chain of accounts."""
+    """Returns one item of ``terms`` for each chain of accounts: the last item with this chain."""
     return list({each.chain: each for some in terms for each in some}.values())
 
 

@@ -137,7 +137,7 @@ class Metrics:
                 self.limits.labels(*labels).set(account.limit)
 
     def show_storages(self, storages: Iterable[tuple[Storage, bool]]) -> None:
-        """Set the gauges of storages, given with their availability, and remove the gauges of all other storages."""
+        """Set storages' gauges from pairs (storage, is available), and remove the gauges of all other storages."""
         for gauge in (self.healthy, self.enabled):
             gauge.clear()
         for storage, available in storages:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def start(options: argparse.Namespace) -> None:
-    """Serve until a signal ends the process; exit if an option is invalid or the index can't be opened."""
+    """Run a manager until a signal ends it; exit if an option is invalid or the index can't be opened."""
     _allow_connections()
     try:
         asyncio.run(_serve(_settings(options)))

@@ -63,11 +63,11 @@ class Timing:
     """Maximum difference between the clocks of managers."""
 
     def unread_from(self, now: float, staleness: float) -> float:
-        """Returns the Unix time from which no reader uses a location that stops serving now.
+        """Returns the Unix time after which no reader uses a location that is taken out of service now.
 
         Args:
             now: current Unix time.
-            staleness: seconds for which other managers may still return the location. Each reader then has a lease.
+            staleness: seconds for which other managers may still return the location and thereby begin a lease.
         """
         return now + staleness + self.lease + self.clock_skew
 

@@ -16,20 +16,20 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 WRITING: Final = "writing"
 """Kind of the ranks of locations that are being written, sorted by the time at which the writer is presumed dead."""
 DELETING: Final = "deleting"
-"""Kind of the ranks of locations to delete, sorted by the time from which no reader uses a location."""
+"""Kind of the ranks of locations to delete, sorted by the time after which no reader uses them."""
 ENDS: Final = "ends"
 """Kind of the ranks of blocks that may be evicted from a storage type, sorted by the time of last use (LRU)."""
 FEWEST: Final = "fewest"
 """Kind of the ranks that contain the same blocks as the ``ENDS`` ranks, sorted by the frequency of use (LFU)."""
 BORDER: Final = "border"
-"""Kind of the ranks of blocks that could be evicted from a storage type if no later block served in another type.
+"""Kind of the ranks of blocks without a live child block in one storage type, but with one in another type.
 
-Such a block may be moved to that other type.
+Such a block can't be evicted from the first type, but it may be moved to another type.
 """
 
 
 DROPPED: Final = "dropped"
-"""Name of an account that counts no bytes: ``deleting`` is the number of records dropped since the last recount."""
+"""Name of an account without bytes. Its ``deleting`` counts the corrupt records dropped since the last recount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Owner:
 class RankChange:
     """A change of a member's score in a rank.
 
-    A score of None means that the rank does not contain the member. If both scores are None, the member is removed,
-    whatever its current score is.
+    A score of None means that the rank does not contain the member. There is one exception: if both scores are None,
+    the member is removed, whatever its current score is.
     """
 
     rank: str
@@ -55,7 +55,10 @@ class RankChange:
 
 
 def chain(owner: Owner, storage_type: str) -> tuple[str, ...]:
-    """Returns the names of the accounts of an instance, of its group in the storage type, and of its whole group."""
+    """Returns a chain of three account names, from the bottom up.
+
+    They count the instance's bytes in the storage type, its group's bytes in this type, and all bytes of the group.
+    """
     return (instance_account(owner.instance, storage_type), *group_chain(owner.group, storage_type))
 
 
@@ -74,7 +77,7 @@ def instance_account(instance: str, storage_type: str) -> str:
 
 
 def chain_until_claimed(group: str, zone: str, storage_type: str) -> tuple[str, ...]:
-    """Returns the chain of accounts that hold the reservation of a zone without instances in a storage type."""
+    """Returns the chain of accounts that hold a zone's reservation in a storage type until the zone has instances."""
     return (f"z/{group}/{zone}/{storage_type}", *group_chain(group, storage_type))
 
 
@@ -110,7 +113,7 @@ def ends(kind: str, instance: str, storage_type: str) -> str:
 
 
 def member(instance: str, key: bytes) -> bytes:
-    """Returns the member for a block in a rank of its group. The rank contains blocks of all the group's instances."""
+    """Returns the member that stands for a block in a rank of its group: the instance's name and the block's key."""
     return instance.encode() + b"\0" + key
 
 
@@ -178,5 +181,5 @@ def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, byt
 
 
 def locations_due(block: Block, state: State, now: float) -> list[CacheLocation]:
-    """Returns the locations of a block that are in a state and whose ``until`` is not after ``now``."""
+    """Returns the locations of a block that have this state and whose ``until`` is not after ``now``."""
     return [location for location in block.locations if location.state is state and location.until <= now]

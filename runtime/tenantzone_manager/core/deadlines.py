@@ -67,7 +67,7 @@ def expire(
         draft: contains the block and its parent.
         key: key of the block.
         now: current Unix time.
-        due: Unix time from which no writer can use a deleted location.
+        due: Unix time after which no writer can use a deleted location.
         is_under_way: returns whether a call for a location's write is in progress. If so, the writer gets more time.
 
     Returns:

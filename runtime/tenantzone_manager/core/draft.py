@@ -57,7 +57,7 @@ class Draft:
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the updated parent of a changed block, or None if there is no parent or it does not change."""
+        """Returns the updated parent of a changed block, or None if no parent exists or it does not change."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:

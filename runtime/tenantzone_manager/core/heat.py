@@ -23,7 +23,7 @@ def heat_at(block: Block, now: float) -> float:
 
 
 def used(block: Block, at: float, times: int) -> Block:
-    """Returns ``block`` after ``times`` more queries ended at this block, or after a write if ``times`` is 0."""
+    """Returns ``block`` with ``times`` more recorded queries, or with a recorded write if ``times`` is 0."""
     until = max(block.used_at, at)
     return replace(block, used_at=until, hits=block.hits + times, heat=int(_left(block, until)) + times * _ONE)
 
@@ -56,7 +56,7 @@ def frequency(block: Block) -> float:
     """Returns a block's LFU score, which combines how often and how recently the block was used.
 
     Twice as many uses compensate for one half-life without use, so blocks that were used often long ago do not stay
-    forever. The order of two unused blocks does not change over time, so stored scores need no updates.
+    forever. The order of two blocks does not change while neither is used, so stored scores need no updates.
     """
     uses = 1 + block.hits
     doublings = uses.bit_length() - 1

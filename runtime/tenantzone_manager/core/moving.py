@@ -1,7 +1,8 @@
 """Moves of blocks between storage types: room at the target, the start and end of a copy, and removal of the source.
 
-A copy is a write by the manager. A complete copy serves only if its source still serves, so a block that was removed
-during the copy stays removed. The source is removed only while the copy serves, so a move never interrupts a prefix.
+A copy is a write by the manager. A complete copy becomes readable only if its source is still readable, so a block that
+was removed during the copy stays removed. The source is removed only while the copy is readable, so the block can be
+read during the whole move.
 """
 
 from collections import Counter
@@ -62,7 +63,7 @@ def ladder(storages: Iterable[Storage]) -> list[Rung]:
 
 
 def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocation] | None:
-    """Returns the index of the highest rung where a block can be read, and its location there.
+    """Returns the index of the highest rung where a block can be read, and the block's location in that rung.
 
     Returns None if the block can't be read at any rung.
     """
@@ -75,7 +76,7 @@ def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocati
 
 
 def accounts_of(owner: Owner, storage: Storage) -> list[str]:
-    """Returns the names of the accounts that ``room`` uses."""
+    """Returns the names of the accounts that :func:`room` needs."""
     return [*chain(owner, storage.type), storage_account(storage.name)]
 
 
@@ -110,7 +111,7 @@ def below_watermark(account: Account, quota: Quota) -> int | None:
 
 
 def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
-    """Returns how many blocks, counted from the first, fit together into ``bytes_left``; None means no limit."""
+    """Returns how many blocks from the start of the list fit into ``bytes_left``. None means that all blocks fit."""
     if bytes_left is None:
         return len(sizes)
     for count, size in enumerate(sizes):
@@ -123,8 +124,8 @@ def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
 def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
     """Returns whether a block may be copied to a storage type.
 
-    The block must still serve at the location with the id ``source``. It must not have a live location in the target
-    type, and must not be in the middle of a write.
+    The block must still be readable at the location with the id ``source``. The block must not have a live location in
+    the target type, and must not be in the middle of a write at any location.
     """
     if block is None or not _serves(block, source):
         return False
@@ -141,7 +142,7 @@ def begin_copy(draft: Draft, key: bytes, copy: CacheLocation) -> None:
 
 
 def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, due: float) -> Ending:
-    """End a copy. If the copy is complete and its source still serves, the copy serves. If not, it will be deleted.
+    """End a copy. It becomes readable if it is complete and its source is still readable; otherwise, it is deleted.
 
     Args:
         draft: contains the block and its parent.
@@ -149,7 +150,7 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
         source: id of the location that was read.
         copy: id of the location that was written.
         is_whole: whether all bytes of the copy were written.
-        due: Unix time from which no reader or writer can use a deleted location.
+        due: Unix time after which no reader or writer can use a deleted location.
     """
     block = draft.get(key)
     return finish(draft, key, copy, is_whole and block is not None and _serves(block, source), due)
@@ -158,14 +159,14 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Mark a location for deletion if the block can also be read at another location. Returns whether it was marked.
+    """Mark a location for deletion if the block can also be read elsewhere. Returns whether the location was marked.
 
     Args:
         draft: contains the block and its parent.
         key: key of the block.
         location_id: id of the location to delete.
         is_usable: returns whether a location can be read.
-        due: Unix time from which no reader can use the deleted location.
+        due: Unix time after which no reader can use the deleted location.
     """
     block = draft.get(key)
     if block is None or not any(each.id != location_id and is_usable(each) for each in block.serving()):

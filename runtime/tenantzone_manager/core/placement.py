@@ -16,7 +16,7 @@ class Candidate:
 
 
 def accounts_of(owner: Owner, candidates: Sequence[Candidate]) -> list[str]:
-    """Returns the names of the accounts that ``place`` uses."""
+    """Returns the names of the accounts that :func:`place` needs."""
     names = {name for candidate in candidates for name in chain(owner, candidate.type)}
     return sorted(names | {storage_account(candidate.name) for candidate in candidates})
 

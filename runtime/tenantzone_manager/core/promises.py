@@ -41,7 +41,7 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """Returns the terms of the accounts of a zone, and of those of its instances that have no quotas of their own.
+    """Returns the terms of the accounts of a zone and its instances. Instances with their own quotas are left out.
 
     Args:
         group: the zone's group.
@@ -60,7 +60,7 @@ def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[
 
 
 def lifted(terms: Sequence[Terms]) -> list[Terms]:
-    """Returns terms for the same accounts without a reservation or limit."""
+    """Returns terms that remove the reservations and limits of the same accounts."""
     return [Terms(each.chain) for each in terms]
 
 

@@ -26,7 +26,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def live(self) -> int:
-        """Bytes of locations that serve or are being written."""
+        """Bytes of locations that can be read or are being written."""
         return self.used - self.deleting
 
     def room(self, promised: int = 0) -> int | None:
@@ -109,8 +109,8 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
 def _passes(account: Account, used: int, growth: int) -> bool:
     """Returns whether a charge would make an account exceed its limit.
 
-    A new reservation may commit more bytes than the limit while all bytes are in use. Charges then fail until bytes are
-    freed.
+    A new reservation may raise the committed bytes above the limit, because it can't free bytes in use. Charges that
+    commit more bytes then fail until enough bytes are freed.
     """
     if account.limit == UNLIMITED:
         return False

@@ -56,11 +56,11 @@ class Candidate:
 
 
 def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
-    """Returns the number of bytes to evict from an account; 0 without a limit.
+    """Returns the number of bytes to evict from an account; 0 if the quota has no limit.
 
-    The surplus consists of bytes above the watermark, or of bytes in room that is reserved for other instances. Only
-    live bytes count, because all other bytes are already being deleted. If blocks can move to a lower type, the surplus
-    begins only halfway between the watermark and the limit.
+    Bytes are evicted if they exceed the watermark, or if they leave too little room for the reservations of other
+    instances. Only live bytes count, because all other bytes are already being deleted. If blocks can move to a lower
+    type, eviction begins only halfway between the watermark and the limit.
     """
     if quota.limit is None:
         return 0
@@ -82,7 +82,7 @@ def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[
 
 
 def may_go(instances: Iterable[str], where: str, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """Returns the number of evictable bytes in a storage type (live bytes above the reservation) by instance."""
+    """Returns how many bytes of each instance are evictable in a storage type: its live bytes above its reservation."""
     own = {name: accounts.get(instance_account(name, where), Account()) for name in instances}
     return {name: account.live - account.reserved for name, account in own.items() if account.live > account.reserved}
 
@@ -98,7 +98,7 @@ def choose(candidates: Iterable[Candidate], need: int, allowed: Mapping[str, int
     Args:
         candidates: the evictable blocks.
         need: number of bytes to evict.
-        allowed: maximum bytes to evict of each instance.
+        allowed: maximum number of bytes to evict, by instance.
     """
     left = dict(allowed)
     chosen = []

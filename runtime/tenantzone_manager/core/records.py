@@ -41,9 +41,9 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Name of the storage."""
     state: State
     until: float
-    """Unix time at which the writer is presumed dead (``writing``), or from which no reader is left (``deleting``).
+    """In state ``WRITING``, the Unix time at which the writer is presumed dead; in state ``SERVING``, 0.
 
-    0 while the location serves.
+    In state ``DELETING``, the Unix time after which no reader uses the location.
     """
     specs: tuple[LocationSpec, ...]
 
@@ -54,7 +54,7 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_live(self) -> bool:
-        """Whether the location serves or is being written."""
+        """Whether the location can be read or is being written."""
         return self.state is not State.DELETING
 
     def has(self, names: frozenset[str]) -> bool:
@@ -83,7 +83,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Number of queries that ended at this block, or at later blocks that have been removed since."""
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
-    """Number of live child blocks by storage type, and under the key ``RECORDS``, the number of all child blocks."""
+    """Number of live child blocks, by storage type. The key ``RECORDS`` contains the number of all child blocks."""
     heat: int = 0
     """Number of recent reads, as computed by ``core/heat.py``."""
     is_beside: bool = False
@@ -94,7 +94,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def live_types(self) -> frozenset[str]:
-        """Storage types in which the block serves or is being written."""
+        """Storage types in which the block can be read or is being written."""
         # ``is_live`` is inlined for speed, because each block of a write evaluates this property three times.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
@@ -113,14 +113,14 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (location for location in self.locations if location.state is State.SERVING)
 
     def is_last_in(self, storage_type: str) -> bool:
-        """Returns whether the block serves in a storage type in which no child block serves or is being written."""
+        """Returns whether the block can be read in this storage type, and no child block is live in this type."""
         return not self.children.get(storage_type) and any(each.type == storage_type for each in self.serving())
 
     def evictable_from(self, storage_type: str) -> bool:
-        """Returns whether the block may be evicted from a storage type without interrupting a prefix that serves.
+        """Returns whether the block may be evicted from a storage type without interrupting a readable prefix.
 
-        The block must serve in the type, and no child block may be live in that type. If a child block is live in
-        another type, this block must also serve in another type.
+        The block must be readable in this type, and no child block may be live in it. If a child block is live in
+        another type, this block must also be readable in another type.
         """
         if not self.is_last_in(storage_type):
             return False

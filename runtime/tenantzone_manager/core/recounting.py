@@ -35,7 +35,7 @@ class Pass(NamedTuple):
         return self.parts == 1 or crc32(key) % self.parts == self.part
 
     def halves(self) -> tuple["Pass", "Pass"]:
-        """Returns two passes that each check half of this pass's blocks. Only the first of them can be ``is_first``."""
+        """Returns two passes that each check half of this pass's blocks. The second never adds up bytes."""
         return self._replace(parts=2 * self.parts), self._replace(part=self.part + self.parts, parts=2 * self.parts)
 
 
@@ -92,8 +92,8 @@ class Counts:
         Args:
             space: space of the record.
             key: key of the record.
-            checked: key of the block whose ``children`` are checked, which determines the pass. None selects the first
-                pass, which adds up bytes.
+            checked: key of a block. The pass that checks the ``children`` of this block is responsible. If None, the
+                first pass is responsible, because it adds up bytes.
         """
         left = (each for each in self.left if each.space == space)
         to_come = next((each for each in left if (each.is_first if checked is None else each.has(checked))), None)

@@ -64,7 +64,7 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     aliases: tuple[Name, ...] = ()
     """Other names under which instances can be registered in the group, one per pool or zone that shares the group."""
     moves: Moves | None = None
-    """If None, a block stays in the storage where it was written until the block is deleted."""
+    """Settings of moves. If None, no block is moved to another storage after it was written."""
     zones: dict[str, dict[str, InstanceQuota]] = {}
     """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type.
 
@@ -149,9 +149,9 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
     Args:
         group: the new settings.
-        known: the old settings, if the change is for only one of the namespaces that share the group. The sum of the
-            reservations may then exceed a lowered limit if the sum does not grow, because the change can't reduce the
-            reservations of other namespaces.
+        known: the old settings, if the change is for only one of the namespaces that share the group. Such a change
+            can't reduce the reservations of other namespaces. Therefore, the sum of all reservations may exceed a
+            lowered limit, provided that the change does not increase the sum.
 
     Raises:
         ValueError: the settings contradict each other; the message says how.
@@ -186,7 +186,7 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
 
 def _promised(group: InstanceGroup) -> dict[str, int]:
-    """Returns the bytes reserved for all instances and zones, by storage type, and their sum under the empty name."""
+    """Returns the bytes that instances and zones reserve, by storage type. The empty type has the sum of all types."""
     sums: dict[str, int] = {}
     for quotas in (*group.instances.values(), *group.zones.values()):
         for where, own in quotas.items():

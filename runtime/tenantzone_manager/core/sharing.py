@@ -1,7 +1,7 @@
 """Groups shared by several namespaces. A change for one namespace does not affect the settings of other namespaces.
 
-A group has one quota for all namespaces. Each of its pools, aliases, zones and instances belongs to one namespace. This
-namespace is part of the name of a pool or zone, and of an alias. For an instance, it is the namespace of the pool that
+A group has one quota for all namespaces. Each of its pools, aliases, zones and instances belongs to one namespace. The
+names of pools, aliases and zones contain their namespace. An instance belongs to the namespace of the pool that
 registered the instance. Therefore, the index need not store which namespace made a setting.
 """
 
@@ -32,14 +32,12 @@ def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -
 def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, registered: Registered) -> InstanceGroup:
     """Returns a group after a change for one namespace.
 
-    The quotas of an instance that is no longer registered are removed.
-
     Args:
         known: the group before the change, or None if it is new.
         said: the new settings of the namespace.
         namespace: name of the namespace.
-        registered: the instances with quotas in ``known`` or ``said``. Quotas of instances that are not in this mapping
-            are kept.
+        registered: the instances with quotas in ``known`` or ``said``. Old quotas of instances with the value None
+            are removed. Old quotas of instances without an entry are kept.
 
     Raises:
         ValueError: the new settings name an object of another namespace.

@@ -46,5 +46,5 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 def closed(slot_size: int) -> SlotFile:
-    """Returns the record for a file whose allocated slots are unknown, so that no further slots are allocated."""
+    """Returns a record without free slots. It is used for a file whose allocated slots are unknown."""
     return SlotFile(slot_size, 0)

@@ -48,12 +48,12 @@ def write_statuses(
 
     Args:
         blocks: the current records; None for missing ones.
-        parents: for each block, the index of the previous block of its prompt, which is always a lower index, or a
-            negative number for the first block of a prompt.
+        parents: for each block, the index of the previous block of its prompt. This index is always lower than the
+            block's own index; it is negative for the first block of a prompt.
         first: index of the first block whose bytes the writer has. Of earlier blocks, the writer has only the keys.
         needs_prefix: whether a block can be used only together with all preceding blocks.
-        can_read: returns whether a storage can be read now. If not, the writer must write blocks from ``first`` on
-            again, but earlier blocks count as present, because the storage is expected to return.
+        can_read: returns whether a storage can be read now. Blocks from ``first`` on in unreadable storages must be
+            written again. Earlier blocks count as present, because their storage is expected to return.
         parts: for each block whose bytes the writer has, the names of the parts that it would write.
     """
     is_whole: list[bool] = []
@@ -142,7 +142,7 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
-    """End the write of a block. The new location begins to serve, or is marked for deletion.
+    """End the write of a block. The new location becomes readable, or is marked for deletion.
 
     A new location replaces locations in the same storage type that have only some of its parts. If a location in that
     type already has all these parts and more, the new location is marked for deletion.
@@ -152,7 +152,7 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
         key: key of the block.
         write_id: id of the write.
         written: whether all bytes of the location are stored.
-        due: Unix time from which no writer or reader uses a location that is marked for deletion.
+        due: Unix time after which no writer or reader uses a location that is marked for deletion.
     """
     block = draft.get(key)
     location = location_of(block, write_id)
@@ -182,7 +182,7 @@ def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: 
         draft: contains the block and its parent.
         key: key of the block.
         goes: returns whether to delete a location.
-        due: Unix time from which no reader can use the locations. A location that is being written is kept at least
+        due: Unix time after which no reader can use the locations. A location that is being written is kept at least
             until its writer's deadline.
     """
     block = draft.get(key)
@@ -234,7 +234,7 @@ def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) 
 
 
 def attempt_id(write_id: str, number: int) -> str:
-    """Returns the id of the locations that a write creates after ``number`` storages failed. No id is used twice."""
+    """Returns the id of the locations that a write creates after failures of ``number`` storages. All ids differ."""
     return f"{write_id}{_ATTEMPT}{number}" if number else write_id
 
 
@@ -248,7 +248,10 @@ def is_made_by(location_id: str, write_id: str) -> bool:
 
 
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
-    """Returns the location of a block that a write (in its last attempt) or copy created, or None."""
+    """Returns the location of a block that a write or a copy created, or None if there is none.
+
+    If several attempts of the write created locations, the location of the last attempt is returned.
+    """
     made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
     return next(made, None)
 

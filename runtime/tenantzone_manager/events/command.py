@@ -75,7 +75,7 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
 
 
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
-    """Generates one row for each outcome of an event. If a block is selected, other blocks are left out."""
+    """Generates one row for each outcome of an event. If ``selection`` has a block, other blocks are left out."""
     if event.event == LOST:
         until = f"until {_time(event.until)}" if event.until else ""
         yield _time(event.time), f"{event.events} lost", "", event.caller, "", until, ""

@@ -23,7 +23,7 @@ _KEY: Final = re.compile(r"(?:[0-9a-f]{2})+")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter for events. An event must match all fields that are set."""
+    """A filter for events. A selected event matches all fields that are set."""
 
     block: str = ""
     """Key of a block in hexadecimal digits, as returned by ``block_key``."""

@@ -13,7 +13,7 @@ KEY_DIGITS: Final = 16
 _KEY_BYTES: Final = KEY_DIGITS // 2
 
 Field = str | int | float | bytes
-"""A value in an event that has not been written yet. Bytes are keys as returned by :func:`joined`."""
+"""The value of a field of a queued event. A value of type ``bytes`` contains keys, as returned by :func:`joined`."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     instance: str = ""
     keys: list[str] = []
-    """Keys of the blocks that were returned, are to be written, were written, removed, evicted, copied, or deleted."""
+    """Keys of the event's blocks, for example of blocks that were returned, begun, written, removed or evicted."""
     failed: list[str] = []
     """Keys of the blocks whose writer reported a failure."""
     expired: list[str] = []
@@ -49,7 +49,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
     write_id: str = ""
     storage: str = ""
-    """Name of the storage that was changed, to which blocks were copied, or from which blocks were deleted."""
+    """Name of the storage whose settings were changed, to which blocks were copied, or from which they were deleted."""
     type: str = ""
     """Storage type. After ``evict`` and ``let_go``, the blocks may still be available in other storage types."""
     account: str = ""

@@ -176,7 +176,7 @@ class Events:
             self._files.close()
 
     def _gather(self, settings: EventSettings) -> bool:
-        """Wait until the collected events should be written; returns False if writing has ended."""
+        """Wait until it is time to write the queued events. Returns False if no more events will be written."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing or self._hurry or self._waiting > settings.most_waiting // 2, _WRITE_SECONDS

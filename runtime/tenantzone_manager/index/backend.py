@@ -58,7 +58,7 @@ class IndexUnusable(IndexUnavailable):
 
 
 Listener = Callable[[str, Sequence[bytes]], None]
-"""Called with the space and keys of changed records. Without keys, any record may have changed."""
+"""Called with the space and keys of changed records. If there are no keys, any record may have changed."""
 
 
 class IndexBackend(ABC):
@@ -86,7 +86,7 @@ class IndexBackend(ABC):
         """Check whether the store has room, and keep a reserve for commits that add no bytes.
 
         Returns:
-            Why commits that need room are refused now, and how to resolve this; empty if these commits are accepted.
+            A message that says why commits that need room are refused, and how to resolve this; empty if not refused.
         """
 
     @abstractmethod
@@ -121,7 +121,7 @@ class IndexBackend(ABC):
     async def lowest(
         self, rank: str, count: int, until: float, above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:
-        """Returns at most ``count`` members of a rank with scores in (``above``, ``until``], lowest first."""
+        """Returns at most ``count`` members of a rank, lowest score first, with ``above`` < score <= ``until``."""
 
     @abstractmethod
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:

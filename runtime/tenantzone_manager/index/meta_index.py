@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 32
 """Maximum number of attempts for one change while other callers change the same records."""
 _FIRST_READ: Final = 128
-"""Number of records of a prefix to read first. If all of them exist, the remaining records are read together."""
+"""Number of records of a prefix in the first read. If all of them exist, a second read gets all remaining records."""
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
 """Maps current records to changed records; None removes a record. Called again with newer records after a conflict."""
 RecordListener = Callable[[Address, Any, Any], None]
-"""Receives the address, old value and new value of a record that this process changed, before any further change."""
+"""Called with the address, old value and new value of each record that this process changed, before its next change."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
-"""Returns new terms of accounts for the current records. Called again after a conflict."""
+"""Receives current records, and returns new terms of accounts. Called again after a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,9 @@ class MetaIndex:
 
         Args:
             addresses: addresses of the records to read. Only these records may be changed.
-            modifier: returns the new records.
-            terms: returns new terms of accounts for the same commit; called after the modifier.
+            modifier: receives the current records, and returns the changed records.
+            terms: receives the current records, and returns new terms of accounts for the same commit; called after
+                the modifier.
 
         Raises:
             OverLimit: an account has no room for the additional bytes.
@@ -211,7 +212,7 @@ class MetaIndex:
     async def lowest(
         self, rank: str, count: int, until: float = float("inf"), above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:
-        """Returns at most ``count`` members of a rank with scores in (``above``, ``until``], lowest first."""
+        """Returns at most ``count`` members of a rank, lowest score first, with ``above`` < score <= ``until``."""
         return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:

@@ -33,18 +33,18 @@ _NO_MEMORY: Final = (
     "the Redis of the index has no memory left; raise its maxmemory, or lower limits of groups to evict blocks"
 )
 _RESERVED: Final = 1 / 32
-"""Fraction of the server's memory that is reserved for commits that need no room."""
+"""Fraction of the server's memory that is reserved for commits that add no bytes, for example deletions."""
 _FREE_AGAIN: Final = 1 / 24
 """Fraction of the server's memory that must be free before new blocks are stored again.
 
-This fraction is larger than the reserve, so that the store does not switch between accepting and refusing blocks often.
+This fraction is larger than the reserve. Otherwise, the store would often switch between accepting and refusing blocks.
 """
 _BLOCKS: Final = b"blocks/"
 """Prefix of the names of the spaces of blocks."""
 _MARKER: Final = b"marker"
-"""First text of a message that reports no change. Other messages begin with the name of a space."""
+"""First item of a message that reports no change. All other messages begin with the name of a space."""
 _SCANNED: Final = 1000
-"""Number of keys that the server examines in one step of a search among all keys."""
+"""Number of keys that the server examines per SCAN command."""
 _ESCAPED: Final = re.compile(r"[\\*?\[\]]")
 _ESCAPE: Final = r"\\\g<0>"
 """Replacement that escapes a glob character in the prefix."""
@@ -304,7 +304,7 @@ def _texts(data: bytes) -> list[bytes]:
 
 
 def _pass_on(changed: list[bytes], listener: Listener) -> None:
-    """Call the listener once for each key space. ``changed`` has a key space, a key in it, a key space, and so on."""
+    """Call the listener once for each space. ``changed`` alternates between the name of a space and a key in it."""
     keys: dict[bytes, list[bytes]] = {}
     for space, key in zip(changed[::2], changed[1::2], strict=True):
         keys.setdefault(space, []).append(key)

@@ -22,7 +22,7 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Whether the space is occupied. A process that was killed while it allocated may have left a smaller file."""
+        """Whether the space is occupied. A process that was killed during allocation may have left a smaller file."""
         try:
             return self._path.stat().st_size >= RESERVE_BYTES
         except FileNotFoundError:

@@ -52,7 +52,7 @@ class SearchCache:
     def get(self, space: str, keys: Sequence[bytes], until_missing: bool = False) -> list[Entry | None]:
         """Returns the cached entries for keys, and None for keys that are not cached.
 
-        With ``until_missing``, only the entries before the first key that is not cached are returned.
+        If ``until_missing`` is true, the result ends before the first key that is not cached.
         """
         oldest = self._clock() - self._max_age if self._max_age is not None else float("-inf")
         entries, found = self._entries, list[Entry | None]()
@@ -96,7 +96,7 @@ class SearchCache:
         return made
 
     def invalidate(self, space: str, keys: Sequence[bytes]) -> None:
-        """Drop changed records from the cache, or all records if there are no keys."""
+        """Drop the records with these keys from the cache, or all records of all spaces if ``keys`` is empty."""
         if not keys:
             self._entries.clear()
             self._invalidations += 1

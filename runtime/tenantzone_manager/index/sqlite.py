@@ -1,11 +1,11 @@
 """The embedded store: one SQLite file in WAL mode, used by one process.
 
-Statements run on the thread of the event loop, because their pages are in memory, so they take less time than a switch
-to another thread, and need no lock. The event loop never waits for the disk, because it writes to the WAL without a
+Statements run on the thread of the event loop, so they need no lock. They take less time than a switch to another
+thread, because the pages are in memory. The event loop never waits for the disk, because it writes to the WAL without a
 sync, and another thread (:mod:`tenantzone_manager.index.sqlite_log`) syncs and checkpoints the WAL. A killed process
 loses nothing. If the machine loses power, the commits of the last seconds may be lost, but each commit is atomic.
 
-If other files replace the opened files, such as a restored backup or an empty file, the store opens the other files.
+If the opened files are replaced, for example by a restored backup or an empty file, the store opens the new files.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class SqliteBackend(IndexBackend):
         # From here on, all calls are refused, because connections must not be used while a thread closes them.
         self._log.refusal = _CLOSED
         await end([self._keeping])
-        # Set the refusal again, because the task may have opened other files, with a new log object, before it ended.
+        # Set the refusal again, because the ended task may have opened new files, and thus created a new log object.
         self._log.refusal = _CLOSED
         # Close in a thread, because SQLite checkpoints the WAL when it closes the last connection.
         await asyncio.to_thread(self._close_opened)
@@ -286,7 +286,7 @@ class SqliteBackend(IndexBackend):
         return number
 
     def _id(self, name: str) -> int:
-        """Returns the number of a name. The current transaction assigns a number to a name without a number."""
+        """Returns the number of a name. If the name has no number yet, the current transaction assigns one."""
         number = self._known(name)
         if number is None:
             self._new.append(name)

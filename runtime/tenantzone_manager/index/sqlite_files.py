@@ -27,7 +27,7 @@ class InPlace(enum.Enum):
     SAME = enum.auto()
     """The opened files are still at their paths."""
     NONE = enum.auto()
-    """There is no store."""
+    """The store's file is missing."""
     OTHERS = enum.auto()
     """Other files have replaced the opened files, and another process may still be writing them."""
     OTHERS_AT_REST = enum.auto()
@@ -62,7 +62,7 @@ class SqliteFiles:
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
-        """Remove the old log if only the store's file was replaced, to keep SQLite from applying it to the new file."""
+        """Remove the old log if only the store's file was replaced. SQLite would apply the old log to the new file."""
         found = self._identities()
         if found[""] == self._opened[""]:
             return

@@ -66,7 +66,7 @@ class SqliteLog:
         """Connection whose open read transaction keeps writes from restarting the WAL."""
 
     async def begin(self) -> None:
-        """Start the WAL in the thread, so that no write on the event loop starts it, and remember the current files."""
+        """Start the WAL in the thread, so that writes on the event loop need not. Remember the current files."""
         self._tell(await self._in_thread(self._begin_anew))
         self.files.note()
 
@@ -104,7 +104,7 @@ class SqliteLog:
             self._tell(f"checkpoint failed before other files were opened: {error}")
 
     def end(self) -> None:
-        """Wait until the thread has ended, because a cancellation does not interrupt it, and close the connections."""
+        """Wait until the thread has ended, because a cancellation does not interrupt it. Then close the connections."""
         self._thread.shutdown()
         self._database.close()
         self._reader.close()

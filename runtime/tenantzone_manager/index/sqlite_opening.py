@@ -18,7 +18,7 @@ _WAIT_SECONDS: Final = 0.05
 """Seconds to wait for another process that is writing to the file. This wait blocks the event loop."""
 _DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 _DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
-"""Error numbers after which a disk may work again later."""
+"""Values of ``errno`` for disk errors that may be temporary."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS record

@@ -42,7 +42,7 @@ class Ascent:
 
     Args:
         index: records of blocks.
-        used: recently used blocks, among which hot blocks are searched.
+        used: recently used blocks, which may be hot.
         carrier: moves blocks.
         copier: reports whether a block can be read.
         descent: makes room in higher storage types.
@@ -168,7 +168,7 @@ class Ascent:
                 round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
-        """If the group exceeds its total quota, remove sources of copied blocks instead of evicting other blocks."""
+        """If the group exceeds its total quota, remove the sources of copies, so that other blocks are not evicted."""
         over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:

@@ -32,8 +32,8 @@ class Carrier:
         copier: copies bytes.
         ladders: storages that accept copies.
         events: records moved blocks.
-        taking: lock held while locations of an instance are chosen and removed, because evictor and mover together
-            must not reduce the instance to less than its reservation.
+        taking: lock held while locations of an instance are chosen and removed, so that evictor and mover together
+            do not reduce the instance to less than its reservation.
         timing: time limits of readers.
         clock: returns Unix time.
     """
@@ -61,7 +61,7 @@ class Carrier:
     async def carry(
         self, round_: Round, instance: Instance, sources: Sequence[Source], targets: Sequence[Storage], to: Direction
     ) -> list[Source]:
-        """Copy blocks to the first target with room, until the pass has used up its allowance.
+        """Copy blocks to the first target with room, until the allowance of the pass (in bytes) is used up.
 
         Args:
             round_: the pass.
@@ -90,10 +90,10 @@ class Carrier:
         return arrived
 
     async def let_go(self, instance: Instance, sources: Sequence[Source]) -> list[Source]:
-        """Take locations out of service if the blocks can be read elsewhere. Instances keep their reserved bytes.
+        """Take locations out of service if the blocks can be read elsewhere and the instance exceeds its reservation.
 
         Returns:
-            The sources whose locations stopped serving.
+            The sources whose locations were taken out of service.
         """
         if not sources:
             return []

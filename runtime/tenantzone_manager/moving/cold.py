@@ -13,7 +13,7 @@ from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.copier import Source
 
 _ENDS: Final = 256
-"""Maximum number of blocks of one rank with which the search begins."""
+"""Maximum number of blocks that the search reads from each rank at its beginning."""
 _LOOKED_AT: Final = 1024
 """Maximum number of blocks considered in one search."""
 TURN: Final = 64
@@ -37,7 +37,7 @@ async def coldest(
     allowed: Mapping[str, int],
     is_wanted: Callable[[Instance, bytes, Block], bool],
 ) -> list[Cold]:
-    """Returns the least recently used blocks. A block is chosen only after all blocks that follow it in the type.
+    """Returns the least recently used blocks. A block is chosen only after all its child blocks in the type.
 
     Args:
         index: index with the records.
@@ -46,7 +46,7 @@ async def coldest(
         storage: storage of the blocks, or empty for all storages of the type.
         need: number of bytes to find. Fewer bytes are returned if not enough blocks are found.
         allowed: maximum number of bytes to choose, by instance.
-        is_wanted: returns whether a block may be chosen. If not, the blocks before it are not chosen either.
+        is_wanted: returns whether a block may be chosen. If a block may not, no block before it is chosen either.
     """
     by_name = {instance.name: instance for instance in instances}
     left = dict(allowed)

@@ -87,7 +87,7 @@ class Copier:
                 size), ``late`` (the lease for reading has ended), ``gone`` (the source was removed).
 
         Returns:
-            The sources whose copies serve now.
+            The sources whose copies can be read now.
 
         Raises:
             IndexUnavailable: the index does not answer. Copies that have begun will expire.
@@ -192,10 +192,10 @@ class Copier:
         whole: set[bytes],
         failed: Counter[str],
     ) -> list[Source]:
-        """End copies. Complete copies begin to serve, and all other copies are deleted.
+        """End copies. Complete copies become readable, and all other copies are deleted.
 
         Returns:
-            The sources whose copies serve now.
+            The sources whose copies can be read now.
         """
         if not begun:
             return []

@@ -62,7 +62,7 @@ class Descent:
             where: storage type from which blocks are moved.
             storage: storage from which blocks are moved, or empty for all storages of the type.
             need: number of bytes to move.
-            may_leave: returns whether a block may be moved. If not, the blocks before it stay, too.
+            may_leave: returns whether a block may be moved. If a block may not, the blocks before it stay, too.
         """
         lower = self._ladders.below(round_.rungs, where)
 

@@ -47,7 +47,7 @@ class Round:
     allowance: Allowance
     done: Moved
     full: set[tuple[str, str]] = field(default_factory=set)
-    """Pairs of type and storage in which no block is cold enough to be displaced. This pass skips these pairs."""
+    """Pairs (type, storage) in which no block is cold enough to be moved down. This pass no longer makes room there."""
 
     @property
     def may_copy(self) -> bool:

@@ -106,7 +106,7 @@ class _GroupBlocks(Generic[BlockT]):
         return range(max(0, length - self.window) if self.window else 0, length)
 
     async def prefix(self, look_up_prefix: LookUp[BlockT], length: int) -> int:
-        """Returns how many of the first ``length`` blocks can be read without a gap."""
+        """Returns the length of the readable prefix of the group's blocks, at most ``length``."""
         self.known = dict(enumerate(await look_up_prefix([key + self._suffix for key in self._keys[:length]])))
         return len(self.known)
 

@@ -64,7 +64,7 @@ class Match:
     first: int
     """Index of the key of the first block in ``blocks``."""
     blocks: list[Readable]
-    """The blocks that can be read. A query by key has one entry per key, which is ``NOWHERE`` for unreadable blocks."""
+    """The blocks that can be read. For a query by key, one item per key; ``NOWHERE`` for unreadable blocks."""
     hit: int = 0
     """For a query by groups, the length of the prefix in blocks. ``blocks`` are then ordered by group."""
     hit_keys: Sequence[bytes] = ()
@@ -79,7 +79,7 @@ class Reader:
         catalog: groups and their storages.
         storages: all storages. Locations in unavailable storages are left out.
         touches: collects the uses of blocks.
-        turns: turns that long queries must take.
+        turns: makes long queries wait for their turns.
         clock: returns Unix time.
     """
 
@@ -116,7 +116,7 @@ class Reader:
                 be read. ``window`` finds the longest prefix whose last ``window`` blocks can be read, and returns these
                 blocks. A prefix that is shorter than the window needs all of its blocks.
             window: number of blocks in the window.
-            specs: names of the parts that a location must have; empty for any parts.
+            specs: names of the parts that a location must have. If empty, locations with any parts are returned.
         """
         space = spaces.blocks_of(instance)
         if query == "key":
@@ -143,7 +143,7 @@ class Reader:
     async def _look_up(
         self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
     ) -> list[Readable]:
-        """Looks up all blocks in the current turn; returns the locations of each block."""
+        """Looks up all blocks without waiting for a turn; returns the locations of each block."""
         found = await self._index.get(space, keys)
         return [
             NOWHERE if entry is None else self._readable(instance, key, entry, specs)

@@ -1,1 +1,1 @@
-"""Evicts and deletes blocks, and corrects the counts of what is left."""
+"""Evicts and deletes blocks, and corrects the counts of bytes and blocks."""

@@ -29,7 +29,7 @@ class Evictor:
         remover: takes blocks out of service.
         ladders: storages to which blocks may move instead of being evicted.
         events: records evicted blocks.
-        taking: lock held while blocks of an instance are chosen and evicted, because evictor and mover together must
+        taking: lock held while blocks of an instance are chosen and evicted, so that evictor and mover together do
             not reduce the instance to less than its reservation.
         clock: returns Unix time.
     """
@@ -149,8 +149,8 @@ class Evictor:
         """Make room in lower storage types so that blocks can move down instead of being evicted.
 
         If the lower types have no room, and their blocks prevent the eviction of earlier blocks from this type, the
-        coldest blocks of the lower types are evicted. Otherwise, the newest blocks of this type would be evicted,
-        because only the newest blocks are the last blocks of a prefix.
+        coldest blocks of the lower types are evicted. Without this step, the newest blocks of this type would be
+        evicted, because only the newest blocks are the last blocks of a prefix.
 
         Args:
             group: group of the blocks.

@@ -50,7 +50,7 @@ class Reclaimer:
         parts: is notified of free slots.
         events: records expired writes and deleted blocks.
         timing: time limits of readers and writers.
-        turns: turns that long passes must take.
+        turns: makes long passes wait for their turns.
         under_way: the writes for which this process is handling a call.
         clock: returns Unix time.
     """

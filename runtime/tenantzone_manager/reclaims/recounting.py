@@ -1,4 +1,4 @@
-"""Recounts the bytes of accounts and the children of blocks, which still include dropped corrupt records."""
+"""Recounts the bytes of accounts and the children of blocks, because both still include dropped corrupt records."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ _MOST_SKIPPED: Final = 60
 
 
 class Recount:
-    """Compares accounts and the blocks' counts of children with the records, and corrects them.
+    """Counts bytes and children in all records, and corrects the accounts and blocks whose counts differ.
 
     Records are read in parts while other calls change them. Changes by this process to records that were already read
     are added to the sums. Changes by other processes can't be added, so if the index is shared and anything has changed
@@ -38,7 +38,7 @@ class Recount:
     Args:
         index: the index with the records and accounts.
         catalog: all instances and storages.
-        turns: turns that long recounts must take.
+        turns: makes long recounts wait for their turns.
     """
 
     def __init__(self, index: MetaIndex, catalog: Catalog, turns: Turns) -> None:
@@ -49,7 +49,7 @@ class Recount:
         self._is_counting = False
         self._is_spoilt = False
         self._to_skip = 0
-        """Number of requests to skip as a backoff, because other processes changed the index during a recount."""
+        """Number of calls to skip before the next recount: a backoff after other processes disturbed a recount."""
         self._skipped = 0
         index.on_record(self._changed)
         index.on_change(self._replaced)
@@ -186,7 +186,7 @@ def _with_steps(
         made.clear()
         for key in keys:
             block: Block | None = draft.get(key)
-            # If the store is not shared, ``steps`` is updated by all changes, and may no longer contain the key.
+            # If the store is not shared, each change updates ``steps``, which may no longer contain the key.
             if block is not None and key in steps:
                 draft.put(key, replace(block, children=with_steps(block.children, steps[key])))
                 made.append(key)

@@ -1,4 +1,4 @@
-"""Removal of blocks by RemoveCache, TrimCache and eviction. Removed blocks stop serving now and are deleted later."""
+"""Removal of blocks by RemoveCache, TrimCache and eviction. Removed blocks become unreadable, and are deleted later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ AT_ONCE: Final = WRITE_AT_ONCE
 NO_END: Final = 2**63
 
 OnRemoved = Callable[[Instance, str, Sequence[bytes]], None]
-"""Called after blocks have stopped serving.
+"""Called after blocks were taken out of service.
 
 The arguments are the instance, the storage type (empty for all types) and at most ``AT_ONCE`` keys.
 """
@@ -60,7 +60,7 @@ class Remover:
     Args:
         index: records of blocks.
         timing: time limits of readers.
-        turns: turns that removals of many blocks must take.
+        turns: makes removals of many blocks wait for their turns.
         clock: returns Unix time.
     """
 
@@ -71,7 +71,7 @@ class Remover:
         self._clock = clock
 
     async def remove_cache(self, instance: Instance, keys: Sequence[bytes], on_removed: OnRemoved = _nobody) -> Removed:
-        """Take blocks out of service in all storages, whatever their position in a prompt."""
+        """Take blocks out of service in all storages, even if later blocks of their prompts remain."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
             # Reverse the order, because the last blocks of a prompt should be removed first.
@@ -115,7 +115,7 @@ class Remover:
         on_removed: OnRemoved = _nobody,
         caller: str = IN_BACKGROUND,
     ) -> Removed:
-        """Take blocks with ``need`` bytes out of service, or with fewer bytes if no more may be evicted.
+        """Take blocks out of service until they add up to ``need`` bytes, or until no more blocks may be evicted.
 
         Args:
             instances: instances of the blocks.
@@ -123,7 +123,7 @@ class Remover:
             need: number of bytes to evict.
             allowed: maximum number of bytes to evict, by instance.
             on_removed: called with the removed blocks.
-            caller: caller whose turns are used.
+            caller: name under which the eviction waits for turns.
         """
         left = dict(allowed)
         total = Removed()

@@ -58,7 +58,7 @@ class Parts:
     def take(
         self, storage: str, specs: Sequence[Spec], files: Files, found: Found, changed: dict[Address, SlotFile]
     ) -> tuple[LocationSpec, ...]:
-        """Returns the parts of one location after allocating slots for them, if the storage uses large files.
+        """Returns the parts of one location. If the storage uses large files, slots are allocated for these parts.
 
         Args:
             storage: name of the storage.

@@ -60,7 +60,7 @@ class Reserver:
             write: the whole write.
             wanted: indices of the part's blocks.
             ends: indices of other blocks whose use is recorded in the same commit.
-            whole: whether to begin nothing unless all blocks of the part can be begun.
+            whole: if true, begin either all blocks of the part or none of them.
             failed: names of excluded storages; receives the storages that fail in this call.
             made: receives the write status of each block.
             locations: receives the locations of the blocks to write.

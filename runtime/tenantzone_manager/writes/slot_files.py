@@ -31,7 +31,7 @@ class SlotFiles:
         self._scanned: dict[str, float] = {}
 
     async def choose(self, space: str, slot_size: int, slots_per_file: int, count: int) -> list[int]:
-        """Returns file numbers. These files, some of them new if necessary, together have ``count`` free slots."""
+        """Returns the numbers of files that together have ``count`` free slots. Some of the files may be new."""
         if space not in self._scanned:
             await self._scan(space)
         chosen = self._with_room(space, slot_size, count)

@@ -32,7 +32,7 @@ from tenantzone_manager.writes.reserving import Reserver
 from tenantzone_manager.writes.write_plans import Write, specs_and_names, write_parts
 
 _SAME_SECONDS: Final = 1.0
-"""Duration of a call in seconds up to which the writer's deadline is not extended."""
+"""If a call takes at most this number of seconds, the writer's deadline is not extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Writer:
         storages: storages for the blocks.
         parts: creates the parts of locations.
         timing: time limits of writes.
-        turns: turns that writes of many blocks must take.
+        turns: makes writes of many blocks wait for their turns.
         under_way: is notified of the writes for which a call is in progress.
         clock: returns Unix time.
     """
@@ -105,7 +105,7 @@ class Writer:
                 attention.
             spec_sets: for each block from ``first`` on, the name of its set of parts. If empty, all blocks have all
                 parts.
-            whole: whether to write nothing unless all missing blocks can be written.
+            whole: if true, reserve room either for all missing blocks or for none of them.
             write_seconds: seconds until the writer is presumed dead; None for the default.
 
         Raises:
@@ -147,7 +147,7 @@ class Writer:
             write: the requested write.
             wanted: indices of the missing blocks.
             first: index of the first block whose bytes the caller has.
-            whole: whether to write nothing unless all missing blocks can be written.
+            whole: if true, reserve room either for all missing blocks or for none of them.
             made: write status of each block; updated for the wanted blocks.
 
         Returns:
@@ -174,7 +174,7 @@ class Writer:
                 break
         lacking = next((each for each in (WriteStatus.NO_ROOM, WriteStatus.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
-            # Undo the begun blocks, because a lacking block was present or seemed to have room when they were begun.
+            # Undo the begun blocks. When they were begun, the lacking block was still present or seemed to have room.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
@@ -236,7 +236,7 @@ class Writer:
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write, part by part. Written blocks begin to serve, and failed blocks are marked for deletion.
+        """End a write, part by part. Written blocks become readable, and failed blocks are marked for deletion.
 
         Args:
             instance: instance of the blocks.
@@ -245,7 +245,7 @@ class Writer:
             failed: keys of the other blocks.
 
         Returns:
-            The ending of each block, those of ``written`` first.
+            The ending of each block: first of the blocks in ``written``, then of those in ``failed``.
 
         Raises:
             IndexUnavailable: the index does not answer. The call may be repeated.
@@ -262,7 +262,7 @@ class Writer:
         return made
 
     async def _keep_alive(self, instance: Instance, write_id: str, keys: Sequence[bytes]) -> None:
-        """Extend a deadline that is near, because another manager may reclaim and does not know about this call."""
+        """Extend a deadline that is near, because another manager's reclaimer does not know about this call."""
         (entry,) = await self._index.get(spaces.blocks_of(instance), [keys[-1]])
         location = location_of(entry.value if entry else None, write_id)
         now = self._clock()
