@@ -118,7 +118,7 @@ class MooncakeStorage(DataStorageBackend):
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
 
     async def _asked(self, ask: Callable[[Any], _T], size: int = 0) -> _T:
-        """Returns the result of a client call that transfers ``size`` bytes.
+        """Call ``ask`` with Mooncake's client in a thread, and return its result. The call transfers ``size`` bytes.
 
         Raises:
             StorageError: the client is not available, ``ask`` failed, or the storage is closed.
@@ -147,7 +147,7 @@ class MooncakeStorage(DataStorageBackend):
     def _claim(self, store: Any) -> None:
         """Check that this storage owns the prefix, or claim the prefix if it is free.
 
-        A restart of Mooncake loses the owner, because all objects are in memory.
+        A restart of Mooncake deletes the owner's name, because all objects are in memory.
         """
         name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
         if self.claim.has_to_write(_text(store, name), place):
