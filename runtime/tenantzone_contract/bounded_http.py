@@ -1,4 +1,4 @@
-"""Serves HTTP with limits for slow clients: time limits for head, body and answer, and a maximum of connections.
+"""Serves HTTP with limits for slow clients: time limits for head, body and answer, and a connection limit.
 
 aiohttp closes idle keep-alive connections, but it waits without limit for a request's body and for a client that does
 not read its answer, and it accepts any number of connections. To add limits, `_Connection` wraps aiohttp's protocol.

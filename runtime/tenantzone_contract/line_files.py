@@ -1,4 +1,4 @@
-"""Appends lines, for example JSON Lines, to files of one process. Each line is written completely or not at all."""
+"""Appends lines, such as JSON Lines, to files of this process. Each line is written completely or not at all."""
 
 import os
 from bisect import bisect_right

@@ -63,7 +63,7 @@ class BlockMap(_Model):
     version: Literal[1] = BLOCKS_VERSION
     pod: str = ""
     tier: str = ""
-    """Name of the tier whose chunks the map shows, or empty for blocks. A chunk in transfer counts as in use."""
+    """Name of the tier whose chunks the map shows; empty if it shows blocks. A chunk in transfer counts as in use."""
     capacity_blocks: Count
     """Number of blocks that requests can use, without vLLM's null block."""
     blocks_per_cell: Annotated[int, Field(ge=1, le=MAX_COUNT)]

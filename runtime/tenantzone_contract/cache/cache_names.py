@@ -67,7 +67,7 @@ def copy_name(location: str, copy: str) -> str:
 
 
 def written_as(location: str) -> str:
-    """Returns the location id under which bytes were sealed. For a copy, this is the id of the original location."""
+    """Returns the location id that the seal of the bytes covers. For a copy, this is the original location's id."""
     return location.partition(_COPY)[0]
 
 

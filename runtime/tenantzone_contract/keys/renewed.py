@@ -63,7 +63,7 @@ class Renewed(Generic[T]):
 
 
 def _stamp(path: Path) -> object:
-    """Returns a cheap stamp that changes when the file's content changes; None if the file can't be read."""
+    """Returns a stamp, cheap to read, that changes with the file's content; None if the file can't be read."""
     try:
         found = path.stat()
     except OSError:

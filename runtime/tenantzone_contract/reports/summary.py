@@ -54,7 +54,7 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[str]) -> ZoneState | None:
-    """Returns the busiest of the known states, or None if there is none. Only newer engines know other states."""
+    """Returns the busiest state, or None if no state is known. Unknown states of newer engines are ignored."""
     reported = set(states)
     return next((state for state in STATES if state in reported), None)
 
@@ -152,6 +152,6 @@ def _percent(part: int, whole: int) -> int | None:
 
 
 def _in_sum(status: Mapping[str, Any], name: str) -> int | None:
-    """Returns the sum of an amount over the engines in a status. If none has the amount, returns the zone's amount."""
+    """Returns an amount summed over the engines in a status. If none has it, returns the status's own amount."""
     rows = [row[name] for row in status.get("engines") or () if name in row]
     return sum(rows) if rows else status.get(name)

@@ -23,7 +23,7 @@ class TierWindow:
     """The numbers of chunks that a zone offered to a tier and loaded from it in one window."""
 
     offered: int
-    """Number of chunks that were stored, or that were not stored only because of the zone's admission terms."""
+    """Number of chunks that were stored, or would have been stored without the zone's admission terms."""
     loaded: int
 
     @property

@@ -58,7 +58,7 @@ limit: the zone has reached its limit of blocks. reserved: blocks are free or ca
 in_use: other requests use the blocks. seats: the engine runs its maximum number of requests. seat_limit: the zone runs
 its maximum number of requests. tokens: the zone's share of the steps is used up, or another zone's latency target needs
 the tokens. adapter: requests for other LoRA adapters use all adapter slots, or another zone gets the next slot.
-encoder: encodings of other requests' media fill the encoder cache, or its free room is kept for another zone. grammar:
+encoder: other requests' media fill the encoder cache, or the cache's free room is kept for another zone. grammar:
 the request's grammar is not compiled yet. load: the engine looks up the prompt's blocks in a tier, or copies blocks
 from a tier. For grammar and load, all waiting requests of the zone wait.
 """

@@ -51,7 +51,7 @@ class TierEffectReport(Part, frozen=True):
     """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.reports.tier_effect`."""
 
     offered_bytes: Count
-    """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
+    """Number of bytes that were stored, or would have been stored without the zone's admission terms."""
     loaded_bytes: Count
     ineffective: bool = False
     """Whether the zone loads too few of the bytes that it offers to the tier."""

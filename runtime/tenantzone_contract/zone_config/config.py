@@ -55,7 +55,7 @@ CONFIG_KEY: Final = "config.json"
 """Key of the config in the ConfigMap, and name of the file in the engine's config folder."""
 
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
-"""Annotation on engine pods. Each change of the ConfigMap changes it, so that kubelet syncs the volumes at once."""
+"""Annotation on engine pods. The operator sets it to a new config's hash, so that kubelet syncs volumes at once."""
 
 
 class ConfigError(ValueError):

@@ -36,7 +36,7 @@ class _Model(BaseModel):
 
 
 class ApiKeys(_Model):
-    """Tenants send API keys, which are mounted into the engine pods."""
+    """Tenants send API keys. The accepted keys are mounted into the engine pods."""
 
 
 class SecretHeader(_Model):
@@ -90,7 +90,7 @@ class TrustedHeader(_Model):
 
 
 class Jwt(_Model):
-    """Tenants send JSON Web Tokens of one issuer, whose keys are mounted into the engine pods."""
+    """Tenants send JSON Web Tokens of one issuer. The issuer's public keys are mounted into the engine pods."""
 
     issuer: Text
     audiences: Annotated[tuple[Text, ...], Field(min_length=1, max_length=16)]

@@ -47,7 +47,7 @@ _CONVERTED = frozenset(
         *("latency", "fairness", "retention", "seats", "tiers"),
     )
 )
-"""Fields of a zone's config that are not in the spec, or that are objects or lists in the spec."""
+"""Fields of a zone's config that the spec does not have, or has as objects or lists."""
 
 _COPIED = {name: to_camel(name) for name in ZoneConfig.model_fields if name not in _CONVERTED}
 """All other fields of a zone's config, with their names in the spec. The values in spec and config are equal."""

@@ -106,12 +106,12 @@ def _caller(name: str, known: _Known) -> Caller:
 
 
 class StaticTokens:
-    """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
+    """Tokens in a file. Its JSON object maps each token to ``{"pool": "NAMESPACE/POOL"}`` or to ``{"admin": true}``.
 
     An administrator with a ``namespace`` may make changes for that namespace only.
 
     The file is reloaded when it has changed. While the file is missing or invalid, the previous tokens stay valid. The
-    tokens are kept as hashes in memory, so that the time of a lookup reveals nothing about the tokens.
+    tokens are kept as hashes in memory, so that the duration of a lookup reveals nothing about them.
 
     Args:
         path: path of the file.

@@ -87,7 +87,7 @@ class Claim:
 
         Raises:
             PlaceTaken: another storage of this index owns the place.
-            StorageError: another index owns the place.
+            StorageError: another index owns the place, and ``takeover`` is false.
         """
         index, _, storage = found.partition("/")
         if found == self.text:

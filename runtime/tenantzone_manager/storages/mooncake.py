@@ -200,7 +200,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     """Returns the object with a listed name, or None if the object does not belong to this storage.
 
-    Another user of the pool may have a prefix that begins with the prefix of this storage.
+    Objects of other users of the pool may have names that also begin with the prefix of this storage.
     """
     parts = listed.removeprefix(begin).split(b"/")
     if not listed.startswith(begin) or len(parts) != 3:
@@ -210,6 +210,6 @@ def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     except UnicodeDecodeError:
         return None
     parsed = parsed_part(part)
-    # Mooncake does not report when an object was written. Time 0 is safe, because an object without a record is always
-    # an orphan: a record exists before the writer knows the name, and no name is used twice.
+    # Mooncake does not report when an object was written. With time 0, any object without a record is removed. This
+    # is safe, because a writer learns the name of an object only after the record exists, and no name is used twice.
     return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)
