@@ -39,8 +39,8 @@ class TierWindow:
 class TierEffect:
     """Decides for one zone and one tier, window by window, whether the tier is effective.
 
-    An ineffective tier admits fewer chunks. Chunks that were not admitted still count as offered. Otherwise, the strict
-    admission itself would raise the ratio until the tier counts as effective, which would end the strict admission.
+    An ineffective tier may admit fewer chunks (``Auto``). Chunks that were not admitted still count as offered.
+    Otherwise, the strict admission would itself raise the ratio until the tier is effective, and so end.
 
     Args:
         now: the time at which the first window begins, in seconds.

@@ -33,7 +33,7 @@ class TenantLevel(ConfigModel):
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """Names of tenants, and patterns. A pattern ends with ``*``, and matches names that begin with the text before."""
+    """Names or patterns. A pattern ends with ``*``, and matches names that begin with the text before the ``*``."""
     reserved: BlockShare = 0
     """The reservation, granted only if it fits in addition to the reservations of declared zones and older zones."""
     limit: BlockShare | None = None

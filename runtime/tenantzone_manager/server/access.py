@@ -111,7 +111,7 @@ class StaticTokens:
     An administrator with a ``namespace`` may make changes for that namespace only.
 
     The file is reloaded when it has changed. While the file is missing or invalid, the previous tokens stay valid. The
-    tokens are kept as hashes in memory, so that the duration of a lookup reveals nothing about them.
+    tokens are kept as hashes in memory, so that the duration of a lookup reveals nothing about the tokens.
 
     Args:
         path: path of the file.
