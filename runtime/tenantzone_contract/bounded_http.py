@@ -1,4 +1,4 @@
-"""Serves HTTP with limits for slow clients: time limits for head, body and answer, and a maximum of connections.
+"""Serves HTTP with limits for slow clients: time limits for head, body and answer, and a connection limit.
 
 aiohttp closes idle keep-alive connections, but it waits without limit for a request's body and for a client that does
 not read its answer, and it accepts any number of connections. To add limits, `_Connection` wraps aiohttp's protocol.
@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 BODY_BYTES_PER_SECOND: Final = 64 * 2**10
-"""Number of received bytes of a body for which the body's deadline is extended by one second."""
+"""A body's deadline is extended by one second each time this number of bytes has arrived."""
 MIN_READ_PER_SECOND: Final = 2**10
 """Minimum rate at which a client must read its answer, in bytes per second; slower clients are disconnected."""
 READING_SECONDS: Final = 1.0
@@ -27,11 +27,11 @@ READING_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 1.0
 """Maximum time between two checks of all connections."""
 _TLS_END_SECONDS: Final = 86400.0
-"""asyncio's time limit for closing a TLS connection. `_Connection.is_late` closes the connection long before."""
+"""Time limit of asyncio for closing a TLS connection. `_Listener.look` aborts the connection long before."""
 _POLL_SECONDS: Final = 0.02
 """Interval at which a stopping server checks whether all answers have been sent."""
 _BYTES_ACKED: Final = slice(120, 128)
-"""Position of tcpi_bytes_acked, the number of bytes that the peer has acknowledged, in Linux's struct tcp_info."""
+"""Position in Linux's struct tcp_info of tcpi_bytes_acked, the number of bytes that the peer has acknowledged."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class HttpBounds:
     """The limits for clients that connect to one port."""
 
     head_seconds: float = 10.0
-    """Maximum time for a request's head, counted from the new connection (before TLS) or from the head's first byte."""
+    """Maximum time for a request's head, from its first byte. For a first request, from the connection (before TLS)."""
     body_seconds: float = 10.0
     """Maximum time for a request's body, plus one second for each 64 KiB that have arrived."""
     idle_seconds: float = 75.0
@@ -51,8 +51,8 @@ class HttpBounds:
     connections: int = 128
     """Maximum number of connections.
 
-    If there are more, the connection that has waited longest for a complete request is closed, or else the connection
-    whose client has not read for longest. If all other connections are being answered, the new connection is closed.
+    If there are more, one is closed: the one that has waited longest for a complete request, else the one whose client
+    has not read its answer for longest. If all others are being answered, the new connection is closed.
     """
 
     @property
@@ -134,7 +134,7 @@ class _Listener:
         """The connections whose request is not complete, the longest waiting first."""
 
     def add(self, connection: "_Connection") -> bool:
-        """Add a connection, and close a connection if there are too many; returns whether the new one stays open."""
+        """Add a connection. If there are too many, close one of them. Returns whether the added one stays open."""
         self._connections[connection.inner] = connection
         if len(self._connections) > self.bounds.connections:
             closed = self._longest_waiting(connection)
@@ -161,7 +161,7 @@ class _Listener:
         self._waiting.pop(connection, None)
 
     async def close(self, until: float) -> None:
-        """Wait at most until ``until``, in the loop's time, for answers to be sent, and close all connections."""
+        """Wait until all answers are sent, but not beyond ``until`` in the loop's time. Then close all connections."""
         loop = asyncio.get_running_loop()
         # Poll, because asyncio has no event for an empty write buffer.
         while loop.time() < until and any(each.is_unread() for each in self._connections.values()):  # noqa: ASYNC110
@@ -216,7 +216,7 @@ class _Connection(asyncio.Protocol):
         """Data that arrived together with the end of the handshake."""
         self._unread_since: float | None = None
         self._acknowledged = 0
-        """Number of acknowledged bytes at ``_unread_since``."""
+        """Number of bytes that the client had acknowledged at the time ``_unread_since``."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -313,7 +313,7 @@ class _Connection(asyncio.Protocol):
         return self._raw.get_write_buffer_size() > 0
 
     def is_late(self) -> bool:
-        """Returns whether the client exceeds a limit. Call this regularly, because calls compare with earlier calls."""
+        """Returns whether the client exceeds a limit. Must be called regularly to measure the client's reading rate."""
         bounds, waited = self._listener.bounds, self.waited_seconds()
         if self._phase is _Phase.HEAD and waited > bounds.head_seconds:
             return True

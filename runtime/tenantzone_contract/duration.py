@@ -15,7 +15,7 @@ _NANOSECONDS = {
     "h": 3600 * 10**9,
 }
 _LONGEST = 64
-"""Maximum number of characters; a longer text only adds digits that Go's nanoseconds can't represent."""
+"""Maximum number of characters. More digits would exceed the range or the precision of Go's durations."""
 
 
 def parse_duration(text: str) -> float:

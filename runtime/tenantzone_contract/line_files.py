@@ -1,4 +1,4 @@
-"""Appends lines, for example JSON Lines, to files of one process. Each line is written completely or not at all."""
+"""Appends lines, such as JSON Lines, to files of this process. Each line is written completely or not at all."""
 
 import os
 from bisect import bisect_right
@@ -47,11 +47,11 @@ class LineFile:
             return False
 
     def has_room(self, line: bytes, max_bytes: int) -> bool:
-        """Returns whether a line fits into ``max_bytes`` bytes of the file. A line always fits into an empty file."""
+        """Returns whether a line fits if the file may have ``max_bytes`` bytes. An empty file has room for any line."""
         return not self.size or self.size + len(line) <= max_bytes
 
     def append(self, lines: Sequence[bytes], max_bytes: int) -> int:
-        """Write as many lines as fit into ``max_bytes`` bytes of the file, and at least one.
+        """Write the first line, and as many more lines as fit while the file has at most ``max_bytes`` bytes.
 
         Returns:
             The number of written lines, counted from the first of ``lines``.
@@ -120,10 +120,10 @@ class RotatedLines:
         return self._file
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Write as many lines as fit into one file.
+        """Write as many lines as fit into one file, after rotating FILE if the first line does not fit.
 
         Returns:
-            The number of completely written lines, counted from the first of ``lines``; at least 1.
+            The number of written lines, counted from the first of ``lines``; at least 1.
 
         Raises:
             OSError: no line was written.

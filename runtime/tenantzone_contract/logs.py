@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 FIELDS = ("zone", "tenant", "pool", "pool_namespace", "generation", "pod")
-"""Names of the fields for a line's subject. ``generation`` belongs to the pool's config, and ``pod`` to the engine."""
+"""Names of the fields for a line's subject. ``generation`` is the pool config's, and ``pod`` is the engine's."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -11,7 +11,7 @@ _SPACES = re.compile(r"[\t\n\r]+")
 
 
 def printable(text: str, max_length: int | None = None) -> str:
-    """Returns a text as one line. Tabs and line breaks become spaces, and control characters ``REPLACEMENT``.
+    """Returns a text as one line. Tabs and line breaks become spaces. Other control characters become ``REPLACEMENT``.
 
     Args:
         text: a text from any source.

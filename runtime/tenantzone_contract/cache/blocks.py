@@ -55,15 +55,15 @@ class BlockKind(_Model):
 class BlockMap(_Model):
     """All blocks of one engine, or all chunks of one of its tiers, ordered by id and grouped into cells.
 
-    If a cell stands for several blocks, each kind gets cells in proportion to its number of blocks, as near to these
-    blocks as possible. The map is made while the engine is running, so the map is not an atomic snapshot, but it never
-    contains a block twice.
+    If a cell stands for several blocks, the number of a kind's cells is proportional to the number of its blocks, and
+    the cells are as near to the blocks as possible. The map is made while the engine is running, so the map is not an
+    atomic snapshot, but it never contains a block twice.
     """
 
     version: Literal[1] = BLOCKS_VERSION
     pod: str = ""
     tier: str = ""
-    """Name of the tier whose chunks the map shows; empty for the engine's blocks. A chunk in transfer is in use."""
+    """Name of the tier whose chunks the map shows; empty if it shows blocks. A chunk in transfer counts as in use."""
     capacity_blocks: Count
     """Number of blocks that requests can use, without vLLM's null block."""
     blocks_per_cell: Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -71,7 +71,7 @@ class BlockMap(_Model):
     kinds: tuple[BlockKind, ...] = ()
     """The kinds in the map, without kinds that are too small for a cell."""
     runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()
-    """Runs of consecutive cells of one kind, as pairs of an index in ``kinds`` and a number of cells."""
+    """Runs of consecutive cells of one kind. Each run is a pair of an index in ``kinds`` and a number of cells."""
     taken_unix_time: FiniteFloat
 
     @model_validator(mode="after")

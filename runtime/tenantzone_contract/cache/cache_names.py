@@ -6,7 +6,7 @@ from typing import Final
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _COPY: Final = "-"
-"""Separator in the id of a copy. Ids of writes do not contain this character."""
+"""Separator in the id of a copy. The id of a location that an engine wrote does not contain this character."""
 _LONGEST: Final = 128
 """Maximum number of characters in a name that the manager accepts."""
 
@@ -19,7 +19,7 @@ def zone_group(namespace: str, pool: str, tenant: str) -> str:
 
 
 def pool_group(namespace: str, pool: str) -> str:
-    """Returns the name of a pool's instance group. The pool's zones without groups of their own share its quotas."""
+    """Returns the name of a pool's instance group. Zones without a group of their own share this group's quotas."""
     return f"{namespace}.{pool}"
 
 
@@ -29,7 +29,7 @@ def is_group_of(name: str, namespace: str) -> bool:
 
 
 def instance_name(tenant: str, digest: str, purge: str = "") -> str:
-    """Returns the name of the instance of a tenant's zone between two purges.
+    """Returns the name of the instance that a tenant's zone uses until its next purge.
 
     Args:
         tenant: the zone's tenant.
@@ -41,7 +41,7 @@ def instance_name(tenant: str, digest: str, purge: str = "") -> str:
 
 
 def owner_part(tenant: str) -> str:
-    """Returns the part before the dot in the names of all instances of a tenant's zone."""
+    """Returns the part before the first dot, which the names of all instances of a tenant's zone share."""
     return _part(tenant)
 
 
@@ -62,12 +62,12 @@ def is_since_purge(name: str, purge: str) -> bool:
 
 
 def copy_name(location: str, copy: str) -> str:
-    """Returns the id of a location for a copy of another location's bytes; no write or other copy has this id."""
+    """Returns the location id for a copy of the location ``location``. No write and no other copy has this id."""
     return f"{written_as(location)}{_COPY}{copy}"
 
 
 def written_as(location: str) -> str:
-    """Returns the location id under which bytes were sealed. For a copy, this is the id of the original location."""
+    """Returns the location id that the seal of the bytes covers. For a copy, this is the original location's id."""
     return location.partition(_COPY)[0]
 
 

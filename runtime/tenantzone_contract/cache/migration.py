@@ -24,13 +24,13 @@ MAX_BLOCKS: Final = 65_536
 """Maximum number of blocks in an order or report."""
 
 PATIENCE_SECONDS: Final = 30.0
-"""Seconds after which an order stops if no client requests its report, because the client is presumed gone."""
+"""An order stops after this number of seconds without a request for its report: its client is presumed gone."""
 
 Work = Literal["look", "hand-down", "warm-up"]
 """Kind of work of an order.
 
-look: check which cached chunks of the engine shared storages have. hand-down: write the missing chunks to storages.
-warm-up: load prompts from storages into CPU memory.
+look: check which of the engine's cached chunks exist in shared storages. hand-down: write the missing chunks to the
+storages. warm-up: load prompts from the storages into CPU memory.
 """
 Order = Literal[Work, "stop"]
 State = Literal["None", "Running", "Done", "Stopped", "Failed"]
@@ -93,7 +93,7 @@ class MigrationReport(_Model):
     seconds: Seconds = 0.0
     """Seconds since the work began, or the duration of the work if it has ended."""
     prompt_tokens_per_second: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-    """Recent prompt throughput of the engine in its largest steps, or None if the engine has computed no prompts."""
+    """Recent rate of computed prompt tokens in the engine's largest steps. None if no prompts were computed."""
     prompts: Prompts = ()
     """The zone's cached prompts, most recently used first. Empty unless the query requested prompts."""
 

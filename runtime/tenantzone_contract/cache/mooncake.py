@@ -13,7 +13,7 @@ MISSING: Final = -704
 """Mooncake's error code for a name that no object has."""
 _BUFFER_BYTES: Final = 256 * 2**20
 _ANSWER_SECONDS: Final = 3.0
-"""Maximum time for a master to answer the check before the client connects."""
+"""Time limit for a master's answer to the check that runs before the client connects."""
 _END_SECONDS: Final = 10.0
 """Maximum time to wait for running calls when the process ends; enough for a call whose master and node both hang."""
 _MASTER: Final = re.compile(r"(?P<host>[-_.A-Za-z0-9]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
@@ -43,14 +43,14 @@ class _Calls:
 
     @contextmanager
     def one(self, size: int) -> Iterator[None]:
-        """Run one call that moves ``size`` bytes. Wait until the buffer has room for these bytes."""
+        """Wait until the buffer has room for the ``size`` bytes of a call, and count the call while the block runs."""
         buffer = _buffer_bytes()
         if size > buffer:
             raise OSError(
                 f"an object of {size} bytes does not fit into MOONCAKE_LOCAL_BUFFER_SIZE={buffer}; "
                 "increase the variable"
             )
-        # Leave a quarter of the buffer free, because fragmentation makes part of it unusable.
+        # Leave a quarter of the buffer free, because fragmentation makes part of the buffer unusable.
         most = buffer * 3 // 4 - size
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or not (size and self._bytes) or self._bytes <= most)
@@ -81,8 +81,8 @@ _calls = _Calls()
 def using(master: str, size: int = 0) -> Iterator[Any]:
     """Provide the client of a pool for one call. The caller must release the call's result before the block ends.
 
-    The process waits for the block before it exits, because an exit would abort the call. The block is delayed while
-    Mooncake's buffer has no room for its bytes besides the bytes of other calls, because the call would fail.
+    The ``with`` block starts when Mooncake's buffer has room for this call in addition to the running calls. Without
+    room, the call would fail. An exiting process waits for the end of the block, because an exit would abort the call.
 
     Args:
         master: host and port of Mooncake's master.
@@ -97,14 +97,14 @@ def using(master: str, size: int = 0) -> Iterator[Any]:
 
 
 def connect(master: str) -> Any:
-    """Returns the process's thread-safe client of a pool, which contributes no memory to the pool.
+    """Returns the process's thread-safe client of a pool. The client contributes no memory to the pool.
 
     The client is never closed, because closing it during a call, or calling it afterwards, crashes the process.
 
-    Mooncake's own variables configure how it moves bytes: ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (for
-    ``rdma``), ``MOONCAKE_LOCAL_HOSTNAME`` (the address from which the master is reached),
-    ``MOONCAKE_LOCAL_BUFFER_SIZE`` (bytes, 256 MiB; the bytes of all running calls must fit) and
-    ``MOONCAKE_TE_META_DATA_SERVER`` (``P2PHANDSHAKE``).
+    Environment variables of Mooncake configure the transfers. Their defaults are in parentheses:
+    ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (empty; only for ``rdma``), ``MOONCAKE_LOCAL_HOSTNAME`` (this
+    machine's address in the master's network), ``MOONCAKE_LOCAL_BUFFER_SIZE`` (256 MiB, in bytes; must have room for
+    all running calls) and ``MOONCAKE_TE_META_DATA_SERVER`` (``P2PHANDSHAKE``).
 
     Args:
         master: host and port of Mooncake's master.
@@ -147,14 +147,14 @@ def _connected(store: Any, master: str, own_address: str) -> Any:
     )
     if code:
         raise OSError(f"Mooncake's master at {master} can't be used (code {code})")
-    # Wait for running calls in an atexit function. It runs after executors' threads have ended, and before daemon
-    # threads are stopped, perhaps in the middle of a call.
+    # Wait for running calls in an atexit function. Such a function runs after the threads of executors have ended, but
+    # before daemon threads are stopped, which may happen in the middle of a call.
     atexit.register(_calls.end)
     return store
 
 
 def pinned() -> Any:
-    """Returns the settings for writing objects that Mooncake must not evict, because it does not know quotas."""
+    """Returns the write settings for objects that Mooncake must never evict. Only the manager evicts, by quotas."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()
@@ -177,10 +177,10 @@ def check_master(master: str) -> tuple[str, int]:
 
 
 def _answered(master: str) -> str:
-    """Check that a master answers; returns this machine's address in the master's network.
+    """Check that a master answers, and return this machine's address in the master's network.
 
     Mooncake's client holds the GIL while it connects, which takes seconds if no server answers. Therefore, this check
-    runs first. It sends bytes that are not a valid message, because a master then closes the connection at once.
+    runs first. The check sends an invalid message, because a master then closes the connection at once.
 
     Raises:
         OSError: no server answers at that address.

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 _EXPIRED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
-"""Codes of errors about temporary credentials, which S3 sends with the status 400."""
+"""Error codes for expired or invalid temporary credentials. S3 sends these errors with the status 400."""
 
 
 def create_client(session: Any, **options: Any) -> Any:

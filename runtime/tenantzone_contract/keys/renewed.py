@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 class Renewed(Generic[T]):
     """A value made from files, made again when one of the files has changed. Thread-safe.
 
-    While the files can't be used, for example because only one of two was replaced, the previous value stays in use.
+    While the files can't be used, for example because only one of two files was replaced, the previous value is used.
 
     Args:
         paths: the files.
@@ -63,7 +63,7 @@ class Renewed(Generic[T]):
 
 
 def _stamp(path: Path) -> object:
-    """Returns a cheap stamp that changes when the file's content changes; None if the file can't be read."""
+    """Returns a stamp, cheap to read, that changes with the file's content; None if the file can't be read."""
     try:
         found = path.stat()
     except OSError:

@@ -5,7 +5,7 @@ Therefore, two requests can share cached blocks only if they have the same salt.
 same salt for a tenant, and so equal hashes for equal prompts. A gateway that has the key can add the salt to a request,
 and route by the hashes. The frontend recognizes a salt that belongs to the request's tenant, and leaves it unchanged.
 
-A salt reveals neither the tenant nor the key, because vLLM publishes salts in its KV events.
+vLLM publishes salts in its KV events. Therefore, salts are computed so that they reveal neither the tenant nor the key.
 """
 
 import base64

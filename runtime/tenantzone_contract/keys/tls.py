@@ -10,7 +10,7 @@ _KEY: Final = b"PRIVATE KEY-----"
 _ENCRYPTED: Final = b"ENCRYPTED"
 """Text that only encrypted keys contain, either in the first line (PKCS #8) or in a header (older formats)."""
 _ANOTHERS: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
-"""OpenSSL's reasons for a key that belongs to another certificate."""
+"""The reasons in OpenSSL's errors about a key that belongs to another certificate."""
 
 
 class TlsError(ValueError):
@@ -47,7 +47,7 @@ DEFAULT_TLS: Final = TlsFiles()
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """Returns a client's context, which trusts the given CAs and presents the certificate if one is given.
+    """Returns a client's context, which trusts the given CAs, or else the system's. It presents the given certificate.
 
     Raises:
         TlsError: the files can't be used.
@@ -112,5 +112,5 @@ def _read(path: Path, mark: bytes, what: str) -> bytes:
 
 
 def _reason(error: OSError) -> str:
-    """Returns OpenSSL's name of the reason, or else the error's message."""
+    """Returns OpenSSL's name for the reason of an error, or the error's message if there is no such name."""
     return (isinstance(error, ssl.SSLError) and error.reason) or str(error)

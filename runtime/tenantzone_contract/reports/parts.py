@@ -18,7 +18,7 @@ MAX_TIERS: Final = 8
 Blocks = Annotated[int, Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 ByteTotal = Annotated[int, Meta(ge=0)]
-"""Number of bytes since a zone was added, which may exceed `MAX_COUNT` after weeks of transfers."""
+"""Total number of bytes since a zone was added. The total may exceed `MAX_COUNT` after weeks of transfers."""
 Integral = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(max_length=253)]
 """A name, or a word of an enumeration. A newer engine may report words that this enumeration does not have."""

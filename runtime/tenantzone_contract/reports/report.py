@@ -35,14 +35,14 @@ class Rejection(Part, frozen=True, kw_only=True):
     """Generation of the refused config, or None if the file is unreadable or untrusted."""
     error: str
     untrusted: bool = False
-    """Whether the config is refused because its signature is invalid, or because a newer config was signed."""
+    """Whether the reason for the refusal is an invalid signature, or that a newer signed config exists."""
     newest_generation: Count | None = None
-    """Generation of the pool's newest signed config, if the config is refused because it is older."""
+    """Generation of the newest signed config, if the refused config is older than that config; None otherwise."""
     unix_time: UnixTime = 0.0
 
 
 class ConfigStatus(Part, frozen=True):
-    """The config in force on an engine, and the newest config if it was refused."""
+    """The config that is in force on an engine, and the rejection of the newest config if the engine refused it."""
 
     applied_generation: Count | None = None
     applied_hash: Name | None = None
@@ -65,8 +65,8 @@ class IdentityReport(Part, frozen=True, kw_only=True):
     keys: Name = ""
     """Digest of the API keys that the engine core has read, equal in each process with the same keys.
 
-    Empty without keys. The digest uses a random key that only the engine's processes know. Therefore, the digest
-    distinguishes two states of one engine, but can't be used to test guesses of an API key.
+    Empty if there are no keys. The digest uses a random secret that only the engine's processes know. Therefore, the
+    digest distinguishes two sets of keys of one engine, but can't be used to test guesses of an API key.
     """
 
 
@@ -94,7 +94,7 @@ class LoanReport(Part, frozen=True):
     blocks: Blocks
     since_unix_time: UnixTime
     due_unix_time: UnixTime | None = None
-    """Time at which the loan is due, or None if the lender may reclaim it when needed."""
+    """Time at which the loan is due, or None if the lender may reclaim the blocks whenever it needs them."""
 
 
 class SaltKeyStatus(Part, frozen=True):
@@ -157,8 +157,8 @@ class TierReport(Part, frozen=True):
 class EngineReport(Part, frozen=True, kw_only=True):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
-    All numbers of a zone are from one moment, and all numbers of the engine are from one moment. These moments may be
-    some milliseconds apart, so the blocks of all zones and ``free_blocks`` need not add up to the capacity. ``lent``
+    All numbers of one zone are from the same moment, and so are all numbers of the engine. These moments may be some
+    milliseconds apart, so the blocks of all zones and ``free_blocks`` need not add up to the capacity. ``lent``
     and ``borrowed`` are sums of the reported loans.
     """
 
@@ -173,9 +173,9 @@ class EngineReport(Part, frozen=True, kw_only=True):
     seats: Count = 0
     """Maximum number of running requests."""
     adapter_slots: Count = 0
-    """Maximum number of LoRA adapters in use at once, or 0 without adapters."""
+    """Maximum number of LoRA adapters in use at once, or 0 if the engine has no adapters."""
     adapters: tuple[AdapterReport, ...] = ()
-    """Adapters that have these slots."""
+    """Adapters that have a slot now."""
     encoder_embeddings: Count = 0
     """Capacity of the encoder cache in embeddings, or 0 if the model has no encoder."""
     encoder_use: tuple[EncoderUseReport, ...] = ()
@@ -185,11 +185,11 @@ class EngineReport(Part, frozen=True, kw_only=True):
     identity: IdentityReport
     admin_port: AdminPortStatus
     api_servers: Annotated[tuple[ApiServerReport, ...], Meta(max_length=MAX_API_SERVERS)] | None = None
-    """API server processes. None if none has reported yet."""
+    """API server processes, or None if no process has reported yet."""
     missing_api_servers: Count = 0
     """Number of started API server processes that have not reported their state for a minute."""
     boot_id: Name = ""
-    """Random id of this start of the engine core."""
+    """Random id, which changes each time the engine core starts."""
     pod_uid: Name = ""
     """UID of the engine's pod, from the environment variable ``POD_UID``. Empty if the variable is not set."""
     tiers: Annotated[tuple[TierReport, ...], Meta(max_length=MAX_TIERS)] = ()

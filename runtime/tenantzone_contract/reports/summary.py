@@ -21,11 +21,11 @@ STATUS_FIELDS: Final = (
     "hitPercent",
     "recomputedPercent",
 )
-"""Fields of :meth:`ZoneSummary.fields` that a zone's status contains for all engines together and for each engine."""
+"""Those of :meth:`ZoneSummary.fields` that a zone's status has twice: for all engines together and per engine."""
 
 
 class ZoneInEngine(Protocol):
-    """The part of an engine's report on a zone that a summary needs."""
+    """Those fields of an engine's report on a zone that a summary needs."""
 
     @property
     def state(self) -> str: ...
@@ -54,7 +54,7 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[str]) -> ZoneState | None:
-    """Returns the busiest state, or None. States that only newer engines know are ignored."""
+    """Returns the busiest state, or None if no state is known. Unknown states of newer engines are ignored."""
     reported = set(states)
     return next((state for state in STATES if state in reported), None)
 
@@ -152,6 +152,6 @@ def _percent(part: int, whole: int) -> int | None:
 
 
 def _in_sum(status: Mapping[str, Any], name: str) -> int | None:
-    """Returns the sum of an amount over the engines' rows in a status, or the status's own amount without such rows."""
+    """Returns an amount summed over the engines in a status. If none has it, returns the status's own amount."""
     rows = [row[name] for row in status.get("engines") or () if name in row]
     return sum(rows) if rows else status.get(name)

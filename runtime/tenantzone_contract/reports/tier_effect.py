@@ -23,7 +23,7 @@ class TierWindow:
     """The numbers of chunks that a zone offered to a tier and loaded from it in one window."""
 
     offered: int
-    """Number of chunks that were stored, or that were not stored only because of the zone's admission terms."""
+    """Number of chunks that were stored, or would have been stored without the zone's admission terms."""
     loaded: int
 
     @property
@@ -32,15 +32,15 @@ class TierWindow:
         return self.loaded / self.offered if self.offered else 0.0
 
     def is_ineffective(self, was_ineffective: bool) -> bool:
-        """Returns whether the tier is ineffective, with hysteresis; ``was_ineffective`` is the last window's result."""
+        """Returns whether the tier is ineffective. ``was_ineffective``, the last window's result, gives hysteresis."""
         return self.ratio < (EFFECTIVE_FROM if was_ineffective else INEFFECTIVE_BELOW)
 
 
 class TierEffect:
     """Decides for one zone and one tier, window by window, whether the tier is effective.
 
-    Chunks that were not admitted count as offered. Otherwise, stricter admission would raise the ratio, the tier would
-    be effective again, and the stricter admission would end.
+    An ineffective tier may admit fewer chunks (``Auto``). Chunks that were not admitted still count as offered.
+    Otherwise, the strict admission would itself raise the ratio until the tier is effective, and so end.
 
     Args:
         now: the time at which the first window begins, in seconds.

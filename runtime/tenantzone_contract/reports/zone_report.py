@@ -25,7 +25,7 @@ class PurgeReport(Part, frozen=True):
     evicted: Count = 0
     """Number of cached blocks that were evicted."""
     withdrawn: Count = 0
-    """Number of blocks that running requests used. Later requests can't hit these blocks, which stay until released."""
+    """Number of blocks in use at the purge. They stay until their requests release them, but can't be hit any more."""
 
 
 class TargetReport(Part, frozen=True):
@@ -51,7 +51,7 @@ class TierEffectReport(Part, frozen=True):
     """A zone's use of a tier in the last window, by the rule of :mod:`~tenantzone_contract.reports.tier_effect`."""
 
     offered_bytes: Count
-    """Number of bytes that were stored, or were not stored only because of the zone's admission terms."""
+    """Number of bytes that were stored, or would have been stored without the zone's admission terms."""
     loaded_bytes: Count
     ineffective: bool = False
     """Whether the zone loads too few of the bytes that it offers to the tier."""
@@ -111,7 +111,7 @@ class ZoneReport(Part, frozen=True):
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
     computed_tokens: Count = 0
-    """Number of prompt tokens and generated tokens that were computed, each counted once."""
+    """Number of prompt tokens and generated tokens that were computed. A recomputed token does not count again."""
     computed_first_tokens: Count = 0
     """Number of tokens computed for the first time, without rejected drafts."""
     recomputed_tokens: Count = 0
@@ -122,7 +122,7 @@ class ZoneReport(Part, frozen=True):
     """Evicted blocks by :data:`EvictionReason`. A newer engine may report other reasons."""
     preemptions: Count = 0
     violations: Count = 0
-    """Number of requests that the engine failed because they were about to use another zone's block (a defect)."""
+    """Number of requests that failed, because a defect would have made them use another zone's block."""
     waits_for: Name | None = None
     """A :data:`WaitReason`, the reason why the zone's next request was not admitted in the last step.
 
@@ -131,7 +131,7 @@ class ZoneReport(Part, frozen=True):
     auto_registered: bool = False
     """Whether the zone was registered for a tenant without a TenantZone. If so, ``generation`` is 0."""
     level: Name = ""
-    """Tenant's level of ``unknownTenants.levels``, or empty without a level."""
+    """Name of the level in ``unknownTenants.levels`` that the tenant matches; empty if the tenant matches none."""
     awaited_reservation: Blocks = 0
     """Number of blocks that the TenantZone or level reserves but that do not fit. If above 0, ``reserved`` is 0."""
     reserved_seats: Count = 0
@@ -149,9 +149,9 @@ class ZoneReport(Part, frozen=True):
     purge: PurgeReport | None = None
     """Last purge, or None if there was none."""
     scrubbed_blocks: Count = 0
-    """Number of blocks that were zeroed, since the engine started, because they moved to another tenant."""
+    """Number of the zone's former blocks that were zeroed for another tenant since the engine started."""
     unscrubbed_blocks: Blocks = 0
-    """Number of free blocks with data of the zone, which are zeroed before another tenant gets them."""
+    """Number of free blocks that contain data of the zone, and will be zeroed before another tenant gets them."""
     tiers: Annotated[tuple[ZoneTierReport, ...], Meta(max_length=MAX_TIERS)] = ()
     """Zone's report for each tier of the engine."""
 

@@ -1,8 +1,8 @@
 """The runtime config: one complete, self-checking snapshot of a pool and its zones.
 
-The operator writes the snapshot into the pool's ConfigMap under ``CONFIG_KEY``. kubelet mounts it into each engine pod,
-and the engine and its frontend read it (`tenantzone_contract.zone_config.packing`). A snapshot is applied completely or
-not at all.
+The operator writes the snapshot into the pool's ConfigMap under ``CONFIG_KEY``. kubelet mounts the ConfigMap into each
+engine pod, where the engine and its frontend read the snapshot (`tenantzone_contract.zone_config.packing`). A snapshot
+is applied completely or not at all.
 """
 
 from functools import cached_property
@@ -55,7 +55,7 @@ CONFIG_KEY: Final = "config.json"
 """Key of the config in the ConfigMap, and name of the file in the engine's config folder."""
 
 CONFIG_HASH_ANNOTATION = "tenantzone.io/config-hash"
-"""Annotation set on an engine pod after the ConfigMap has changed, so that kubelet syncs the pod's volumes at once."""
+"""Annotation on engine pods. The operator sets it to a new config's hash, so that kubelet syncs volumes at once."""
 
 
 class ConfigError(ValueError):
@@ -67,14 +67,14 @@ EvictionPolicy = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_len
 """Name of the order in which a zone's own cached blocks are evicted. The engine defines the names."""
 
 PURGE_ANNOTATION: Final = "tenantzone.io/purge"
-"""Annotation set on a TenantZone to a new id, to purge the zone's cache."""
+"""Annotation on a TenantZone. Setting the annotation to a new id purges the zone's cache."""
 
 PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
 """Id of a purge of a zone, or empty for no purge."""
 NumberedPurgeId = Annotated[
     str, Field(max_length=73, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?(#[1-9][0-9]*)?)?$")
 ]
-"""Id of a purge, with a number if the id was used before."""
+"""Id of a purge. If the id was used before, ``#`` and a number follow."""
 
 
 class ZoneConfig(ConfigModel):
@@ -83,11 +83,11 @@ class ZoneConfig(ConfigModel):
     name: Name
     tenant: Name
     generation: Annotated[int, Field(ge=0)]
-    """``metadata.generation`` of the TenantZone from which the config was made. The engine reports it."""
+    """``metadata.generation`` of the TenantZone from which the config was made. The engine reports this number."""
     priority: Priority = 0
     reserved: BlockShare = 0
     limit: BlockShare | None = None
-    """Hard cap, or None for the whole pool."""
+    """Maximum that the zone may hold, or None for all blocks of the engine."""
     weight: Weight = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
@@ -103,7 +103,7 @@ class ZoneConfig(ConfigModel):
     adapters: Adapters | None = None
     """LoRA adapters that the tenant may use, or None for all adapters of the engine."""
     tiers: tuple[TierShare, ...] = ()
-    """Zone's shares of the tiers below the engine's blocks. Without a share, the zone uses only room that is free."""
+    """Zone's shares of the tiers below the engine's blocks. In a tier without a share, the zone uses only free room."""
     offload: Offload = "All"
     """Tokens of the zone's requests that are stored in tiers."""
     purge: NumberedPurgeId = ""
@@ -128,7 +128,7 @@ class ZoneConfig(ConfigModel):
 
     @cached_property
     def text(self) -> str:
-        """The zone as canonical JSON. Cached, because only a few of thousands of zones change between two configs."""
+        """The zone as canonical JSON. Cached, because only a few of thousands of zones differ between two configs."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
@@ -163,7 +163,7 @@ class ZoneConfig(ConfigModel):
 
 
 class Watermarks(ConfigModel):
-    """Fractions of free blocks below which background eviction starts (``low``) and at which it stops (``high``)."""
+    """Fractions of free blocks. Background eviction starts below ``low``, and stops at ``high``."""
 
     low: Annotated[float, Field(ge=0, le=1)] = 0.0
     high: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -37,7 +37,7 @@ def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dic
 
 
 def exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Returns whether an amount exceeds a bound. False for a count and a percentage, which only engines can compare."""
+    """Returns whether an amount exceeds a bound. Only engines can compare a number with a percentage; returns False."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):

@@ -2,8 +2,8 @@
 
 The key is derived from the pool's admin token, which the operator computes and the engine mounts. A signature covers
 the bytes of all files of a config and the time at which the pool was created. The signature is stored with the files in
-the binary entry `SIGNATURE_KEY`. Its lines of ASCII text are the version, the pool's creation time, and, for each admin
-token that the operator knows, an HMAC-SHA256 in hexadecimal digits.
+the binary entry `SIGNATURE_KEY`. The entry is ASCII text. Its lines are the version, the pool's creation time, and an
+HMAC-SHA256 in hexadecimal digits for each admin token that the operator knows.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ the operator to write any entry of ``binaryData`` that begins with ``config.``, 
 """
 
 MAX_SIGNATURE_BYTES: Final = 256
-"""Maximum size of a signature's file. Three HMACs fit, for both keys in the operator's Secret and a replaced key."""
+"""Maximum size of a signature's file. Three HMACs fit: for the two keys in the operator's Secret and an older key."""
 
 _VERSION: Final = b"tenantzone-config-signature/1"
 _KEY_FOR: Final = b"tenantzone config signature 1"
@@ -54,7 +54,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
         tokens: the admin tokens that the engine accepts.
 
     Returns:
-        The creation time of the config's pool, in RFC 3339 in UTC, so that comparing texts compares times.
+        The creation time of the config's pool, in RFC 3339 in UTC. Such texts sort by time.
 
     Raises:
         SignatureError: the engine has no token, or the config has no signature by an accepted token.

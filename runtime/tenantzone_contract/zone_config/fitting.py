@@ -47,7 +47,7 @@ class SeatGrant:
     reserved: int | None
     """Number of reserved seats: either the whole reservation of the zone's config, or 0.
 
-    None if the config does not set this number. The zone then gets seats in proportion to its reserved blocks.
+    None if the config does not set ``seats.reserved``. The zone then gets seats in proportion to its reserved blocks.
     """
     limit: int | None
     lacking: int
@@ -57,7 +57,7 @@ class SeatGrant:
 def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
     """Returns the seats that an engine with ``seats`` seats grants each zone, by the same rules as :func:`grants`.
 
-    Seats that configs reserve take precedence. Zones whose configs do not set this number divide the other seats.
+    Seats that configs reserve take precedence. Zones whose configs do not set ``seats.reserved`` divide the others.
     """
     granted = []
     room = seats

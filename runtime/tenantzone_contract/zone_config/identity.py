@@ -22,9 +22,9 @@ JWKS_FILE: Final = "jwks.json"
 """Name of the file with the public keys that verify tokens, as a JSON Web Key Set."""
 
 SECRETS_HASH_ANNOTATION = "tenantzone.io/secrets-hash"
-"""Annotation that the operator changes on an engine pod after a mounted Secret has changed.
+"""Annotation on engine pods. The operator changes the annotation when a mounted Secret has changed.
 
-The change makes kubelet sync the pod's volumes at once.
+Then kubelet syncs the pod's volumes at once.
 """
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=128)]
@@ -36,7 +36,7 @@ class _Model(BaseModel):
 
 
 class ApiKeys(_Model):
-    """Tenants send API keys, which are mounted into the engine pods."""
+    """Tenants send API keys. The accepted keys are mounted into the engine pods."""
 
 
 class SecretHeader(_Model):
@@ -49,7 +49,7 @@ class ClientCertificate(_Model):
     """A client certificate of the gateway, which the engine's TLS server requests."""
 
     subjects: Annotated[tuple[Text, ...], Field(min_length=1, max_length=64)]
-    """Accepted subjects: DNS names or URIs of the subject alternative names, or subjects in the form of RFC 4514."""
+    """Accepted subjects: DNS names or URIs in the subject alternative names, or the subject as text (RFC 4514)."""
 
 
 class Proof(_Model):
@@ -90,7 +90,7 @@ class TrustedHeader(_Model):
 
 
 class Jwt(_Model):
-    """Tenants send JSON Web Tokens of one issuer, whose keys are mounted into the engine pods."""
+    """Tenants send JSON Web Tokens of one issuer. The issuer's public keys are mounted into the engine pods."""
 
     issuer: Text
     audiences: Annotated[tuple[Text, ...], Field(min_length=1, max_length=16)]
@@ -123,13 +123,13 @@ class IdentityConfig(_Model):
 
     @property
     def gap(self) -> str:
-        """The reason why the configuration refuses all requests, and the remedy; empty if nothing is missing."""
+        """The missing setting without which all requests are refused, and the remedy; empty if nothing is missing."""
         if self.trusted_header is not None and self.trusted_header.proof is None:
             return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
         return ""
 
 
 def identity_digest(declared: IdentityConfig | None) -> str:
-    """Returns a digest of a configuration or of None. Different configurations, and None, have different digests."""
+    """Returns a digest of the configuration. Different configurations have different digests; None has its own."""
     text = declared.model_dump_json(by_alias=True) if declared is not None else ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

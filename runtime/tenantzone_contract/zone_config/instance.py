@@ -1,4 +1,4 @@
-"""The instance of a cached chunk. The instance's digest keeps incompatible chunks apart in a tier."""
+"""Instances: the model, zone and settings on which a chunk's bytes depend. Digests keep instances apart in a tier."""
 
 import hashlib
 
@@ -20,7 +20,7 @@ class Instance(BaseModel):
     """Tenant of the zone."""
     model: str
     weights_revision: str
-    """Commit or digest of the weights, because a branch can move."""
+    """Commit or digest of the weights, but not a branch, because a branch can move."""
     dtype: str
     """Data type of the cached keys and values."""
     block_size: int

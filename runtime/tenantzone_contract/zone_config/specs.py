@@ -38,7 +38,7 @@ Body = Mapping[str, Any]
 """An object as the API server sends it."""
 
 _SHARED = 1024
-"""Maximum number of different terms of each kind that are cached, so that zones with equal terms share one object."""
+"""Maximum number of cached objects for each kind of terms. Zones with equal terms share one cached object."""
 
 _CONVERTED = frozenset(
     (
@@ -47,7 +47,7 @@ _CONVERTED = frozenset(
         *("latency", "fairness", "retention", "seats", "tiers"),
     )
 )
-"""Fields of a zone's config that are not in the spec, or that are objects or lists in the spec."""
+"""Fields of a zone's config that the spec does not have, or has as objects or lists."""
 
 _COPIED = {name: to_camel(name) for name in ZoneConfig.model_fields if name not in _CONVERTED}
 """All other fields of a zone's config, with their names in the spec. The values in spec and config are equal."""
@@ -57,7 +57,7 @@ _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
 
 
 def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str) -> ZoneConfig:
-    """Returns the config of a TenantZone for the engine.
+    """Returns the engine's config for a TenantZone.
 
     Raises:
         ValueError: the spec is invalid; the message names the field and says what to change.
@@ -82,7 +82,7 @@ def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str)
 
 
 def pool_config(namespace: str, name: str, spec: Body) -> PoolConfig:
-    """Returns the config of a ZonePool for the engine.
+    """Returns the engine's config for a ZonePool.
 
     Raises:
         ValueError: the spec is invalid; the message names the field and says what to change.
@@ -160,7 +160,7 @@ def _idle(spec: Body) -> Idle:
     return _shared_idle(*times, release.get("share"), release.get("every"))
 
 
-# Most of thousands of zones have the same terms, so keep each different object in memory only once.
+# There may be thousands of zones, most of them with the same terms. Keep equal terms in memory only once.
 @lru_cache(_SHARED)
 def _shared_lending(
     lendable: int | str | None, borrowers: str | None, max_loan: str | None, grace: str | None
@@ -263,5 +263,5 @@ def _seconds(path: str, text: Any) -> float | None:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Returns the fields that the user has set, so that the others get the contract's defaults."""
+    """Returns the fields that are not None. The user has not set the others, which get the contract's defaults."""
     return {name: value for name, value in fields.items() if value is not None}

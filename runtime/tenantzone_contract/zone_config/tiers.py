@@ -28,11 +28,11 @@ ByteShare = BlockShare
 """Number of bytes, or a percentage of the tier's size in one engine."""
 
 Offload = Literal["Prompt", "All", "Never"]
-"""Tokens of a zone's requests that are stored in tiers: only prompt tokens, also generated tokens, or none."""
+"""Tokens of a zone's requests that are stored in tiers: prompt tokens, prompt and generated tokens, or none."""
 
 
 Admission = Literal["Always", "SeenTwice", "Auto"]
-"""Rule that selects the prefixes of a zone that are stored in a tier.
+"""Rule that selects which of a zone's prefixes are stored in a tier.
 
 Always: all prefixes. SeenTwice: prefixes that an earlier request of the zone also had. Auto: like SeenTwice while the
 zone loads too few of the bytes that it offers (:mod:`~tenantzone_contract.reports.tier_effect`), else like Always.
@@ -54,13 +54,13 @@ class DiskTier(ConfigModel):
 
 
 class PoolTiers(ConfigModel):
-    """The tiers of each engine of a pool. None for tiers that the engines do not have."""
+    """The tiers of each engine of a pool. A tier is None if the engines do not have it."""
 
     cpu: CpuTier | None = None
     disk: DiskTier | None = None
 
     def bytes_of(self, tier: TierName) -> int:
-        """Returns the size of a tier in each engine in bytes, or 0 if the engines do not have the tier."""
+        """Returns the number of bytes that a tier has in each engine, or 0 if the engines do not have the tier."""
         declared: CpuTier | DiskTier | None = getattr(self, tier)
         return 0 if declared is None else declared.bytes
 
@@ -71,7 +71,7 @@ class TierShare(ConfigModel):
     tier: TierName
     reserved: ByteShare = 0
     limit: ByteShare | None = None
-    """Hard cap, or None for the whole tier."""
+    """Maximum that the zone may use, or None for the whole tier."""
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which an unused chunk is evicted, or None to use the zone's retention."""
     admission: Admission = "Always"

@@ -1,4 +1,4 @@
-"""Configures whether requests of tenants without a zone are refused, or a zone is created for such a tenant."""
+"""Configures what happens to requests whose tenant has no zone: they are refused, or a zone is created."""
 
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
@@ -13,7 +13,7 @@ MAX_LEVELS: Final = 64
 MAX_TENANTS_OF_A_LEVEL: Final = 64
 """Maximum number of names and patterns of a level.
 
-The CRD has the same limit. This limit bounds the reader's CPU time for a config that another client wrote.
+The CRD has the same limit, but a reader must also bound its CPU time for a config that another client wrote.
 """
 
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
@@ -21,7 +21,7 @@ TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.
 
 
 class UnknownTenantTemplate(ConfigModel):
-    """The terms of an auto-registered zone whose tenant matches no level. The zone has no reservation and weight 1."""
+    """The terms of an auto-registered zone whose tenant matches no level. The zone has weight 1 and no reservation."""
 
     limit: BlockShare | None = None
     priority: Priority = 0
@@ -29,11 +29,11 @@ class UnknownTenantTemplate(ConfigModel):
 
 
 class TenantLevel(ConfigModel):
-    """The terms of auto-registered zones whose tenants match a list of names; ``idle`` is taken from the template."""
+    """The terms of auto-registered zones whose tenants match ``tenants``. Their ``idle`` is that of the template."""
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """Names of tenants. A pattern that ends with ``*`` matches names that begin with the text before the ``*``."""
+    """Names or patterns. A pattern ends with ``*``, and matches names that begin with the text before the ``*``."""
     reserved: BlockShare = 0
     """The reservation, granted only if it fits in addition to the reservations of declared zones and older zones."""
     limit: BlockShare | None = None

@@ -29,10 +29,10 @@ READ_BY_OTHERS: Final = frozenset(
 
 
 def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
-    """Returns the path of the pool's field that names the same header for another purpose, or an empty string.
+    """Returns the path of the pool's identity field that uses this header, or an empty string if no field does.
 
-    The header with the tenant's name would make each tenant a single user, and the header with the gateway's secret is
-    removed before users are identified.
+    These headers can't name users. With the header that contains the tenant's name, each tenant would be one user. The
+    header that contains the gateway's secret is removed before users are identified.
 
     Args:
         header: the header's name in lower case.

@@ -42,7 +42,7 @@ class Lending(ConfigModel):
     """Number of blocks that may be lent, or a percentage of the reservation."""
     borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
-    """Seconds after which a loan is due, or None if a loan is due when the lender needs the blocks."""
+    """Seconds after which a loan is due. If None, a loan is due when the lender needs the blocks."""
     grace_seconds: Seconds = 30.0
     """Seconds for which a due loan may stay in use before the borrower's requests are preempted."""
 
@@ -57,13 +57,13 @@ class Release(ConfigModel):
 
 
 class Idle(ConfigModel):
-    """Seconds after which a zone without requests becomes idle, is evicted and is forgotten; None for never."""
+    """Seconds without requests until a zone becomes idle, loses its cached blocks, and is forgotten. None for never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
     release: Release | None = None
-    """Gradual release of cached blocks, or None to free all blocks at once, after ``evict_after_seconds``."""
+    """Gradual release of cached blocks. If None, all blocks are freed at once, after ``evict_after_seconds``."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Idle(ConfigModel):
 
     @property
     def releases(self) -> Iterator[float]:
-        """Seconds without requests after which each share of the blocks is evicted. The last share is the rest."""
+        """For each step of ``release``, the seconds without requests until the step. Empty if ``release`` is None."""
         if self.release is not None:
             for step in range(1, -(-100 // percentage(self.release.share)) + 1):
                 yield self.after_seconds + step * self.release.every_seconds
@@ -93,16 +93,16 @@ class RequestLimits(ConfigModel):
     choices: Count | None = None
     """Maximum number of answers to one prompt."""
     logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    """Maximum number of most likely alternatives returned for each token."""
+    """Maximum number of alternatives to each token that are returned, the most likely first."""
     body_bytes: Count | None = None
     prompts: Count | None = None
     """Maximum number of prompts in one body, each of them a separate request for the engine."""
     structured_outputs: Literal["Any", "Schemas"] | None = None
-    """Permitted kinds of structured output. `Schemas` excludes patterns and grammars. None for `Any`."""
+    """Permitted kinds of structured output. `Schemas` excludes patterns and grammars. None means `Any`."""
 
 
 class RequestPriority(ConfigModel):
-    """The permitted range of ``priority`` in requests of a zone, which includes 0, the default. None for no bound."""
+    """The permitted range of ``priority`` in a zone's requests, always including the default 0. None for no bound."""
 
     min: Annotated[int, Field(ge=-(2**31), le=0)] | None = None
     max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -124,7 +124,7 @@ class SeatShare(ConfigModel):
 
 
 class Retention(ConfigModel):
-    """The retention of a zone's computed blocks for later requests with the same prefix."""
+    """How long a zone's computed blocks are kept for later requests with the same prefix."""
 
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which an unused cached block is evicted, or None to keep blocks while there is room."""
@@ -148,7 +148,7 @@ class Fairness(ConfigModel):
     """Fairness among a zone's users, in addition to fairness among zones."""
 
     header: HeaderName | None = None
-    """Request header with the user, if users get equal service. None for first come, first served."""
+    """Request header that names the user, to give users equal service. If None, the first request is served first."""
 
     @model_validator(mode="after")
     def _is_its_own(self) -> Self:

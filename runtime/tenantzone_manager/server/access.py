@@ -28,17 +28,17 @@ class Caller:
 
     name: str
     pool: str = ""
-    """Pool whose instances the caller may access, NAMESPACE/POOL."""
+    """Pool whose instances the caller may access, as NAMESPACE/POOL; empty for none."""
     is_admin: bool = False
     """Whether the caller is an administrator, who may access all instances, groups, storages and service accounts."""
     pod: str = ""
-    """Pod to which the token is bound, or empty. The pod distinguishes engines with the same service account."""
+    """Name of the pod to which the token is bound, or empty. It distinguishes engines that share a service account."""
     namespace: str = ""
     """The only namespace for which an administrator may make changes, or empty if all namespaces are allowed."""
 
     @property
     def turns(self) -> str:
-        """Name under which the caller's requests take turns. All callers of a pool share their turns."""
+        """Name under which the caller's requests wait for turns. All callers of a pool share one name."""
         return self.pool or self.name
 
     def require_admin(self) -> None:
@@ -72,7 +72,7 @@ class Authenticator(Protocol):
     """Identifies callers by their tokens."""
 
     async def authenticate(self, token: str) -> Caller:
-        """Returns the caller with a bearer token.
+        """Returns the caller that a bearer token identifies.
 
         Args:
             token: bearer token, or empty if the request has no token.
@@ -106,12 +106,12 @@ def _caller(name: str, known: _Known) -> Caller:
 
 
 class StaticTokens:
-    """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
+    """Tokens in a file. Its JSON object maps each token to ``{"pool": "NAMESPACE/POOL"}`` or to ``{"admin": true}``.
 
     An administrator with a ``namespace`` may make changes for that namespace only.
 
     The file is reloaded when it has changed. While the file is missing or invalid, the previous tokens stay valid. The
-    tokens are kept as hashes in memory, so that the time of a lookup reveals nothing about the tokens.
+    tokens are kept as hashes in memory, so that the duration of a lookup reveals nothing about the tokens.
 
     Args:
         path: path of the file.
@@ -153,7 +153,7 @@ class Reviewed(NamedTuple):
     """The owner of a token."""
 
     account: str = ""
-    """``NAMESPACE/NAME`` of the service account. Empty for other users, and for invalid tokens or other audiences."""
+    """``NAMESPACE/NAME`` of the service account. Empty for an invalid token, another audience or another user."""
     pod: str = ""
     """Name of the pod to which the token is bound; empty if the token is not bound to a pod."""
 
@@ -162,7 +162,7 @@ class Review(Protocol):
     """Lets a Kubernetes API server review tokens."""
 
     async def __call__(self, token: str, audience: str) -> Reviewed:
-        """Returns the owner of a token for this audience.
+        """Returns the owner of a token. The account is empty if the token is not valid for this audience.
 
         Raises:
             OSError: the API server does not answer.
@@ -171,7 +171,7 @@ class Review(Protocol):
 
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_REFUSAL_SECONDS: Final = 5.0
-"""Seconds for which a refused token is remembered. The time is short, because the API server may accept it later."""
+"""Seconds for which a refused token is remembered. A short time, because the API server may accept the token later."""
 _MOST: Final = 10_000
 
 
@@ -221,7 +221,7 @@ class ReviewedTokens:
 
 
 def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog) -> Callable[[str], Caller | None]:
-    """Returns a function that finds the caller for a service account in ``fixed`` or else in the catalog."""
+    """Returns a function that looks up the caller for a service account, first in ``fixed`` and then in the catalog."""
 
     def caller(name: str) -> Caller | None:
         registered = catalog.service_accounts.get(name)
@@ -231,9 +231,10 @@ def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog
 
 
 def read_service_accounts(path: Path) -> dict[str, Caller]:
-    """Reads callers by service account: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
+    """Read the callers in a JSON file, by the name of their service account.
 
-    An administrator with a ``namespace`` may make changes for that namespace only.
+    The file is one object. Its keys are ``NAMESPACE/NAME``, and each value is ``{"pool": "NAMESPACE/POOL"}`` or
+    ``{"admin": true}``. An administrator with a ``namespace`` may make changes for that namespace only.
 
     Raises:
         ValueError: the file can't be read or has another format.

@@ -7,7 +7,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 _ONLY_FIELD: Final = {"SpecNames": "names", "InstanceQuotas": "types"}
-"""Messages that exist only because a Protobuf map can't contain lists or maps."""
+"""Messages that exist only because a Protobuf map can't contain lists or maps, and the name of their only field."""
 
 
 def to_plain(message: Message) -> Any:
@@ -41,7 +41,7 @@ def repeated_values(message: Message, most: int) -> int:
 
 
 def from_plain(kind: type[Message], plain: Any) -> Message:
-    """Returns a message with these values. Fields whose value is None stay unset."""
+    """Returns a message of type ``kind`` with the values in ``plain``. Fields whose value is None stay unset."""
     message = kind()
     _fill(message, plain)
     return message

@@ -36,7 +36,7 @@ class AnswerEncoder:
         """Returns the answer to GetCacheLocation in JSON.
 
         Args:
-            caller: name under which turns are taken.
+            caller: name under which the encoder waits for turns.
             match: found blocks.
             matched: number of the prompt's blocks that need not be computed.
         """
@@ -50,7 +50,7 @@ class AnswerEncoder:
     async def match_as_proto(self, caller: str, match: Match, matched: int) -> bytes:
         """Returns the answer to GetCacheLocation as a Protobuf message.
 
-        The message is assembled from the encoded scalar fields and one encoded field for each block.
+        The message is the encoding of its scalar fields, followed by the encoding of each block.
         """
         head: bytes = manager_pb2.GetCacheLocationResponse(
             first_block=match.first, matched_blocks=matched, lease_seconds=self._lease

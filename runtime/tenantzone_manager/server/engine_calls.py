@@ -166,7 +166,7 @@ class EngineCalls(Calls):
                     to_bytes=request.to_bytes,
                     on_removed=self._on_removed("trim_cache", caller),
                 )
-            # Repeat, because a block can be removed from its type only after later blocks have left the other types.
+            # Repeat, because the last location of a block can be removed only after later blocks have left all types.
             is_done = len(types) == 1 or removed.blocks == before
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
@@ -185,7 +185,7 @@ class EngineCalls(Calls):
         return m.Done()
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """Returns an instance that the caller may access. The error does not reveal which other instances exist."""
+        """Returns an instance that the caller may access. For others, the error does not reveal whether they exist."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:
@@ -195,7 +195,7 @@ class EngineCalls(Calls):
         return instance
 
     async def _rest(self, instance: Instance, blocks: int) -> None:
-        """Take a turn before the next step that processes all blocks of a call, if there are many blocks."""
+        """If a call has many blocks, wait for a turn before the next step that processes all of them."""
         if blocks > READ_AT_ONCE:
             await self._manager.turns.take(caller_of(instance))
 

@@ -55,8 +55,8 @@ def server(
     for call in CALLS:
         encode = _encoder(call, manager, _message(methods[call.name].output_type.name))
         read = _reader(call, _message(methods[call.name].input_type.name), malformed)
-        # On the wire, this is a unary call. Use a stream handler, because it begins before the message is received, so
-        # it can refuse an unknown caller first.
+        # On the wire, this is a unary call. A stream handler starts before the message is received, so the server can
+        # refuse an unknown caller without receiving the message.
         handlers[call.name] = grpc.stream_unary_rpc_method_handler(
             _handler(call, read, encode, service, authenticator, manager.turns, bounds.message_seconds)
         )

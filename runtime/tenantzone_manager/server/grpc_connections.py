@@ -17,7 +17,7 @@ from typing import Final
 
 _OPEN_FILES: Final = Path("/proc/self/fd")
 _LAST_RECEIVED: Final = slice(52, 56)
-"""Position of ``tcpi_last_data_recv`` in Linux's ``struct tcp_info``: milliseconds since data was last received."""
+"""Position of ``tcpi_last_data_recv``, the milliseconds since data arrived, in Linux's ``struct tcp_info``."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ class GrpcBounds:
     message_seconds: float = 30.0
     """Maximum time from the headers of a call to the end of its message."""
     answer_seconds: float = 10.0
-    """Maximum time in which a client must answer a ping or accept data."""
+    """Time within which a client must answer a ping or accept data."""
     idle_seconds: float = 300.0
     """Time after which a connection without calls is closed."""
     age_seconds: float = 600.0
     """Age from which a connection accepts no new calls."""
     grace_seconds: float = 120.0
-    """Maximum time after ``age_seconds`` in which in-flight calls must finish, including the transfer of answers."""
+    """Time after ``age_seconds`` within which calls in flight must finish, including the transfer of answers."""
     calls: int = 256
     """Maximum number of concurrent calls on one connection."""
     connections: int = 1024

@@ -73,7 +73,7 @@ def application(
         try:
             await service.show_in_metrics()
         except IndexUnavailable:
-            # Report the other metrics, but none of accounts.
+            # Report all metrics except those of accounts.
             manager.metrics.show_accounts({})
         encoder, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encoder(manager.metrics.registry), headers={"Content-Type": content_type})
@@ -119,7 +119,7 @@ def _handler(
         try:
             caller = await authenticator.authenticate(_token(request))
             body = await request.read() or b"{}"
-            # Commas separate values, so this number is an upper bound, because names may contain commas, too.
+            # Commas separate values, but names may also contain commas. Therefore, this number is an upper bound.
             check_values(body.count(b",") + 1)
             if len(body) > LONG_REQUEST:
                 await manager.turns.take(caller.turns)

@@ -21,7 +21,7 @@ class MalformedRequests:
 
     @contextlib.contextmanager
     def noted(self, call: str, caller: Caller) -> Iterator[None]:
-        """Run the ``with`` block, which decodes a request, and log an error if the request is malformed.
+        """Run the ``with`` block, which decodes a request. If the request is malformed, refuse it and log the error.
 
         Args:
             call: name of the call.

@@ -22,8 +22,8 @@ class ServerTls:
     """TLS of one manager.
 
     Args:
-        files: certificate and key. If they include authorities, callers must present a certificate signed by one of
-            these authorities.
+        files: the manager's certificate and key. If CA certificates are given, too, callers must present a certificate
+            that one of the CAs has signed.
 
     Raises:
         TlsError: the files are invalid.
@@ -74,6 +74,6 @@ class ServerTls:
             pair = (key.read_bytes(), certificate.read_bytes())
             roots = None if authorities is None else authorities.read_bytes()
         except OSError as error:
-            # server_context() has just read the same files, so another program is replacing them.
+            # server_context() could read the same files a moment ago, so another program must be replacing them now.
             raise TlsError(f"a file of the certificate is being replaced: {error}") from None
         return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

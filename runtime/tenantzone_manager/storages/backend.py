@@ -13,7 +13,7 @@ from tenantzone_manager.core.records import CacheLocation, LocationSpec
 
 
 class Place(NamedTuple):
-    """One location of one block, with everything that the names of the location's objects contain."""
+    """One location of one block, and everything else that appears in the names of the location's objects."""
 
     group: str
     instance: str
@@ -66,8 +66,8 @@ class Claim:
     Args:
         index: name of the index to which the storage belongs.
         storage: name of the storage.
-        takeover: whether to take the place from another index, once. The objects of the other index are then removed as
-            orphans.
+        takeover: whether the storage may take the place from another index, but only once. The objects of the other
+            index are then removed as orphans.
     """
 
     def __init__(self, index: str, storage: str, takeover: bool) -> None:
@@ -76,7 +76,7 @@ class Claim:
         self._storage = storage
         self._takeover = takeover
         self.unregistered = ""
-        """Name of an unregistered storage of this index, from which the place may be claimed."""
+        """Name of a storage that is no longer registered, whose place may be taken over; empty for none."""
 
     def has_to_write(self, found: str, place: str) -> bool:
         """Returns whether the owner file must be written before the place is used.
@@ -87,7 +87,7 @@ class Claim:
 
         Raises:
             PlaceTaken: another storage of this index owns the place.
-            StorageError: another index owns the place.
+            StorageError: another index owns the place, and ``takeover`` is false.
         """
         index, _, storage = found.partition("/")
         if found == self.text:
@@ -123,7 +123,7 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     def uri(self, place: Place, spec: LocationSpec) -> str:
-        """Returns the URI of a part with the parameter ``size``, and in a large file also ``blkid`` and ``offset``."""
+        """Returns the URI of a part. Its parameters are ``size`` and, in a large file, ``blkid`` and ``offset``."""
 
     @abstractmethod
     async def create(self, places: Sequence[Place]) -> None:
@@ -160,7 +160,7 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     def objects(self) -> AsyncIterator[list[StoredObject]]:
-        """Generates batches of all objects whose names are names of parts. Slots of large files are not included."""
+        """Generates, in batches, all objects whose names are names of parts. Slots of large files are not included."""
 
     @abstractmethod
     async def remove(self, objects: Sequence[StoredObject]) -> None:
@@ -171,7 +171,7 @@ class DataStorageBackend(ABC):
 
 
 def slot_bytes(size: int) -> int:
-    """Returns the slot size for a part of ``size`` bytes, in whole pages to allow reads and writes without a copy."""
+    """Returns the size of a slot for a part: ``size``, rounded up to whole pages, so that I/O needs no copy."""
     return -(-size // 4096) * 4096
 
 

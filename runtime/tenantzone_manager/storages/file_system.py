@@ -41,7 +41,7 @@ _CLAIM_RETRY_SECONDS: Final = 0.05
 
 
 class FileSystemStorage(DataStorageBackend):
-    """Makes blocking calls in a thread pool per storage, so that a storage that hangs does not block other storages.
+    """Stores parts in a folder. Each storage has its own threads, so a storage that hangs does not block others.
 
     Args:
         root: the folder, which engines mount at the same path.
@@ -176,7 +176,7 @@ def _remove_unfinished(owner: Path) -> None:
     """Remove an empty owner file that was abandoned, for example because the disk was full or the power failed."""
     with contextlib.suppress(FileNotFoundError):
         written_at = owner.stat().st_mtime
-        # The age is compared with a new file, because the clock of a file server may differ from this machine's clock.
+        # Compare the time with that of a new file, because a file server's clock may differ from this machine's clock.
         with NamedTemporaryFile(dir=owner.parent, prefix="probe-") as probe:
             now = os.fstat(probe.fileno()).st_mtime
         if written_at < now - _UNFINISHED_SECONDS:

@@ -118,7 +118,7 @@ class MooncakeStorage(DataStorageBackend):
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
 
     async def _asked(self, ask: Callable[[Any], _T], size: int = 0) -> _T:
-        """Returns the result of a client call that transfers ``size`` bytes.
+        """Call ``ask`` with Mooncake's client in a thread, and return its result. The call transfers ``size`` bytes.
 
         Raises:
             StorageError: the client is not available, ``ask`` failed, or the storage is closed.
@@ -147,7 +147,7 @@ class MooncakeStorage(DataStorageBackend):
     def _claim(self, store: Any) -> None:
         """Check that this storage owns the prefix, or claim the prefix if it is free.
 
-        A restart of Mooncake loses the owner, because all objects are in memory.
+        A restart of Mooncake deletes the owner's name, because all objects are in memory.
         """
         name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
         if self.claim.has_to_write(_text(store, name), place):
@@ -200,7 +200,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     """Returns the object with a listed name, or None if the object does not belong to this storage.
 
-    Another user of the pool may have a prefix that begins with the prefix of this storage.
+    Objects of other users of the pool may have names that also begin with the prefix of this storage.
     """
     parts = listed.removeprefix(begin).split(b"/")
     if not listed.startswith(begin) or len(parts) != 3:
@@ -210,6 +210,6 @@ def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     except UnicodeDecodeError:
         return None
     parsed = parsed_part(part)
-    # Mooncake does not report when an object was written. Time 0 is safe, because an object without a record is always
-    # an orphan: a record exists before the writer knows the name, and no name is used twice.
+    # Mooncake does not report when an object was written. With time 0, any object without a record is removed. This
+    # is safe, because a writer learns the name of an object only after the record exists, and no name is used twice.
     return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)

@@ -48,10 +48,10 @@ class S3Client:
         self._check_thread = ThreadPoolExecutor(1, "s3-check")
 
     async def ask(self, work: Callable[[Any], _T], *, is_check: bool = False) -> _T:
-        """Call a function in a thread with botocore's client, and return its result.
+        """Call ``work`` in a thread, and return its result.
 
         Args:
-            work: the function. If this call is cancelled, the function continues in its thread.
+            work: makes requests with the given botocore client. If this call is cancelled, the thread still completes.
             is_check: whether this is a health check, which must not wait for transfers of large objects.
 
         Raises:
