@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, content_type, body = page
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
-            # By the realm, the operator recognizes that this is an engine's admin port.
+            # The operator recognizes an engine's admin port by this realm.
             self.send_header("WWW-Authenticate", f'Bearer realm="{ADMIN_REALM}"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Accept more pending connections than the default of 5, because a client without room retries only after a second.
+    # Queue more pending connections than the default of 5. If the queue is full, a client retries only after a second.
     request_queue_size = 128
     pages: _Pages
     max_connections: int = MAX_CONNECTIONS

@@ -27,7 +27,7 @@ class AppliedConfig:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
         self.rejection: Rejection | None = None
-        """Reason why the API server can't enforce the config in force; None if it can, or without a config."""
+        """Reason why the API server can't enforce the config in force; None if it can, or if no config is in force."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -186,7 +186,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """Returns the status of the newest config, with the API server's problem if the engine has not rejected it."""
+        """Returns the config's status, with the API server's rejection unless the engine itself rejected the config."""
         status = self._reloading.status
         if status.rejected is not None:
             return status

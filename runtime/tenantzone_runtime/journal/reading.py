@@ -129,7 +129,7 @@ def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
     for path in files:
         number, whole = 0, True
         with path.open("rb") as file:
-            # Read very long lines in parts, so that a bad file can't exhaust the memory. No record is as long.
+            # Read very long lines in parts, so that a bad file can't exhaust the memory. No valid record is that long.
             while line := file.readline(_LONGEST_LINE):
                 number += whole
                 whole = line.endswith(b"\n")

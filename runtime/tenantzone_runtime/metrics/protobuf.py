@@ -22,7 +22,7 @@ PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.cli
 _TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "histogram": 4, "info": 1}
 """Values of the enum ``MetricType``. The enum has no info type, so an info metric is encoded as a gauge."""
 _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
-"""Number of the field of the message ``Metric`` that has the value, by the metric's type."""
+"""The field of the message ``Metric`` that contains the value, as a field number by the metric's type."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 

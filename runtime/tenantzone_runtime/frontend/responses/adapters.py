@@ -55,7 +55,7 @@ def listing(app: App, usable: frozenset[str] | None) -> App:
 
 
 class _Listing:
-    """Filters the response to one request once it is complete.
+    """Collects the response to one request, and filters the complete response.
 
     Args:
         names: the names of the models to keep.

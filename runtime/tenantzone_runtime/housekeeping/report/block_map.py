@@ -116,8 +116,8 @@ class _Reader:
                 self._choose(zone, count)
 
     def _choose(self, zone: Zone, count: int) -> None:
-        # The engine may change the order during the iteration. Then the iteration may end early, or continue in another
-        # zone's blocks. So limit it to ``count`` blocks. `_kind` checks each block again.
+        # The engine may reorder the blocks during the iteration. Then the iteration may end early, or continue in
+        # another zone's blocks. So read at most ``count`` blocks. `_kind` checks each block again.
         chosen = set[int]()
         for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)

@@ -102,7 +102,7 @@ def make_report(
     missing_api_servers: int = 0,
     admin_port: AdminPortStatus = _CLOSED,
 ) -> EngineReport:
-    """Returns a report of an engine. The blocks lent and borrowed by zones agree with the reported loans."""
+    """Returns a report of an engine. Each zone's lent and borrowed blocks are the sums of the reported loans."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)
