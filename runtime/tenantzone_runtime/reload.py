@@ -1,7 +1,7 @@
 """Watches a mounted folder for a new config, and keeps the last valid config.
 
-The folder is polled. kubelet replaces its content by changing a symbolic link, and some volumes send no event for that
-change. A check takes microseconds.
+The folder is polled. kubelet replaces the folder's content by changing a symbolic link, and some volumes send no event
+for that change. A check takes microseconds.
 """
 
 import json
@@ -209,7 +209,7 @@ class ConfigSource:
         self._stamps = self._content = None
 
     def _read_if_changed(self) -> _Content | None:
-        # Read from the projection, because kubelet replaces it before it creates the folder's links to new files.
+        # Read from the projection. kubelet first replaces the projection, and then creates the folder's new links.
         folder = projection_of(self._folder) or self._folder
         path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
         # Take the stamps before reading. If a file changes in between, the next check finds another stamp.

@@ -73,7 +73,7 @@ def moves_more_than_blocks(config: Any) -> bool:
 
 
 def keeps_other_ends(config: Any) -> bool:
-    """Returns whether cache hits may end elsewhere than at a prompt's last block or where two prompts diverge."""
+    """Returns whether some cache hits end neither at a prompt's last block nor where two prompts diverge."""
     caches = config.cache_config
     interval = getattr(caches, "prefix_cache_retention_interval", None)
     ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
@@ -83,7 +83,8 @@ def keeps_other_ends(config: Any) -> bool:
 def shares_an_api_server(parallel: Any) -> bool:
     """Returns whether several data-parallel ranks share one API server.
 
-    For a dense model, vLLM makes each rank an independent engine. Its configuration has only the rank's index.
+    For a dense model, vLLM makes each rank an independent engine, whose configuration has the rank's index, but not the
+    number of ranks.
     """
     if parallel.data_parallel_size > 1:
         return not parallel.data_parallel_external_lb

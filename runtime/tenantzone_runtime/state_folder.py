@@ -44,7 +44,7 @@ def check_state_folder(folder: Path) -> None:
     """Check that the folder is owned by this user or root, and that no other user can write to it.
 
     Raises:
-        UnsafeFolder: another user owns the folder or can write to it, or it is not a folder.
+        UnsafeFolder: the path is not a folder, or another user owns the folder or can write to it.
         FileNotFoundError: the folder does not exist.
         OSError: the folder is inaccessible.
     """

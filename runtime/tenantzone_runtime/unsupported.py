@@ -73,7 +73,7 @@ class Unsupported:
     KV caches, which also have settings from a config file and the model. None if they can't show the use."""
 
     def refusal(self, name: str = "") -> str:
-        """Returns the error message that refuses the feature, or the flag or variable ``name`` if it is given."""
+        """Returns the error message that refuses the feature, or only the setting ``name`` if a name is given."""
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 

@@ -47,7 +47,7 @@ class ActiveConfig:
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
-        """Whether a secret, CAs or token keys, which identify tenants without API keys, are mounted or ever were."""
+        """Whether a secret, CAs or token keys are or were mounted. They identify tenants in pools without API keys."""
         self._registers_unknown = False
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = 0.0
@@ -110,7 +110,7 @@ class ActiveConfig:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self.look))
         if age > MAX_AGE_SECONDS:
-            # Wait only if the config is this old. Requests that wait all continue at once, and delay later requests.
+            # Wait only if the config is this old. All waiting requests continue at once, and so delay later requests.
             await asyncio.shield(self._looking)
 
     def look(self) -> None:
@@ -134,7 +134,7 @@ class ActiveConfig:
         self._looked_at = began
 
     def _is_safe(self) -> bool:
-        """Returns False if the engine's folder is unsafe, and logs each new reason. True if it can't be checked."""
+        """Returns False, and logs each new reason, if the engine's folder is unsafe. Returns True if a check fails."""
         unsafe = ""
         try:
             check_state_folder(self._state_dir)

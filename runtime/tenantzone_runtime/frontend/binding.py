@@ -94,7 +94,7 @@ def bind(
 
 
 def _can_be_extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Returns whether the fields ``more`` can be appended to a body, which must have none of them, and be UTF-8."""
+    """Returns whether the fields ``more`` can be appended to a body, because it is UTF-8 and has no such fields."""
     return not (more.keys() & body.keys()) and json.detect_encoding(raw) == "utf-8"
 
 

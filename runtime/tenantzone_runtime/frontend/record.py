@@ -119,7 +119,7 @@ def _ids(tokens: Sequence[int]) -> "array[int]":
     try:
         return array("I", tokens)
     except OverflowError:
-        # vLLM's API accepts such token ids, but the engine refuses them, because no model has them.
+        # A token id is negative or too large. vLLM's API accepts such ids, but the engine refuses them.
         return array("I")
 
 

@@ -1,4 +1,4 @@
-"""The recorder: writes data about requests to files, so that they can be replayed. It is off unless it has a folder.
+"""The recorder: writes data about requests to files, to replay the requests later. It is off unless it has a folder.
 
 The module ``record`` defines the format of a line. A thread formats and writes the lines, so that requests never wait
 for the disk. If the disk is too slow, or a line can't be formatted, the line is lost, and the next line contains the
@@ -102,7 +102,7 @@ class Recorder:
             self._no_room += 1
 
     def close(self) -> None:
-        """Write the lines of all ended prompts, and stop. If the disk hangs, this returns after some seconds."""
+        """Write the lines of all ended prompts, and stop. If the disk hangs, the method returns after some seconds."""
         atexit.unregister(self.close)
         with suppress(queue.Full):
             self._ended.put(None, timeout=_LEAVE_SECONDS)

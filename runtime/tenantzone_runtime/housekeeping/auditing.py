@@ -116,7 +116,7 @@ class Auditing:
             return self._take_all()
 
     def _take_all(self) -> Iterator[Event]:
-        """Collect all events. The caller must hold the lock. The iterator makes the events later, without the lock."""
+        """Collect all events. The caller must hold the lock. The returned iterator may be used without the lock."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
         receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [

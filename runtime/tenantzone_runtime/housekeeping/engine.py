@@ -28,7 +28,7 @@ class ServedTier(Protocol):
 
     @property
     def problem(self) -> str:
-        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
+        """The reason why the tier can't store or load now; empty if it can. Thread-safe."""
 
     def take_receipts(self) -> Sequence[Receipt]:
         """Returns a receipt for each purge and each removal of a zone that has ended since the last call.

@@ -140,7 +140,7 @@ class Housekeeping:
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
-        # Making a report of a thousand zones takes milliseconds, so do not make one in each turn if no client reads it.
+        # Making a report of a thousand zones takes milliseconds. So do not make a report in each turn if none is read.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
         if self._is_scraped:

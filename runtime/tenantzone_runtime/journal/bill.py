@@ -72,7 +72,7 @@ Who = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Run:
-    """One run of counters, of a zone, a loan or a zone's share of a tier, as found in the records read so far.
+    """One run of the counters of a zone, a loan, or a zone's share of a tier, as found in the records read so far.
 
     Counters only grow, so the larger of two values is the later value.
     """

@@ -1,7 +1,7 @@
 """Limits the API server's memory for images, sounds and videos, for each tenant and for all tenants together.
 
 An image of a few kilobytes can become gigabytes of pixels. So the sizes of all media of a request are read from the
-file headers before any file is decoded, and requests wait until there is memory for their decoded media. The memory
+file headers before any file is decoded. Then the request waits until there is memory for its decoded media. The memory
 for files that are not decoded yet has a separate limit.
 """
 

@@ -18,8 +18,8 @@ process, it may block the event loop for `EXCESS_SECONDS` and this time per char
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
 """Time that a parser with linear cost needs for one token id of an answer or a prompt."""
 _TURNS_AHEAD: Final = 3
-"""Another turn begins only if the budget has time for this number of turns that take as long as the last turn. One is
-not enough, because a stream's final turn may take longest."""
+"""Another turn begins only if the budget has time for this number of turns that take as long as the last turn. Time for
+one turn is not enough, because a stream's final turn may take longest."""
 
 
 class ParsingBudget:
@@ -31,7 +31,7 @@ class ParsingBudget:
         self._spent = 0.0
         """Seconds that all parser calls of the request have taken so far."""
         self._excess = 0.0
-        """Seconds that the calls have taken beyond linear cost, since the event loop last served other requests."""
+        """Seconds that parser calls have taken beyond linear cost since the event loop last served other requests."""
         self._of_turn = 0.0
         """Seconds that all parser calls for the engine's last output have taken."""
 

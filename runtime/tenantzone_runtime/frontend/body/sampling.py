@@ -13,8 +13,8 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Maximum number of members of each field. vLLM has room for 128 stop tokens per request, including the model's own."""
 MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
-"""Maximum number of characters of each field, where each text counts one character more. On its event loop, vLLM
-searches for stop strings after each token, and tokenizes bad words. It also checks for bad words in each step."""
+"""Maximum number of characters of each field. Each text counts as its length plus 1. On its event loop, vLLM searches
+for stop strings after each token, and tokenizes bad words. vLLM also checks for bad words in each step."""
 MAX_LOGPROBS: Final = 2**17
 """Maximum number of log probabilities of an answer that is sent in one piece. vLLM creates an object for each of them
 on its event loop."""

@@ -17,7 +17,8 @@ MAX_DEPTH: Final = 128
 
 _CONTAINERS: Final = frozenset({dict, list})
 _CHARACTERS_OF_CONTAINER: Final = 16
-"""A `Reader` accepts one object or list for each 16 characters of its limit. Schemas and tools have fewer."""
+"""A `Reader` accepts as many objects and lists as its limit of characters divided by this number. Schemas and tools
+have fewer."""
 
 Container = dict[str, Any] | list[Any]
 

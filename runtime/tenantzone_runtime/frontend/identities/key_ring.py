@@ -229,7 +229,7 @@ class KeyRing:
         return all(file.stamp is not None for file in self._files.values())
 
     def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
-        """Returns whether a file is unchanged for `REST_SECONDS`, by its modification time or by earlier refreshes."""
+        """Returns whether a file was unchanged for `REST_SECONDS`, by its modification time or by earlier refreshes."""
         if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
             before, since = self._unsettled.get(tenant, (None, 0.0))
             if before != stamp:

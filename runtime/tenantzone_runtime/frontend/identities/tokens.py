@@ -120,7 +120,7 @@ class TokenIdentity:
 
 
 def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
-    """Parse a JSON Web Key Set. Returns its keys for any of the algorithms, and ignores keys for other algorithms.
+    """Parse a JSON Web Key Set. Returns its keys for the given algorithms, and ignores keys for other algorithms.
 
     Keys that are too weak are also ignored, and reported in ``problems``.
 

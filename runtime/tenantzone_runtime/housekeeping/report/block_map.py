@@ -1,8 +1,8 @@
 """Makes the block map, a picture of the use of an engine's blocks, while the engine runs.
 
-No step waits for the map, because making it needs no lock for the blocks and pauses often. The lists of blocks are read
-in slices, which Python copies atomically, and each block is read once. So a block that changes meanwhile is shown with
-its old state or its new state, never with a mixture.
+No step waits for the map, because the code that makes it takes no lock for the blocks, and pauses often. The lists of
+blocks are read in slices, which Python copies atomically, and each block is read once. So a block that changes
+meanwhile is shown with its old state or its new state, never with a mixture.
 """
 
 import time

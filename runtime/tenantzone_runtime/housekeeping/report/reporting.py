@@ -1,7 +1,7 @@
 """Builds the report, and the figures for a scrape, from an engine's state.
 
-The module ``copying`` copies the state in slices. So the state of each zone is consistent, and so is the state of the
-pool, but they may be from different times.
+The module ``copying`` copies the state in slices. The state of each zone is consistent, and so is the state of the
+pool. But two zones, or a zone and the pool, may be copied at different times.
 """
 
 import time
