@@ -94,7 +94,7 @@ def bind(
 
 
 def _can_be_extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Returns whether the fields ``more`` can be appended to a body, because it is UTF-8 and has no such fields."""
+    """Returns True if a body is UTF-8 and has none of the fields ``more``, so that they can be appended to the body."""
     return not (more.keys() & body.keys()) and json.detect_encoding(raw) == "utf-8"
 
 

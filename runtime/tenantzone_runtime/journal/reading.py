@@ -67,7 +67,7 @@ class _NoRecords:
 def read_journal(folder: Path) -> Iterator[Entry]:
     """Iterate over the records of a journal in order, and verify each record.
 
-    The link of the first remaining record to its predecessor can only be verified if it is record 0.
+    If the first remaining record is not record 0, its link to the previous record can't be verified.
 
     Raises:
         NoJournalError: the folder has no journal.

@@ -1,6 +1,6 @@
 """Encodes a scrape in the protobuf format, in which Prometheus (2.40 and later) accepts native histograms.
 
-For each metric, a scrape has the length of a message, and then the message ``io.prometheus.client.MetricFamily``. The
+For each metric, a scrape has a message ``io.prometheus.client.MetricFamily``, preceded by the message's length. The
 field numbers are from https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``). The encoding
 is described at https://protobuf.dev/programming-guides/encoding/.
 """

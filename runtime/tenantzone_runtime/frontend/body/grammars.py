@@ -15,8 +15,8 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 MAX_REPETITIONS_SQUARED = 10**6
 """Maximum sum, for each field, of the squared counts of its repetitions. The count of ``{3,1000}`` is 1000."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
-"""Maximum, for each text, of the sum of the squared counts, multiplied by the number of repetitions. xgrammar keeps a
-state for each pair of repetitions whose repeated part is optional. For a text of 8 KiB, a token mask took 1.5 GiB."""
+"""Maximum product, for each text, of its sum of squared counts and its number of repetitions. xgrammar keeps a state
+for each pair of repetitions whose repeated part is optional. For a text of 8 KiB, a token mask took 1.5 GiB."""
 
 FIELDS = (
     "response_format",

@@ -1,8 +1,8 @@
 """Limits the CPU time that vLLM's parsers may take for the answers to one request.
 
 vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop, and so block all
-other requests. For some texts, their time grows with the square or the cube of the length. A call that takes longer
-than the event loop may be blocked is moved to another process.
+other requests. For some texts, their time grows with the square or the cube of the length. If a call would block the
+event loop for too long, it is moved to another process.
 """
 
 from typing import Final

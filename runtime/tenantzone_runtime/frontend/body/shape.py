@@ -162,7 +162,7 @@ def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
 def _media_bytes(messages: object) -> int:
     """Returns the number of bytes of images, sounds and videos in messages.
 
-    Only parts that vLLM reads as media count. Others, for example in a tool's arguments, become part of the prompt.
+    Counts only parts that vLLM reads as media. vLLM reads other parts as text, for example those in tool arguments.
     """
     size = 0
     left = [messages] if isinstance(messages, list) else []

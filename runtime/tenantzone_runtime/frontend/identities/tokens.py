@@ -139,7 +139,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
-            # Refuse the file even if the key would be ignored, because every reader of the file could forge tokens.
+            # Refuse the file even if the private key would be ignored. Each reader of the file could forge tokens.
             raise ValueError(
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer stop "
                 "signing with this key"

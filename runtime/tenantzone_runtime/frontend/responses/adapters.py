@@ -36,7 +36,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
         Refusal: the tenant may not use the model.
     """
     model = body.get("model")
-    # Other values need no check, because vLLM uses the base model if there is no name, and refuses other types.
+    # Check only names. vLLM uses the base model if the name is missing or empty, and refuses values of other types.
     if usable is not None and isinstance(model, str) and model and model not in usable:
         raise Refusal(
             404, "model", f"The model `{model}` does not exist, or this tenant may not use it (adapters)", param="model"
