@@ -1,4 +1,4 @@
-"""Files in which API server processes report the config that they enforce to the engine core.
+"""Files in which API server processes report to the engine core which config they enforce.
 
 Each process writes one file in a folder that is shared with the engine core. The engine core reads all files for its
 report, and removes the files of processes that have ended.
@@ -75,7 +75,7 @@ _STATES: Final = TypeAdapter(ApiServerState)
 def read_states(folder: Path) -> Sequence[ApiServerState]:
     """Returns the states of running API server processes, sorted by process id.
 
-    Also removes the files of processes that have ended. If another user could write to the folder, it is not read.
+    Also removes the files of processes that have ended. Returns no states if another user could write to the folder.
     """
     states = []
     try:

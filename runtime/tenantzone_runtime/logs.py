@@ -1,7 +1,7 @@
 """Formats the log lines of the runtime and of vLLM as JSON.
 
-An environment variable names a file from which vLLM reads its logging configuration, in each of its processes. vLLM's
-HTTP server reads the same file. So one file makes all log lines JSON.
+Each vLLM process reads its logging configuration from a file that an environment variable names. vLLM's HTTP server
+reads the same file. So one file makes all log lines JSON.
 """
 
 import json

@@ -54,7 +54,7 @@ class ManagerFlags:
     tls: TlsFiles = DEFAULT_TLS
     """The CAs and the client certificate for an https URL."""
     budget_seconds: float = QUERY_SECONDS
-    """Maximum time in seconds for which a request waits for the manager. After it, the request computes its prompt."""
+    """Seconds for which a request waits for the manager's answer. Then the engine computes the prompt without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,8 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
 
     Args:
         size: the size of the tier, in bytes.
-        engine_id: vLLM's engine id. If the tier's file already exists, nothing is checked, because it has its memory.
+        engine_id: vLLM's engine id. If the tier's file already exists, nothing is checked or removed, because the file
+            already has its memory.
         folder: the folder of shared memory.
 
     Raises:
@@ -216,7 +217,7 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove files of CPU memory tiers that no visible process has mapped, because their engines were killed."""
+    """Remove the files that killed engines have left: files of CPU memory tiers that no visible process has open."""
     left = [path for path in folder.glob("vllm_offload_*.mmap") if _is_own(path)]
     if not left:
         return

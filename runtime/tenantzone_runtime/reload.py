@@ -1,7 +1,7 @@
 """Watches a mounted folder for a new config, and keeps the last valid config.
 
-The folder is polled, because kubelet changes a symbolic link, for which some volumes send no events. A check takes
-microseconds.
+The folder is polled. kubelet replaces the folder's content by changing a symbolic link, and some volumes send no event
+for that change. A check takes microseconds.
 """
 
 import json
@@ -43,8 +43,8 @@ def projection_of(folder: Path) -> Path | None:
 def across_swaps(folder: Path, read: Callable[[], T]) -> T:
     """Call a function that reads a mounted folder, and call it again if kubelet replaced the content meanwhile.
 
-    Without this, even a single open can reach a version that kubelet has just removed, because a path is resolved link
-    by link. A listing can see a version that is partly deleted.
+    Without a second call, even a single ``open()`` can fail, because its path may lead to a version that kubelet has
+    just removed. A listing can show a version that is partly deleted.
 
     Raises:
         FileNotFoundError: a file is missing, although kubelet did not replace the content.
@@ -145,8 +145,8 @@ class ConfigSource:
 
     Args:
         folder: the folder in which the pool's ConfigMap is mounted. It need not exist yet.
-        tokens: returns the pool's valid admin tokens. Then a config must be signed with a valid token, and must not be
-            older than the newest signed config that was read before. None to ignore signatures.
+        tokens: returns the pool's valid admin tokens; None to ignore signatures. If given, a config must be signed with
+            a valid token, and must not be older than the newest signed config that was read before.
         now: returns Unix time in seconds.
     """
 
@@ -209,7 +209,7 @@ class ConfigSource:
         self._stamps = self._content = None
 
     def _read_if_changed(self) -> _Content | None:
-        # Read from the projection, because kubelet first replaces it, and only then creates links to its new files.
+        # Read from the projection. kubelet first replaces the projection, and then creates the folder's new links.
         folder = projection_of(self._folder) or self._folder
         path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
         # Take the stamps before reading. If a file changes in between, the next check finds another stamp.
@@ -257,7 +257,8 @@ class ConfigSource:
     def _is_newest(self, pool_created: str, config: RuntimeConfig) -> bool:
         """Returns whether a signed config is the newest that was read since the start. Rejects an older config.
 
-        Generations are compared only within a pool of the same creation time, because a new pool starts at 1 again.
+        Generations of two configs are compared only if their pools have the same creation time. The generations of a
+        pool that was created again start at 1.
         """
         newest_pool, newest = self._newest
         if pool_created < newest_pool:
@@ -296,7 +297,7 @@ class ConfigSource:
 
 
 def _read_start(path: Path) -> bytes:
-    """Returns the first bytes of a signature file, one more than a signature may have, so that an excess shows."""
+    """Returns a signature file's first bytes: at most one more than a valid signature has, to detect larger files."""
     with path.open("rb") as file:
         return file.read(MAX_SIGNATURE_BYTES + 1)
 

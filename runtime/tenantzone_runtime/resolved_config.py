@@ -61,7 +61,7 @@ _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
 
 
 def fills_chunks(caches: Any) -> bool:
-    """Returns whether a request that stores a chunk of several blocks still has all blocks of the chunk."""
+    """Returns whether a request still has all blocks of a chunk of several blocks when it stores the chunk."""
     kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
     return len(kinds) == 1 and kinds[0] in _SEES_ALL
 
@@ -73,7 +73,7 @@ def moves_more_than_blocks(config: Any) -> bool:
 
 
 def keeps_other_ends(config: Any) -> bool:
-    """Returns whether cache hits may end at places other than the last block of a prompt or where prompts diverge."""
+    """Returns whether some cache hits end neither at a prompt's last block nor where two prompts diverge."""
     caches = config.cache_config
     interval = getattr(caches, "prefix_cache_retention_interval", None)
     ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
@@ -83,7 +83,8 @@ def keeps_other_ends(config: Any) -> bool:
 def shares_an_api_server(parallel: Any) -> bool:
     """Returns whether several data-parallel ranks share one API server.
 
-    For a dense model, vLLM turns the ranks into independent engines, whose configuration only keeps the rank's index.
+    For a dense model, vLLM makes each rank an independent engine, whose configuration has the rank's index, but not the
+    number of ranks.
     """
     if parallel.data_parallel_size > 1:
         return not parallel.data_parallel_external_lb

@@ -1,8 +1,8 @@
 """The seal: a keyed digest (HMAC) that binds a request to its tenant.
 
-The frontend identifies the tenant, and the scheduler decides which zone's blocks a request uses. Between them are
-vLLM's request models, and routes that may bypass the frontend. So the frontend seals the binding with a key that only
-the frontend and the scheduler have, and the scheduler trusts no request without a valid seal.
+The frontend identifies the tenant, and the scheduler decides which zone's blocks a request uses. A request reaches the
+scheduler through vLLM's code, and some routes may bypass the frontend. So the frontend seals the binding with a key
+that only the frontend and the scheduler have, and the scheduler trusts no request without a valid seal.
 
 The seal also covers the cache salt that the frontend sets on the request, which gives each tenant a separate namespace
 of prefixes. The salt is made with another key: each engine has its own seal key, but all engines of a pool share the
@@ -52,7 +52,7 @@ def _digest(key: bytes, *parts: str) -> bytes:
 
 
 def user_digest(key: bytes, tenant: str, name: str) -> str:
-    """Returns a keyed digest of a user's name, which does not reveal the name. It differs between tenants."""
+    """Returns a keyed digest of a user's name. The digest does not reveal the name, and depends on the tenant."""
     return _digest(key, "user", tenant, name).hex()[:_USER_DIGITS]
 
 
@@ -95,7 +95,7 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
         raise SealError(f"the seal has version {version!r}, expected {_VERSION!r}")
     if not hmac.compare_digest(given, _digest(key, "seal", _VERSION, tenant, issued, nonce, user, cache_salt)):
         raise SealError("the seal does not match this request")
-    # The age is negative after the clock was set back. Accept up to a minute.
+    # If the clock was set back, the age is negative. Accept ages down to minus one minute.
     if not -60.0 <= age <= _LIFETIME_SECONDS:
         raise SealError(f"the seal is {age:.0f} s old, so it has expired or a clock is wrong")
     return Sealed(tenant, user)

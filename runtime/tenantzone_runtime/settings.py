@@ -74,7 +74,7 @@ class Bounds:
     max_grammar_bytes: int = 64 * 2**10
     """Maximum number of bytes of each field that specifies the format of the answer."""
     max_prompts: int = 128
-    """Maximum number of prompts in a request's body, where a prompt counts once for each answer that it requests."""
+    """Maximum number of prompts in a request's body. A prompt counts once for each of its answers."""
     max_media_items: int = 128
     """Maximum number of images, sounds and videos of a request."""
     max_image_pixels: int = 2**25
@@ -200,7 +200,7 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
     tenant_media = _number(
         environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
     )
-    # If only the limit of one tenant is raised, raise the limit of all tenants as well, so that a tenant can use it.
+    # If only the limit per tenant is raised, also raise the limit of all tenants together, so that it permits as much.
     held_media = max(tenant_media, default.max_held_media_bytes)
     return Bounds(
         max_text_bytes=_number(environ, MAX_TEXT_BYTES, default.max_text_bytes, "a number of bytes"),

@@ -16,10 +16,10 @@ class UnsafeFolder(OSError):
 
 
 def own_folder(folder: Path) -> Path:
-    """Returns ``folder``, or, if other users can write to it, a subfolder to which they can't.
+    """Returns ``folder``. If other users can write to it, returns a subfolder to which only this user can write.
 
     Other users can often write to a volume's folder: an emptyDir of Kubernetes has the mode 777. In such a folder, this
-    function creates a subfolder for this user. Given a subfolder that it created, it returns this subfolder.
+    function creates the subfolder. If ``folder`` is itself such a subfolder, the function returns ``folder``.
 
     Raises:
         UnsafeFolder: another user has created a subfolder with that name, or the volume does not support modes.
@@ -44,7 +44,7 @@ def check_state_folder(folder: Path) -> None:
     """Check that the folder is owned by this user or root, and that no other user can write to it.
 
     Raises:
-        UnsafeFolder: another user owns the folder or can write to it, or it is not a folder.
+        UnsafeFolder: the path is not a folder, or another user owns the folder or can write to it.
         FileNotFoundError: the folder does not exist.
         OSError: the folder is inaccessible.
     """

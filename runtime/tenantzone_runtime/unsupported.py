@@ -30,7 +30,7 @@ class Setting:
     others: tuple[str, ...] = ()
     """Other names of the setting, or equivalent settings."""
     refused: tuple[str, ...] = ()
-    """The only values that are refused; empty to refuse all values except those accepted below."""
+    """The only values that are refused; empty to refuse all values that the next attributes do not accept."""
     bound_to: str | None = None
     """A value that is accepted, such as the default; None if there is none."""
     but_for: tuple[str, ...] = ()
@@ -69,11 +69,11 @@ class Unsupported:
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None
-    """Returns whether the feature is in use, from vLLM's resolved configuration and its configuration of KV caches,
-    which include settings from a config file and from the model. None if they do not show this."""
+    """Returns whether the feature is in use. The arguments are vLLM's resolved configuration and its configuration of
+    KV caches, which also have settings from a config file and the model. None if they can't show the use."""
 
     def refusal(self, name: str = "") -> str:
-        """Returns the error message that refuses the feature, or, if a name is given, the setting with this name."""
+        """Returns the error message that refuses the feature, or only the setting ``name`` if a name is given."""
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 

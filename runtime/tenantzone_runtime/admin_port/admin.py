@@ -65,10 +65,10 @@ class AdminServer:
         host: address to bind to.
         port: the port; 0 to let the operating system choose a free port.
         access: decides which requests are permitted.
-        read_report: returns the newest report. It must be thread-safe, like the next four arguments.
+        read_report: returns the newest report. This function and the next four arguments must be thread-safe.
         read_figures: returns the figures for a metrics scrape; None to omit the path.
-        take_block_map: makes the block map, one at a time; None to omit the path.
-        take_tier_map: makes the map of a tier, one at a time; None if there are no tiers.
+        take_block_map: makes the block map. Only one map is made at a time. None to omit the path.
+        take_tier_map: makes the map of a tier. Only one map is made at a time. None if there are no tiers.
         migration: answers requests about migrations; None if no cache can be migrated.
         metrics_level: the level of detail of metrics for each zone.
         max_age: age in seconds above which a report shows that the engine hangs.
@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, content_type, body = page
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
-            # By the realm, the operator recognizes that this is an engine's admin port.
+            # The operator recognizes an engine's admin port by this realm.
             self.send_header("WWW-Authenticate", f'Bearer realm="{ADMIN_REALM}"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Accept more pending connections than the default of 5, because a client without room retries only after a second.
+    # Queue more pending connections than the default of 5. If the queue is full, a client retries only after a second.
     request_queue_size = 128
     pages: _Pages
     max_connections: int = MAX_CONNECTIONS

@@ -49,7 +49,7 @@ class AdminTokens:
 
 
 class AdminAccess:
-    """Decides which requests to the admin port are permitted. While there are no tokens, no request is.
+    """Decides which requests to the admin port are permitted. While there are no tokens, all requests are refused.
 
     Args:
         folder: the folder in which the pool's Secret is mounted; None to permit all requests.
@@ -81,7 +81,7 @@ class AdminAccess:
             self.tokens.poll()
 
     def refusal(self, authorization: str, token: str) -> str:
-        """Returns why a request is refused, and what the client must send; empty if it is permitted. Thread-safe.
+        """Returns why a request is refused, and what the client must send; empty for a permitted request. Thread-safe.
 
         Args:
             authorization: the request's ``Authorization`` header; empty if missing.

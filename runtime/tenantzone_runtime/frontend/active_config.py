@@ -39,7 +39,7 @@ class ActiveConfig:
         self._identity_dir = settings.identity_dir
         self._has_changed = has_changed
         self._keys = KeyRing(settings.keys_dir, settings.seal_key)
-        # Do not read the operator's config folder instead, because the engine may have refused that config.
+        # Read the engine's folder, not the operator's, because the engine may have refused the operator's config.
         self._source = ConfigSource(state_dir)
         self._state_dir = state_dir
         self._unsafe = ""
@@ -47,7 +47,7 @@ class ActiveConfig:
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
-        """Whether files of an identity other than API keys are mounted, or were mounted earlier."""
+        """Whether a secret, CAs or token keys are or were mounted. They identify tenants in pools without API keys."""
         self._registers_unknown = False
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = 0.0
@@ -110,8 +110,7 @@ class ActiveConfig:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self.look))
         if age > MAX_AGE_SECONDS:
-            # Younger configs are used without waiting, because all waiting requests would continue at once and delay
-            # later requests.
+            # Wait only if the config is this old. All waiting requests continue at once, and so delay later requests.
             await asyncio.shield(self._looking)
 
     def look(self) -> None:
@@ -135,7 +134,7 @@ class ActiveConfig:
         self._looked_at = began
 
     def _is_safe(self) -> bool:
-        """Returns whether the engine's folder is safe to read, or can't be checked. Logs each new reason why not."""
+        """Returns False, and logs each new reason, if the engine's folder is unsafe. Returns True if a check fails."""
         unsafe = ""
         try:
             check_state_folder(self._state_dir)

@@ -67,7 +67,7 @@ def bind(
 ) -> bytes:
     """Returns the request's body as JSON, with the tenant's cache salt and the seal.
 
-    They replace the client's own salt and seal, even if the client sent these fields twice.
+    The tenant's salt and the seal replace the client's own values, even if the client sent these fields twice.
 
     Args:
         raw: the body as received.
@@ -94,7 +94,7 @@ def bind(
 
 
 def _can_be_extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Returns whether the fields ``more`` can be appended to a body: the body has none of them, and is UTF-8."""
+    """Returns True if a body is UTF-8 and has none of the fields ``more``, so that they can be appended to the body."""
     return not (more.keys() & body.keys()) and json.detect_encoding(raw) == "utf-8"
 
 
@@ -135,7 +135,7 @@ def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise Refusal(400, "malformed_body", f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
-    # vLLM reads these fields from the extra arguments, into which it copies the body's fields of the same names.
+    # vLLM reads these fields from the extra arguments. It also copies body fields with these names into the arguments.
     for name, reason in MACHINERY.items():
         if name in arguments:
             raise _unsupported(f"{_EXTRA_ARGUMENTS}.{name}", reason)

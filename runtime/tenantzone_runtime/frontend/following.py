@@ -24,7 +24,7 @@ async def following(active: ActiveConfig, folder: Path) -> AsyncIterator[None]:
 
     Args:
         active: the active config of this process's frontend.
-        folder: the folder shared with the engine core. The engine core creates it again if it is removed.
+        folder: the folder shared with the engine core. If the folder is removed, the engine core creates it again.
     """
     reporter = _Reporter(active, folder)
     reporter.report()
@@ -48,7 +48,7 @@ async def _follow(active: ActiveConfig, reporter: "_Reporter") -> None:
             await asyncio.to_thread(reporter.report)
             logged = ""
         except Exception as error:
-            # Only log the error. If it persists, the next request raises it as well, and is refused.
+            # Only log the error. If its cause persists, the next request fails with the same error, and is refused.
             if repr(error) != logged:
                 _log.exception("the frontend could not refresh the active config, and will retry")
             logged = repr(error)

@@ -122,7 +122,7 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._active_config.identity  # keep it, because another identity may become active
+                identity = self._active_config.identity  # read it once, because another identity may become active
                 tenant = self._active_config.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
@@ -137,7 +137,7 @@ class TenantMiddleware:
                     await self._check_still(asked, tenant)
                     app = context.carried_through(app)
                 if is_sealed:
-                    # Check again, because the engine may have refused another request of the tenant since.
+                    # Check again, because the engine may have refused another request of the tenant meanwhile.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
                     bound_app = context.carried_through(self._recorded(self._formatted_app, scope, tenant))
@@ -185,7 +185,7 @@ class TenantMiddleware:
         routes = self._routes.at(path)
         if not routes:
             raise Refusal(404, "unknown_route", f"{path} does not match a route of this server exactly; check the URL")
-        # Before a request, browsers send OPTIONS without a key. vLLM's CORS middleware answers it.
+        # Browsers send an OPTIONS request without a key before some requests. vLLM's CORS middleware answers OPTIONS.
         wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
         route = next((route for route in routes if route.method == wanted), None)
         if route is None:
@@ -196,7 +196,7 @@ class TenantMiddleware:
         return route
 
     async def _check_still(self, scope: Scope, tenant: str) -> None:
-        """Check that the request still belongs to the tenant, whose key may be revoked while a body is received.
+        """Check that the request still belongs to the tenant. The key may have been revoked while the body arrived.
 
         Raises:
             Refusal: the request now belongs to no tenant, or to another tenant.
@@ -210,7 +210,7 @@ class TenantMiddleware:
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
     ) -> tuple[Scope, Receive]:
-        """Read and check the body. Returns the scope and the ``receive`` for vLLM, with the bound body."""
+        """Read and check the body. Returns the scope for vLLM, and a ``receive`` that returns the bound body."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._active_config.zones.get(tenant)

@@ -36,7 +36,7 @@ class Generation:
     prompt: Sequence[int] = ()
     """The tokens of the prompt."""
     apart: tuple[str, ...] = ()
-    """The client's cache salt and the adapter's name. Prompts that differ in them share no prefixes."""
+    """The client's cache salt and the adapter's name. Prompts with different salts or adapters share no prefixes."""
     media: tuple[tuple[int, str], ...] = ()
     """The position and hash of each image, sound or video, in the order of the prompt."""
     answers: dict[int, list[int]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def line_of(generation: Generation, seconds: float, oldest: float, lost: int) ->
     Args:
         generation: the prompt and its recorded data.
         seconds: seconds from the arrival of the prompt to its end.
-        oldest: Unix time. All prompts of later lines arrived at this time or after it.
+        oldest: Unix time. No prompt of a later line arrived before this time.
         lost: number of lines that were lost since the previous line.
     """
     tokens = [len(answer) for answer in generation.answers.values()]
@@ -91,7 +91,7 @@ def recording_key(salt_key: bytes) -> bytes:
 
 
 def apart_of(prompt: Any, adapter: Any) -> tuple[str, ...]:
-    """Returns the cache salt and the adapter's name. Prompts that differ in them share no prefixes.
+    """Returns the cache salt and the adapter's name. Prompts with different salts or adapters share no prefixes.
 
     Args:
         prompt: the prompt as the engine gets it, with the salt that the frontend has set.
@@ -119,7 +119,7 @@ def _ids(tokens: Sequence[int]) -> "array[int]":
     try:
         return array("I", tokens)
     except OverflowError:
-        # vLLM's API accepts such token ids, but the engine refuses them, because no model has them.
+        # A token id is negative or too large. vLLM's API accepts such ids, but the engine refuses them.
         return array("I")
 
 

@@ -1,4 +1,4 @@
-"""The recorder: writes data about requests to files, so that they can be replayed. It is off unless it has a folder.
+"""The recorder: writes data about requests to files, to replay the requests later. It is off unless it has a folder.
 
 The module ``record`` defines the format of a line. A thread formats and writes the lines, so that requests never wait
 for the disk. If the disk is too slow, or a line can't be formatted, the line is lost, and the next line contains the
@@ -26,7 +26,7 @@ from tenantzone_runtime.frontend.responses.answers import App, Receive, Scope, S
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 10_000
-"""Maximum number of ended prompts that wait to be written. Further prompts are lost."""
+"""Maximum number of ended prompts whose lines wait to be written. The lines of further prompts are lost."""
 _LEAVE_SECONDS: Final = 5.0
 """Maximum time in seconds for which an ending process waits, first for room in the queue and then for the thread."""
 
@@ -87,7 +87,7 @@ class Recorder:
         atexit.register(self.close)
 
     def now(self) -> float:
-        """Returns the Unix time, increased if needed, so that no two returned times are equal after rounding."""
+        """Returns the Unix time. Each returned time is later than the previous one, even after rounding."""
         self._latest = max(time.time(), self._latest + 2e-6)
         return self._latest
 
@@ -102,7 +102,7 @@ class Recorder:
             self._no_room += 1
 
     def close(self) -> None:
-        """Write the lines of all ended prompts, and stop. If the disk hangs, this returns after some seconds."""
+        """Write the lines of all ended prompts, and stop. If the disk hangs, the method returns after some seconds."""
         atexit.unregister(self.close)
         with suppress(queue.Full):
             self._ended.put(None, timeout=_LEAVE_SECONDS)
@@ -124,7 +124,7 @@ class Recorder:
         except Exception as error:
             self._not_taken += 1
             if not self._is_failing:
-                # Do not log the text of other errors, because it may quote the request.
+                # Log the text of an OSError only, because the text of another error may quote the request.
                 why = error.strerror if isinstance(error, OSError) else type(error).__name__
                 _log.error("requests are not recorded in %s: %s", self._path, why)
             self._is_failing = True

@@ -2,7 +2,8 @@
 
 Most request bodies have a field for the seal. But some bodies have none (for example for embeddings), and vLLM drops
 the field when it makes several engine requests from one body (for example for beam search). Then the engine's hooks
-read the seal from the context variable of the task that serves the request. Tasks that this task starts inherit it.
+read the seal from the context variable of the task that serves the request. That task's child tasks inherit the
+variable.
 
 The context also has totals over all engine requests of one body, and the limits of the body's media.
 """
@@ -48,7 +49,7 @@ class RequestContext:
         self._has_ended = False
 
     def hold(self, closing: Closing) -> None:
-        """Close a resource when the request ends. If a task outlives the request, the resource is closed at once."""
+        """Close a resource when the request ends. If the request has already ended, close the resource at once."""
         if self._has_ended:
             closing.close()
         else:

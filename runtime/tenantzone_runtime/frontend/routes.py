@@ -23,7 +23,7 @@ class Access(Enum):
     SEALED = "sealed"
     """Open to clients that are identified as a tenant. The frontend adds the tenant's cache salt and the seal."""
     REFUSED = "refused"
-    """Closed to all clients, because the route affects other tenants or its requests can't carry the seal."""
+    """Closed to all clients. Either the route affects other tenants, or its requests can't carry the seal."""
 
 
 @dataclass(frozen=True, slots=True)

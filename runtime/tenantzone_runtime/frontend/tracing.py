@@ -4,8 +4,8 @@ When a request has ended, vLLM makes its span ``llm_request`` as a child of the 
 header. The frontend writes its own span into this header. The frontend's span continues the client's trace, and each
 child of the frontend's span gets the same attributes.
 
-The frontend looks the attributes up in its memory, by the id of its span. From the client, it takes only the ids and
-the state of the trace. It ignores the client's baggage, and adds no baggage, which could leak.
+The frontend keeps the attributes in memory, by the id of its span. From the client's trace headers, it takes only the
+ids and the state of the trace, and no baggage. It adds no baggage either, because baggage could leak to other services.
 
 All of this happens only if tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
 """
@@ -51,8 +51,8 @@ class Tracing(SpanProcessor):
         span = provider.get_tracer(_NAME).start_span(
             f"{scope['method']} {scope['path']}", _propagator.extract(_trace_headers(scope), Context()), SpanKind.SERVER
         )
-        # Set the attributes after the start, to override those from `on_start`, because a client could have sent the
-        # span id of another request.
+        # Set the attributes only now, after `on_start`. A client could have sent another request's span id as parent,
+        # and `on_start` would have copied that request's attributes.
         span.set_attributes({**attributes, "http.request.method": scope["method"], "http.route": scope["path"]})
 
         async def send_noted(message: Message) -> None:

@@ -94,8 +94,8 @@ class ApiServers:
         self._has_heard = False
         """Whether any process has ever reported."""
         self._all_at: float | None = None
-        """Monotonic time from which missing processes are timed: when none was missing, or of the first turn or report.
-        None before the first turn."""
+        """Monotonic time from which missing processes are awaited: the latest of the first turn, the first report, and
+        the last turn in which no process was missing. None before the first turn."""
         self.missing = 0
         """Number of started processes that have been missing for too long."""
         self._processes: dict[tuple[int, int], _Process] = {}

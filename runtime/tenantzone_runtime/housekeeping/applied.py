@@ -1,7 +1,7 @@
-"""Publishes the config that the engine enforces to the frontend, as a file in a folder that only these two use.
+"""Publishes to the frontend which config the engine enforces, as a file in a folder that only these two use.
 
-The frontend must not use a config that the engine refused, because it might then reject tenants that have zones in the
-engine. So the engine alone decides which config is in force.
+If the frontend used a config that the engine refused, the frontend might reject tenants that have zones in the engine.
+So the engine alone decides which config is in force.
 """
 
 import logging
@@ -27,7 +27,7 @@ class AppliedConfig:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
         self.rejection: Rejection | None = None
-        """Reason why the API server can't enforce the config in force; None if it can, or without a config."""
+        """Reason why the API server can't enforce the config in force; None if it can, or if no config is in force."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

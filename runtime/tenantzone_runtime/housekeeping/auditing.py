@@ -90,7 +90,7 @@ class Auditing:
             self._take_notes()
 
     def _hand_over(self, journal: "JournalWriter") -> bool:
-        """Pass as many events to the journal as it has room for. Returns whether no collected events are left."""
+        """Pass as many events to the journal as it has room for. Returns True if no collected events are left."""
         room = journal.room
         events = list(islice(self._helping, room))
         journal.write(events, self._taken)
@@ -116,7 +116,7 @@ class Auditing:
             return self._take_all()
 
     def _take_all(self) -> Iterator[Event]:
-        """Collect all events. The caller must hold the lock, so the journal's records are made only later."""
+        """Collect all events. The caller must hold the lock. The returned iterator may be used without the lock."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
         receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [

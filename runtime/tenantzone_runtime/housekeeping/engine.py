@@ -28,13 +28,15 @@ class ServedTier(Protocol):
 
     @property
     def problem(self) -> str:
-        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
+        """The reason why the tier can't store or load now; empty if it can. Thread-safe."""
 
     def take_receipts(self) -> Sequence[Receipt]:
-        """Returns a receipt for each purge and removed zone whose files were all removed since the last call.
+        """Returns a receipt for each purge and each removal of a zone that has ended since the last call.
 
-        The caller must hold the lock. A tier that frees chunks immediately returns no receipts, because the zones then
-        have the results of purges.
+        A purge or removal ends when all files are removed.
+
+        The caller must hold the lock. A tier that frees chunks immediately returns no receipts. In such a tier, the
+        zones themselves have the results of purges.
         """
 
 
@@ -63,7 +65,7 @@ class ServedMigration(Protocol):
         """
 
     def report(self, tenant: str, *, with_prompts: bool) -> MigrationReport:
-        """Returns the progress of the last migration of a tenant's zone, optionally with its most recent prompts."""
+        """Returns the progress of the last migration of a tenant's zone, optionally with the zone's latest prompts."""
 
 
 class ServedEngine(Protocol):
@@ -129,7 +131,7 @@ class ServedEngine(Protocol):
         """Maximum number of LoRA adapters that requests can use at once; 0 without adapters. It never changes."""
 
     def put_adapters(self, values: list[Zone | str | None]) -> None:
-        """Append two values for each request that has an adapter slot: the request's zone, and the adapter's name.
+        """For each request that has an adapter slot, append the request's zone and the adapter's name to ``values``.
 
         The caller must hold the lock. The method creates no other objects.
         """
@@ -139,7 +141,7 @@ class ServedEngine(Protocol):
         """Capacity of the encoder cache in embeddings; 0 if the model has no encoder. It never changes."""
 
     def put_encodings(self, values: list[Zone | int]) -> None:
-        """Append two values for each encoding in use that a zone owns: the zone, and the number of embeddings.
+        """For each encoding in use that a zone owns, append the zone and the number of embeddings to ``values``.
 
         The caller must hold the lock. The method creates no other objects.
         """
@@ -147,8 +149,8 @@ class ServedEngine(Protocol):
     def use_of_unowned(self, block_id: int) -> BlockUse:
         """Returns the use of a block that belongs to no zone.
 
-        Thread-safe without the lock. Called thousands of times for a block map. If the use is changing, the method may
-        return either the old or the new use.
+        Thread-safe without the lock. A block map calls the method thousands of times. If the use changes during a call,
+        the method may return either the old or the new use.
         """
 
     def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:

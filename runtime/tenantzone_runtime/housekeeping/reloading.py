@@ -114,7 +114,7 @@ class Reloading:
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
-        """Count and log a rejection, unless it repeats the last reported rejection. Returns the reported rejection."""
+        """Count and log a rejection, and return it. If it repeats the last reported rejection, only return that one."""
         reported = self.status.rejected
         if reported is not None and (reported.generation, reported.error) == (rejected.generation, rejected.error):
             return reported

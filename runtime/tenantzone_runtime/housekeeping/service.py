@@ -45,7 +45,7 @@ class Service:
         self._housekeeping.start()
 
     def stop(self) -> None:
-        """Close the admin port, end the housekeeping thread after its turn, and write the journal's last events."""
+        """Close the admin port, wait for the housekeeping thread to end, and write the journal's last events."""
         self._admin.stop()
         self._housekeeping.stop()
 

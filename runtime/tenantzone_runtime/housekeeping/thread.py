@@ -140,7 +140,7 @@ class Housekeeping:
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
-        # Making a report of a thousand zones takes milliseconds, so do not make one in each turn if no client reads it.
+        # Making a report of a thousand zones takes milliseconds. So do not make a report in each turn if none is read.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
         if self._is_scraped:
@@ -186,7 +186,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """Returns the status of the newest config, with the API server's problem if the engine has not rejected it."""
+        """Returns the config's status, with the API server's rejection unless the engine itself rejected the config."""
         status = self._reloading.status
         if status.rejected is not None:
             return status

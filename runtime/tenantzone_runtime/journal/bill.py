@@ -72,7 +72,7 @@ Who = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Run:
-    """The life of the counters of one zone, loan or zone's share of a tier, as found in the records read so far.
+    """One run of the counters of a zone, a loan, or a zone's share of a tier, as found in the records read so far.
 
     Counters only grow, so the larger of two values is the later value.
     """
@@ -93,7 +93,7 @@ class _Run:
     def base(self) -> Amounts:
         """The counters at the beginning of the remaining records; 0 if no record of the run was deleted.
 
-        Usage before is not billed, because bills that were made before the deletion may already include it.
+        If records were deleted, the usage in them is not billed, because earlier bills may already include it.
         """
         return Amounts() if self.from_zero or self.first is None else self.first
 
@@ -201,7 +201,7 @@ class _Kept:
     """Names of the engine runs whose first record remains."""
 
     def reaches(self, engine: str, since: datetime) -> bool:
-        """Returns whether no record that an engine run wrote since this time was deleted."""
+        """Returns whether the journal still has all records that an engine run has written since this time."""
         return self.whole or engine in self.started or since >= self.begin
 
 

@@ -99,7 +99,7 @@ def _numbers(*numbers: int) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:
-    """Format rows as lines with aligned columns. The first ``names`` columns are left-aligned, the others right."""
+    """Format rows as lines. The first ``names`` columns are left-aligned, and the other columns right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -67,7 +67,7 @@ class _NoRecords:
 def read_journal(folder: Path) -> Iterator[Entry]:
     """Iterate over the records of a journal in order, and verify each record.
 
-    The link of the first remaining record to its predecessor can only be verified if it is record 0.
+    If the first remaining record is not record 0, its link to the previous record can't be verified.
 
     Raises:
         NoJournalError: the folder has no journal.
@@ -129,7 +129,7 @@ def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
     for path in files:
         number, whole = 0, True
         with path.open("rb") as file:
-            # Read very long lines in parts, so that a bad file can't exhaust the memory. No record is as long.
+            # Read very long lines in parts, so that a bad file can't exhaust the memory. No valid record is that long.
             while line := file.readline(_LONGEST_LINE):
                 number += whole
                 whole = line.endswith(b"\n")

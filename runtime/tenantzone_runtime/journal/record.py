@@ -39,7 +39,7 @@ class EngineRun:
 
     @property
     def name(self) -> str:
-        """A name of this run that no other run has, neither of the same pod nor of another pod."""
+        """The name of this run, which is unique among all runs of all pods."""
         return f"{self.pod}@{format_time(self.started_unix_time)}"
 
 

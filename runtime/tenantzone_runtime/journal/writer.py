@@ -102,9 +102,10 @@ class JournalWriter:
             self._changed.notify_all()
 
     def _waits_for_room(self, give_up: float) -> bool:
-        """Returns whether the queue has room for a record. Waits until ``give_up`` if the queue is full.
+        """Returns whether the queue has room for a record.
 
-        After waiting, half of the queue is free, so that the caller need not wait for each record.
+        If the queue is full, waits until half of it is free, so that the caller need not wait for each record. Waits at
+        most until ``give_up``.
         """
         if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
             self._changed.notify_all()
@@ -168,7 +169,7 @@ class JournalWriter:
     def _open(self) -> JournalFiles:
         self._files = JournalFiles(self._folder, max_bytes=self._max_bytes, keep=self._keep)
         end = self._files.end
-        # Within a run, continue the chain from this run's last record, even if the files were changed since.
+        # Within a run, continue the chain from this run's last record, even if the files have changed since then.
         self._head = self._head or end.link
         if end.cut_off:
             self._append(self._files, end.cut_off, self._clock())

@@ -32,7 +32,7 @@ def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, byte
 
 
 def choose(accept: str) -> str:
-    """Returns the content type that an ``Accept`` header prefers; Prometheus' text format if it names no known type.
+    """Returns the content type that an ``Accept`` header prefers; Prometheus' text format if no listed type is known.
 
     If several types have the same weight, the first type is chosen.
     """

@@ -70,7 +70,7 @@ class TierFigures(NamedTuple):
     held_bytes: int
     chunk_bytes: int
     problem: str
-    """A message why the tier can't store or load now; empty if it can."""
+    """The reason why the tier can't store or load now; empty if it can."""
     totals: TierTotals
     """A copy of the tier's counters, summed over all zones."""
     questions: Mapping[QuestionOutcome, int] | None = None

@@ -1,6 +1,6 @@
 """Encodes a scrape in the protobuf format, in which Prometheus (2.40 and later) accepts native histograms.
 
-For each metric, a scrape has the length of a message, and then the message ``io.prometheus.client.MetricFamily``. The
+For each metric, a scrape has a message ``io.prometheus.client.MetricFamily``, preceded by the message's length. The
 field numbers are from https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``). The encoding
 is described at https://protobuf.dev/programming-guides/encoding/.
 """
@@ -22,7 +22,7 @@ PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.cli
 _TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "histogram": 4, "info": 1}
 """Values of the enum ``MetricType``. The enum has no info type, so an info metric is encoded as a gauge."""
 _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
-"""Number of the field of the message ``Metric`` that has the value, by the metric's type."""
+"""The field of the message ``Metric`` that contains the value, as a field number by the metric's type."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 

@@ -24,7 +24,7 @@ _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
 _LONGEST_PLACE: Final = 200
 """Maximum number of characters of a field's path in an error message."""
 _WITH_OTHERS: Final = "structural_tag"
-"""Name of a member that, as a JSON text, contains schemas and patterns."""
+"""Name of a member whose value may be a JSON text that contains schemas and patterns."""
 _OF_SIZE: Final = frozenset({*_PATTERNS, *_AS_TEXT, _OF_PATTERNS})
 _OF_PRESENCE: Final = _OF_SIZE | {"type"}
 
@@ -87,7 +87,7 @@ def _is_pattern(name: str | int, member: object) -> bool:
 
 
 def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[str, Any]]:
-    """Iterates over all objects in a parsed value, and returns members with these names as (name, value)."""
+    """Iterates over all members with one of the ``names``, in all objects of a parsed value, as (name, value)."""
     return (
         (name, member)
         for level in levels(value)
@@ -137,8 +137,8 @@ def _path_to_pattern(value: Container) -> list[str]:
 class _Step(NamedTuple):
     """An object or a list within a value, linked to the object or list that contains it.
 
-    The path is computed only for an error message, because thousands of values may have paths of thousands of
-    characters.
+    Each step has only its own name. The full path is computed only for an error message, because a body may have
+    thousands of values whose paths have thousands of characters.
     """
 
     name: str | int

@@ -13,10 +13,10 @@ from tenantzone_runtime.frontend.body.values import Reader, TooDeep, TooMuch, re
 from tenantzone_runtime.frontend.responses.answers import Refusal
 
 MAX_REPETITIONS_SQUARED = 10**6
-"""Maximum sum of the squares of all repetition counts in a field, such as ``{3,1000}``."""
+"""Maximum sum, for each field, of the squared counts of its repetitions. The count of ``{3,1000}`` is 1000."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
-"""Maximum, for each text, of the sum of the squares of its repetition counts times its number of repetitions. If the
-repeated part is optional, xgrammar keeps a state for each pair of repetitions: one mask for 8 KiB took 1.5 GiB."""
+"""Maximum product, for each text, of its sum of squared counts and its number of repetitions. xgrammar keeps a state
+for each pair of repetitions whose repeated part is optional. For a text of 8 KiB, a token mask took 1.5 GiB."""
 
 FIELDS = (
     "response_format",
@@ -32,19 +32,19 @@ FIELDS = (
 )
 """The fields, on any route, that may define the format of the answer."""
 _TOGETHER = 4
-"""Maximum number of characters of all fields and the JSON texts in them together, in multiples of one field's limit."""
+"""Limit for all fields and the JSON texts in them together, in multiples of the limit for one field."""
 _REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
-"""A repetition such as ``{3,1000}``. Each blank can match in only one way, because otherwise the search in a text of a
-few kilobytes could take hours."""
+"""A repetition such as ``{3,1000}``. The expression can match each blank in only one way. Otherwise, a search in a text
+of a few kilobytes could take hours."""
 _LONGEST_COUNT = 6
-"""Maximum number of digits of a count that is converted. A longer count is above the limits in any case."""
+"""Maximum number of digits of a count that is converted to a number. A longer count exceeds the limits in any case."""
 
 
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:
     """Check that a request's answer format is not too expensive to compile.
 
-    Other checks of the same fields need no bounds of their own, because they only read JSON texts that are bounded
-    here.
+    Call this function before other checks of the same fields. They need no bounds of their own, because this function
+    bounds the JSON texts that they read.
 
     Args:
         body: the parsed body.

@@ -8,8 +8,8 @@ from collections.abc import Hashable
 class Limiter:
     """Limits the total weight of the entries that are admitted at the same time.
 
-    Waiting callers take turns, and each caller's entries are admitted in their order. The entry whose turn it is waits
-    until there is room for it. No other entry, however light, overtakes it.
+    Waiting callers take turns, and each caller's entries are admitted in their order. If there is no room for the next
+    entry, all other entries wait as well, even lighter ones.
 
     Args:
         room: the maximum total weight. An entry that is heavier than this is admitted alone.
@@ -22,7 +22,7 @@ class Limiter:
         """The queue of each caller with waiting entries. The caller whose turn is next comes first."""
 
     async def enter(self, weight: int, caller: Hashable = None) -> None:
-        """Wait until there is room for an entry, and admit it. The caller must release its room with `leave`.
+        """Wait until there is room for an entry, and admit it. Call `leave` later to release the entry's room.
 
         Args:
             weight: the weight of the entry.

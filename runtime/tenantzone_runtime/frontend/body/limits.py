@@ -6,9 +6,9 @@ from collections.abc import Callable
 from tenantzone_runtime.frontend.responses.answers import Receive, Refusal
 
 BODY_SECONDS = 10.0
-"""Time in seconds that any body may take to arrive."""
+"""Seconds that even the smallest body may take to arrive."""
 MIN_BYTES_PER_SECOND = 64 * 2**10
-"""Number of received bytes for which a body may take one more second."""
+"""Number of received bytes that extend the time for a body by one second."""
 
 
 class ClientDisconnected(Exception):
@@ -30,7 +30,7 @@ async def read_body(
         declared_length: the ``Content-Length`` header, or None. If it exceeds the limit, the body is not read.
         limit: maximum size of the body in bytes.
         hold: called with the size of each piece before the piece is kept. If it raises an error, reading ends.
-        seconds: time that any body may take to arrive, in seconds.
+        seconds: seconds that even the smallest body may take to arrive. Each received byte extends this time.
 
     Raises:
         Refusal: the body is larger than ``limit``, or arrives too slowly.

@@ -1,7 +1,7 @@
 """Limits the API server's memory for images, sounds and videos, for each tenant and for all tenants together.
 
 An image of a few kilobytes can become gigabytes of pixels. So the sizes of all media of a request are read from the
-file headers before any file is decoded, and requests wait until there is memory for their decoded media. The memory
+file headers before any file is decoded. Then the request waits until there is memory for its decoded media. The memory
 for files that are not decoded yet has a separate limit.
 """
 
@@ -64,7 +64,7 @@ class _Share:
         self._shared = shared
 
     async def enter(self, size: int) -> None:
-        """Wait until ``size`` bytes are free, and take them. If the share is smaller, wait for and take all of it."""
+        """Wait until ``size`` bytes are free, and take them. If the share is smaller than this, take all of it."""
         await self._own.enter(size)
         try:
             await self._shared.enter(size, self)
@@ -108,11 +108,11 @@ class MediaUse:
         self._samples = 0
         self._file_bytes = 0
         self._entered = 0
-        """Bytes of the tenant's memory that the request has taken."""
+        """Bytes that the request has taken of the tenant's memory for decoded media."""
         self._entered_files = 0
-        """Bytes of the tenant's memory for files that the request has taken."""
+        """Bytes that the request has taken of the tenant's memory for fetched files."""
         self._entering = asyncio.Lock()
-        """Held while the request waits for memory, so that several conversations of one body take memory only once."""
+        """Held while the request waits for memory, so that only one of the body's conversations takes memory."""
 
     @property
     def threads(self) -> asyncio.Semaphore:
@@ -195,7 +195,7 @@ class MediaUse:
             raise too_many_samples(self.bounds)
 
     async def enter_files(self) -> None:
-        """Wait until there is memory for as many bytes of files as a request may have. Further calls have no effect."""
+        """Wait until there is memory for the maximum total size of a request's files. Further calls have no effect."""
         async with self._entering:
             if self._entered_files:
                 return
@@ -204,7 +204,7 @@ class MediaUse:
             self._entered_files = size
 
     def are_fetched(self) -> None:
-        """Release the memory that the fetched files do not need, unless other conversations of the body may need it."""
+        """Release the memory that the fetched files do not use. Keep it if the body has several conversations."""
         unused = self._entered_files - self._file_bytes
         if unused > 0 and not self.has_several_conversations:
             self._entered_files -= unused

@@ -1,24 +1,25 @@
 """Limits the CPU time that vLLM's parsers may take for the answers to one request.
 
 vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop, and so block all
-other requests. For some texts, their time grows with the square or the cube of the length. A call that takes longer
-than the event loop may be blocked is moved to another process.
+other requests. For some texts, their time grows with the square or the cube of the length. If a call would block the
+event loop for too long, it is moved to another process.
 """
 
 from typing import Final
 
 BASE_SECONDS: Final = 0.05
 SECONDS_OF_TOKEN: Final = 0.001
-"""CPU time for each token of a request's answers, in addition to `BASE_SECONDS`."""
+"""Seconds of CPU time that each token of the answers adds to a request's budget, which starts at `BASE_SECONDS`."""
 EXCESS_SECONDS: Final = 0.01
-"""Maximum time for which parsers may block the event loop. They are interrupted up to 4 ms later."""
+"""Seconds for which parsers may block the event loop. They are interrupted at most 4 ms later."""
 LINEAR_SECONDS: Final = 10e-6
-"""Time that a parser with linear cost needs for one character on a slow CPU. A call that can't be moved to another
-process may block the event loop for this time per character in addition to `EXCESS_SECONDS`."""
+"""Seconds that a parser with linear cost needs for one character on a slow CPU. If a call can't be moved to another
+process, it may block the event loop for `EXCESS_SECONDS` and this time per character."""
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
 """Time that a parser with linear cost needs for one token id of an answer or a prompt."""
 _TURNS_AHEAD: Final = 3
-"""Number of turns for which the budget must have time left, because a stream's last turn may take longest."""
+"""Another turn begins only if the budget has time for this number of turns that take as long as the last turn. Time for
+one turn is not enough, because a stream's final turn may take longest."""
 
 
 class ParsingBudget:
@@ -30,12 +31,14 @@ class ParsingBudget:
         self._spent = 0.0
         """Seconds that all parser calls of the request have taken so far."""
         self._excess = 0.0
-        """Seconds by which calls since the event loop last served other requests exceeded a parser with linear cost."""
+        """Seconds that parser calls have taken beyond linear cost since the event loop last served other requests."""
         self._of_turn = 0.0
         """Seconds that all parser calls for the engine's last output have taken."""
 
     def begin_turn(self, tokens: int) -> None:
-        """Begin to count the parser calls for a new output of the engine. The event loop has served other requests.
+        """Begin to count the parser calls for a new output of the engine.
+
+        Call this method only when the event loop has served other requests since the previous output.
 
         Args:
             tokens: the number of new tokens in the output.

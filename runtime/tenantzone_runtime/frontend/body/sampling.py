@@ -13,8 +13,8 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Maximum number of members of each field. vLLM has room for 128 stop tokens per request, including the model's own."""
 MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
-"""Maximum number of characters of each field, where each text counts one character more. On its event loop, vLLM
-searches for stop strings after each token, and tokenizes bad words. It also checks for bad words in each step."""
+"""Maximum number of characters of each field. Each text counts as its length plus 1. On its event loop, vLLM searches
+for stop strings after each token, and tokenizes bad words. vLLM also checks for bad words in each step."""
 MAX_LOGPROBS: Final = 2**17
 """Maximum number of log probabilities of an answer that is sent in one piece. vLLM creates an object for each of them
 on its event loop."""
@@ -22,7 +22,7 @@ MAX_PROMPT_LOGPROBS: Final = 2**15
 """Maximum number of log probabilities of all prompts of a body. It is lower than `MAX_LOGPROBS`, because vLLM creates
 them all at once."""
 _UNSAID_TOKENS: Final = 4096
-"""Assumed number of tokens of an answer if the request does not limit them, because the frontend can't predict it."""
+"""Assumed length of an answer in tokens, if the request does not limit the length."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
@@ -35,7 +35,7 @@ _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
 _MOST_COMPARED: Final = 2**14
-"""Maximum number of tokens that vLLM may compare after each generated token."""
+"""Maximum number of tokens that vLLM may compare after each generated token to detect repetitions."""
 
 
 def check_sampling(body: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
 def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
     """Returns whether the answer to a body is streamed in pieces of at most a few tokens.
 
-    This includes streams with an interval, whose larger pieces the engine divides.
+    A stream with an interval (of several tokens per piece) also counts, because the engine divides its larger pieces.
     """
     return body.get("stream") is True and path in _STREAMED and body.get(_BEAM_SEARCH) in (None, False)
 
@@ -109,7 +109,7 @@ def tokens_with_logprobs(answers: int, each: int) -> int:
 
 
 def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
-    """Returns the name of the field that requests log probabilities of the prompts, if any field does."""
+    """Returns the field that may request log probabilities of the prompts: `prompt_logprobs` if set, or else `echo`."""
     return _ECHO if body.get(_PROMPT_LOGPROBS) is None else _PROMPT_LOGPROBS
 
 
@@ -117,7 +117,7 @@ def check_prompt_logprobs(count: int, field: str) -> None:
     """Check that the answers to a body do not have too many log probabilities of prompt tokens.
 
     Args:
-        count: number of log probabilities of all prompts of the body, each prompt times the number of its answers.
+        count: number of log probabilities of all prompts of the body. A prompt counts once for each of its answers.
         field: name of the field that requests the log probabilities.
 
     Raises:
@@ -133,7 +133,7 @@ def check_prompt_logprobs(count: int, field: str) -> None:
 
 
 def _compared(repetition: Mapping[str, Any]) -> float:
-    """Returns the maximum number of tokens that vLLM compares after each token, when it tries all pattern lengths."""
+    """Returns the maximum number of tokens that vLLM compares after each generated token, for all pattern lengths."""
     size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
     return size * size * max(count, 2.0) if size > 0 else 0.0
 

@@ -35,8 +35,8 @@ _BITS = 64
 def check_count(body: bytes) -> None:
     """Check that a JSON body that is not parsed yet does not have too many values.
 
-    This function counts the characters that begin or separate values, and so may count more values than there are,
-    because texts may contain these characters.
+    This function counts the characters that begin or separate values. Texts may contain these characters as well, so
+    the function may count more values than there are.
 
     Raises:
         Refusal: the body has too many values.
@@ -78,7 +78,7 @@ def _is_deep(arguments: object) -> bool:
 
 
 def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
-    """Check that no text contains half of a surrogate pair, which JSON permits, but which can't be encoded as UTF-8.
+    """Check that no text contains half of a surrogate pair. JSON permits halves, but UTF-8 can't encode them.
 
     Args:
         raw: the body as received.
@@ -162,7 +162,7 @@ def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
 def _media_bytes(messages: object) -> int:
     """Returns the number of bytes of images, sounds and videos in messages.
 
-    Only parts that vLLM reads as media count. Others, for example in a tool's arguments, become part of the prompt.
+    Counts only parts that vLLM reads as media. vLLM reads other parts as text, for example those in tool arguments.
     """
     size = 0
     left = [messages] if isinstance(messages, list) else []

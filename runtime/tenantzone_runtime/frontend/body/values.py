@@ -17,7 +17,8 @@ MAX_DEPTH: Final = 128
 
 _CONTAINERS: Final = frozenset({dict, list})
 _CHARACTERS_OF_CONTAINER: Final = 16
-"""A `Reader` accepts one object or list per this number of characters of its limit. Schemas and tools have fewer."""
+"""A `Reader` accepts as many objects and lists as its limit of characters divided by this number. Schemas and tools
+have fewer."""
 
 Container = dict[str, Any] | list[Any]
 
@@ -43,7 +44,7 @@ def refuse_depth(reason: Literal["complex_body", "complex_grammar"], what: str, 
 
 
 def levels(value: object) -> Iterator[list[Container]]:
-    """Iterates over the levels of a parsed value, outermost first: each is a list of all objects and lists in it."""
+    """Iterates over the levels of a parsed value, outermost first. A level is a list of its objects and lists."""
     level: list[Any] = [value] if type(value) in _CONTAINERS else []
     while level:
         yield level
@@ -105,7 +106,7 @@ class Reader:
         self._containers = 0
 
     def texts_in(self, value: object, size: int) -> Iterator[str]:
-        """Iterates over the texts with a bracket, and the member names with a brace, in a value and its JSON texts.
+        """Iterates over texts in a value and in its JSON texts: those with a bracket, and member names with a brace.
 
         Args:
             value: the parsed value.

@@ -29,7 +29,7 @@ def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) 
 
 
 def has_identity_files(folder: Path) -> bool:
-    """Returns whether files of an identity other than API keys are mounted; True if the folder can't be read."""
+    """Returns whether a secret, CAs or token keys are mounted in the folder; True if the folder can't be read."""
     try:
         return any((folder / name).exists() for name in (SECRET_FILE, CA_FILE, JWKS_FILE))
     except OSError:

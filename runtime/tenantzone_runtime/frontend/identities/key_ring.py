@@ -4,7 +4,8 @@ The file's name is the tenant's name. Each line is one key, as clear text or as 
 digest. A file may have several keys, so that keys can be rotated. Only digests are kept in memory.
 
 kubelet replaces all files of a mounted Secret (a projection) atomically. In any other folder (a plain folder), a file
-may be incomplete, so that the beginning of a key would be accepted. So it is only used after a second without changes.
+may be incomplete, and the beginning of a key could be taken for a key. So a file in a plain folder is used only when it
+has not changed for a second.
 
 The cost of a refresh is limited for any number of tenants. A new projection is read over several refreshes, and takes
 effect when all its files have been read.
@@ -33,7 +34,7 @@ REST_SECONDS = 1.0
 FILES_PER_LOOK = 500
 """Maximum number of files that one refresh of a large folder reads or checks, unless `STALE_SECONDS` have passed."""
 STALE_SECONDS = 5.0
-"""Seconds after the last complete check from which one refresh checks all files, because refreshes may be rare."""
+"""If the last complete check is older than this number of seconds, the next refresh checks all files."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """The names that a TenantZone's tenant may have."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
@@ -208,8 +209,8 @@ class KeyRing:
     def _limit(self) -> int:
         """Maximum number of files that the next refresh may read.
 
-        There is no limit for the first refresh, because no key is accepted before it. There is no limit either if the
-        last complete check is older than `STALE_SECONDS`, because a revoked key might still be accepted.
+        The first refresh has no limit, because no key is accepted until it has ended. If the last complete check is
+        older than `STALE_SECONDS`, there is no limit either, because a revoked key might still be accepted.
         """
         is_stale = self._clock() - self._current_at > STALE_SECONDS
         return sys.maxsize if is_stale or not self._files else FILES_PER_LOOK
@@ -228,7 +229,7 @@ class KeyRing:
         return all(file.stamp is not None for file in self._files.values())
 
     def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
-        """Returns whether a file has not changed for `REST_SECONDS`, by its modification time or previous refreshes."""
+        """Returns whether a file was unchanged for `REST_SECONDS`, by its modification time or by earlier refreshes."""
         if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
             before, since = self._unsettled.get(tenant, (None, 0.0))
             if before != stamp:
@@ -273,7 +274,7 @@ class KeyRing:
                 owners.setdefault(digest, []).append(tenant)
         for digest, tenants in owners.items():
             if len(tenants) > 1:
-                # Refuse the key, because each of its tenants could act in the name of the others.
+                # Refuse a key that several tenants share, because each of them could act in the name of the others.
                 _log.error(
                     "the key sha256:%s... is refused, because it is in the key files of several tenants (%s); give "
                     "each tenant its own key",

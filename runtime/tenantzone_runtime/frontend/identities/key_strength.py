@@ -34,7 +34,7 @@ def weakness(key: object) -> str:
 
 
 def curve_weakness(name: object) -> str:
-    """Returns why an EC key is refused whose curve is not in `CURVES`, as a phrase ("is ...").
+    """Returns why a key on an EC curve outside `CURVES` is refused, as a phrase ("is ...").
 
     Args:
         name: the curve's name.

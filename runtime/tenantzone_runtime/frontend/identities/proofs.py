@@ -114,7 +114,7 @@ class GatewayCertificate:
         self._subjects = frozenset(declared.subjects)
         self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
         self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
-        """The CAs, and the certificates verified with these CAs, by PEM. Validity periods are checked each time."""
+        """The CAs, and certificates that they have issued, by PEM. Each request checks the validity period again."""
 
     @property
     def problem(self) -> str:

@@ -120,7 +120,7 @@ class TokenIdentity:
 
 
 def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
-    """Parse a JSON Web Key Set. Returns its keys for any of the algorithms, and ignores keys for other algorithms.
+    """Parse a JSON Web Key Set. Returns its keys for the given algorithms, and ignores keys for other algorithms.
 
     Keys that are too weak are also ignored, and reported in ``problems``.
 
@@ -139,7 +139,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
-            # Refuse the file even if the key would be ignored, because every reader of the file could forge tokens.
+            # Refuse the file even if the private key would be ignored. Each reader of the file could forge tokens.
             raise ValueError(
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer stop "
                 "signing with this key"

@@ -36,7 +36,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
         Refusal: the tenant may not use the model.
     """
     model = body.get("model")
-    # Other values need no check, because vLLM uses the base model if there is no name, and refuses other types.
+    # Check only names. vLLM uses the base model if the name is missing or empty, and refuses values of other types.
     if usable is not None and isinstance(model, str) and model and model not in usable:
         raise Refusal(
             404, "model", f"The model `{model}` does not exist, or this tenant may not use it (adapters)", param="model"
@@ -55,7 +55,7 @@ def listing(app: App, usable: frozenset[str] | None) -> App:
 
 
 class _Listing:
-    """Filters the response to one request once it is complete.
+    """Collects the response to one request, and filters the complete response.
 
     Args:
         names: the names of the models to keep.

@@ -1,9 +1,9 @@
 """Lets the engine's code refuse a request that the frontend has already passed on to vLLM.
 
 The engine's code can decide only when it knows how many blocks the request needs. An error raised there would become a
-500, or an event in a stream. So this code passes a refusal to the frontend, and waits. The frontend reports to vLLM
-that the client has disconnected, which vLLM handles on each route, and answers the client itself. Until the engine
-begins to answer, the frontend buffers vLLM's messages, so that it can still send the status of a refusal.
+500, or an event in a stream. So the engine's code passes a refusal to the frontend, and waits. The frontend answers the
+client itself, and reports to vLLM that the client has disconnected. vLLM handles a disconnect on each route. Until the
+engine begins to answer, the frontend buffers vLLM's messages, so that it can still send the status of a refusal.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ async def refuse(
 
 
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
-    """Have the frontend refuse the current request, and wait to be cancelled. Without a frontend, returns at once."""
+    """Have the frontend refuse the current request, and wait until vLLM cancels it. Without a frontend, do nothing."""
     if refuse_answer(refusal, closed_seconds):
         # Wait here, because vLLM cancels this task when it handles the disconnect.
         await asyncio.sleep(_PATIENCE_SECONDS)
@@ -156,8 +156,8 @@ def _gone_when_refused(decision: _EngineDecision, receive: Receive) -> Receive:
 class _Answer:
     """The application's answer to a request. It is buffered until the engine has accepted or refused the request.
 
-    The engine accepts the request by beginning to answer. A complete answer of the application is also sent. The answer
-    is buffered because some routes send the first events of a stream before the engine gets the request.
+    The engine accepts the request by beginning to answer. If the application's answer is complete, it is sent even
+    before that. Buffering is needed because some routes begin a stream before the engine gets the request.
 
     Args:
         decision: the engine's decision. After a refusal, no further message of the application is sent.

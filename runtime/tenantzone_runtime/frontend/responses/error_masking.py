@@ -28,13 +28,13 @@ _READ_BODIES = (
     # Since vLLM 0.33, the function above has this name.
     ("vllm.", "parse_chat_message_content"),
 )
-"""Functions that only parse a body, as the beginning of their module's name and their own name. FastAPI's function
-parses the body into the route's input. vLLM's functions convert other formats of conversations to chat completions, and
-parse each message of a conversation."""
+"""Functions that only parse a body. Each entry has the beginning of the module's name, and the function's name.
+FastAPI's function parses the body into the route's input. vLLM's functions convert other formats of conversations to
+chat completions, and parse each message of a conversation."""
 
 
 def masked(app: App) -> App:
-    """Wrap the application so that its 500 answers, and events about such errors in streams, have no details."""
+    """Wrap the application so that its 500 answers, and the error events in its streams, have no details."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         answer = _MaskedAnswer(scope, send)

@@ -9,8 +9,8 @@ from tenantzone_runtime.frontend.responses.answers import Refusal
 class FullQueues:
     """Refuses requests of a tenant while the tenant's queue is full, according to the engine's last refusal.
 
-    The engine can refuse a request only after it was tokenized, on a thread that all tenants share. Refusing it here
-    saves that work.
+    The engine can refuse a request only after the request was tokenized, on a thread that all tenants share. A refusal
+    by the frontend saves that work.
 
     Args:
         clock: returns a monotonic time in seconds.

@@ -81,9 +81,9 @@ class BoundedProtocol(PeerProtocol):
         self._has_progressed = False
         """Whether the data received last began or completed a head, or contained part of a body."""
         self._unfinished_bytes = 0
-        """Number of bytes received since the last progress, of a head or of the trailers after a chunked body."""
+        """Number of bytes received since the last progress: of an unfinished head, or of trailers after the body."""
         self._running: RequestResponseCycle | None = None
-        """The request that is being answered. In contrast, uvicorn's ``cycle`` is the last request, which may wait."""
+        """The request that is being answered. uvicorn's ``cycle`` is the last request, which may still be waiting."""
         self._deadline: asyncio.TimerHandle | None = None
         """The timer that closes the connection if no head is completed in time."""
         self._reader: asyncio.TimerHandle | None = None
@@ -91,7 +91,7 @@ class BoundedProtocol(PeerProtocol):
         self._unread_bytes = 0
         """Number of unread bytes of the answer at the last check."""
         self._has_strayed = False
-        """Whether further data is ignored, because the parser ended a request with Upgrade or CONNECT early."""
+        """Whether further data is ignored. True after a request with Upgrade or CONNECT, whose body is not parsed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -148,7 +148,7 @@ class BoundedProtocol(PeerProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
-        # With Upgrade or CONNECT, the parser ends the request here, and would parse the body as a new request.
+        # The parser ends a request with Upgrade or CONNECT after its head, and then parses the body as a new request.
         self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head

@@ -1,4 +1,4 @@
-"""Startup hooks of the API server's process. Other packages register them, so the frontend does not import these."""
+"""Startup hooks of the API server's process. Other packages register hooks, so the frontend need not import them."""
 
 from collections.abc import Callable
 from typing import Any

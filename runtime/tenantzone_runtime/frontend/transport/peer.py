@@ -1,7 +1,7 @@
 """Passes the address and certificate of a connection's peer to the frontend.
 
 Uvicorn does not pass on a client's certificate. It also replaces the address of clients on loopback or in
-``FORWARDED_ALLOW_IPS`` by the one in the header ``X-Forwarded-For``, which any client at these addresses can forge.
+``FORWARDED_ALLOW_IPS`` by the address in the header ``X-Forwarded-For``. Any client at these addresses can forge it.
 """
 
 import ssl

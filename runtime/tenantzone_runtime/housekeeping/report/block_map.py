@@ -1,8 +1,8 @@
 """Makes the block map, a picture of the use of an engine's blocks, while the engine runs.
 
-No step waits for the map, because making it needs no lock for the blocks and pauses often. The lists of blocks are read
-in slices, which Python copies atomically, and each block is read once. So a block that changes meanwhile is shown with
-its old state or its new state, never with a mixture.
+No step waits for the map, because the code that makes it takes no lock for the blocks, and pauses often. The lists of
+blocks are read in slices, which Python copies atomically, and each block is read once. So a block that changes
+meanwhile is shown with its old state or its new state, never with a mixture.
 """
 
 import time
@@ -116,8 +116,8 @@ class _Reader:
                 self._choose(zone, count)
 
     def _choose(self, zone: Zone, count: int) -> None:
-        # The engine may change the order during the iteration. Then the iteration may end early, or continue in another
-        # zone's blocks. So limit it to ``count`` blocks. `_kind` checks each block again.
+        # The engine may reorder the blocks during the iteration. Then the iteration may end early, or continue in
+        # another zone's blocks. So read at most ``count`` blocks. `_kind` checks each block again.
         chosen = set[int]()
         for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)

@@ -156,7 +156,8 @@ def copy_zones(
         engine: the engine of the zones. The caller must not hold the engine's lock.
         zones: the zones to copy.
         put_counts: appends a zone's values to a list. It runs with the lock held, and should create no other objects.
-        take_counts: makes the counters from an iterator. It must consume exactly the values of ``put_counts``.
+        take_counts: makes a zone's counters from an iterator. It must consume exactly the values that ``put_counts``
+            appended for this zone.
     """
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:

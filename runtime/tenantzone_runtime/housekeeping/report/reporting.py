@@ -1,7 +1,7 @@
 """Builds the report, and the figures for a scrape, from an engine's state.
 
-The module ``copying`` copies the state in slices. So the state of each zone is consistent, and so is the state of the
-pool, but they may be from different times.
+The module ``copying`` copies the state in slices. The state of each zone is consistent, and so is the state of the
+pool. But two zones, or a zone and the pool, may be copied at different times.
 """
 
 import time
@@ -102,7 +102,7 @@ def make_report(
     missing_api_servers: int = 0,
     admin_port: AdminPortStatus = _CLOSED,
 ) -> EngineReport:
-    """Returns a report of an engine. The blocks lent and borrowed by zones agree with the reported loans."""
+    """Returns a report of an engine. Each zone's lent and borrowed blocks are the sums of the reported loans."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)

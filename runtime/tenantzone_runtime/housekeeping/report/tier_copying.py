@@ -38,7 +38,7 @@ class TierZoneCopy(NamedTuple):
     window: TierWindow | None = None
     """The zone's use of the tier in the last evaluated window of time; None if there was none."""
     is_ineffective: bool = False
-    """Whether the zone loads so little of what it stores that the tier is of little use to it."""
+    """Whether the tier is of little use to the zone, because the zone loads little of the data that it stores there."""
 
 
 @dataclass(frozen=True, slots=True)
