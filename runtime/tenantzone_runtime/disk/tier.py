@@ -48,9 +48,10 @@ class DiskSettings:
     writers: int = 4
     """Number of threads that write and remove files."""
     seconds: float = 2.0
-    """Time limit of a job, in seconds, for each ``chunks`` chunks of the zone in transfer. After this limit, the tier
-    gives the job up, and a request that waits for a load computes the blocks. The tier also gives a job up if no chunk
-    was moved in the job's direction for this time."""
+    """Time limit of a job, in seconds, if at most ``chunks`` chunks of the zone are in transfer. If more are in
+    transfer, the limit grows in proportion. After the limit, the tier gives the job up, and a request that waits for a
+    load computes the blocks. The tier also gives a job up if no chunk was moved in the job's direction for
+    ``seconds``."""
     chunks: int = 64
 
 
@@ -100,7 +101,7 @@ class DiskTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the tier has nothing to do: no chunk is in transfer, and no file must be removed."""
+        """Whether the tier has nothing to do: no chunk is in transfer, and no removals of files are pending."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
@@ -211,12 +212,12 @@ class DiskTier:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
-        """Begin to load chunks that :meth:`find` found. Chunks that are no longer available count as failed.
+        """Begin to load chunks that :meth:`find` has found. Chunks that are no longer available count as failed.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
-            chunks: the chunks. At the job's end, a chunk's memory has the whole chunk or only zeros, or is unchanged.
+            chunks: the chunks. At the job's end, a chunk's memory contains the whole chunk or zeros, or is unchanged.
             is_tried: whether the caller has called :meth:`try_reading` for these chunks.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
@@ -237,7 +238,7 @@ class DiskTier:
         self._jobs.begin(job, partial(self._giving_up, job))
 
     def end_at_once(self, number: int) -> None:
-        """Record an empty job as ended, for a caller that may not store anything but expects the job's end."""
+        """Record an empty job as ended, because the caller waits for the job's end although it may not store."""
         self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
@@ -283,7 +284,7 @@ class DiskTier:
         """Apply a new config, with the zones and their shares of the tier.
 
         When this method returns, purged chunks and chunks of removed zones can't be found any more. Their files are
-        removed later, which :meth:`take_receipts` reports.
+        removed later. Then :meth:`take_receipts` reports their removal.
         """
         for _ in self.apply_in_parts(config, ALL):
             pass
@@ -299,7 +300,7 @@ class DiskTier:
         self._catalog.sweep()
 
     def upkeep(self) -> None:
-        """Evict chunks whose time is over, and retry failed disk operations. Call this several times a second."""
+        """Evict expired chunks, and retry failed disk operations. Call this several times a second."""
         for _ in self.upkeep_in_parts(ALL):
             pass
 

@@ -17,6 +17,6 @@ class SharedFigures:
     problem: str
     """A message why the tier can't store or load; empty if it can."""
     questions: Mapping[QuestionOutcome, int]
-    """Number of queries to the manager for requests, by outcome."""
+    """Number of queries that the tier sent to the manager on behalf of requests, by outcome."""
     totals: TierTotals
     """A copy of the tier's counters, summed over all zones."""

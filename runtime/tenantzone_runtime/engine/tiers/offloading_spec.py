@@ -106,7 +106,7 @@ class ZoneTieringManager(TieringOffloadingManager):
             super()._flush_pending_cascades()
 
     def move_whole_hits(self, shape: HitShape) -> None:
-        """Move whole hits between CPU memory and lower tiers, if any, because single chunks of a hit are useless."""
+        """From now on, move only whole hits to and from lower tiers, if any, because single chunks are useless."""
         if self.secondary_tiers:
             self.whole_prompts = WholePrompts(self, self._tier(DiskRequest.tier_type), self.shared_tier, shape)
 

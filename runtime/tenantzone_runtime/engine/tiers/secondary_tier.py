@@ -121,7 +121,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def lacks(self, hit: Sequence[OffloadKey]) -> list[OffloadKey]:
-        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's missing chunks, in the hit's order. Empty if the zone may not store them."""
 
     @abstractmethod
     def store_hit(self, job: TransferJob, rows: Sequence[memoryview], hit: Sequence[OffloadKey]) -> None:
@@ -275,7 +275,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
             request.promise(keys)
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's missing chunks, in the hit's order. Empty if the zone may not store them."""
         request = self.request(req_context)
         return [] if request is None else request.lacks(hit)
 
@@ -324,7 +324,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         self.below.give_up_jobs()
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # By now, each promised chunk is either being loaded or will not be loaded, because vLLM had no room.
+        # By now, vLLM has begun to load each promised chunk, or had no room for it and will not load it.
         self._promised.clear()
 
     def shutdown(self) -> None:

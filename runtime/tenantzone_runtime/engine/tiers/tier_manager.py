@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tiers.tier import Tier
 
 CHUNKS_AT_ONCE: Final = 200
-"""Maximum number of chunks to evict before the lock is released, which takes some tenths of a millisecond."""
+"""Maximum number of chunks to evict before the lock is released. Evicting them takes some tenths of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,8 @@ class _Caller:
     promoted: set[OffloadKey] = field(default_factory=set)
     """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that the request has stored or loaded, in prompt order. Not chunk ids, which are reused after eviction."""
+    """Keys that the request has stored or loaded, in prompt order. Chunk ids do not suffice: they are reused after
+    eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
     """Keys that the request has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
@@ -143,7 +144,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of each complete hit of a request's prompt, and evict its chunks outside complete hits."""
+        """Link the chunks of each complete hit of a request's prompt. Evict all other chunks of the prompt."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
@@ -337,7 +338,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         ]
 
     def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
-        """Returns the keys of each hit of an ended request whose chunks are all readable, longest hit first."""
+        """Returns the keys of each hit whose chunks are all readable, for an ended request, longest hit first."""
         caller = req_context.get_state(_Caller)
         hits = caller.hits_there if caller is not None else []
         return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]

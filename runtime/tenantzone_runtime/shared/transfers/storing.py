@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
-"""The index in the prompt, the key and the caller's memory of each chunk."""
+"""For each chunk: its index in the prompt, its key, and the caller's memory for it."""
 
 
 @dataclass(frozen=True, slots=True)

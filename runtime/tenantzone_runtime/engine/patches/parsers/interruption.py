@@ -67,8 +67,8 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The timer counts the user time of all threads. So it may expire early, which `_interrupt` ignores. It
-            # hardly expires late, because parsers make few system calls.
+            # The timer counts the user time of all threads. So it may expire early. Then `_interrupt` ignores its
+            # signal. It hardly ever expires late, because parsers make few system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:

@@ -52,7 +52,7 @@ class NewParser(NamedTuple):
     deltas: Deltas
     """Pieces of a stream that the parser has read."""
     common: Mapping[str, Any]
-    """Arguments that are the same in all calls: the request, and the tokens of its prompt."""
+    """Arguments that all calls share: the request, and the tokens of its prompt."""
 
 
 class Call(NamedTuple):
