@@ -101,7 +101,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
         needed = [_key(block, group) for group in range(len(shape.windows))]
         if block.before is None or not block.before.is_end:
             needed += hit.of_windows()
-        # If another hit ends at the previous block, it needs all chunks of this hit except those in ``needed``.
+        # If another hit ends at the previous block, that hit needs all chunks of this hit except those in ``needed``.
         if covered.issuperset(needed):
             continue
         hits.append(hit)

@@ -35,7 +35,7 @@ class Removal:
         objects: access to the tier's files.
         folder: name of the folder of the file's seal.
         name: name of the file.
-        earlier: the previous removal for the same slot, which may not be done yet.
+        earlier: the previous removal for the same slot, which may still be pending; None if there is none.
     """
 
     def __init__(self, objects: Objects, folder: str, name: ObjectName, earlier: "Removal | None" = None) -> None:

@@ -64,8 +64,8 @@ def instance_of(
 def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
     """Returns a description of the layout of a chunk's bytes.
 
-    With several KV cache groups, a chunk belongs to the layers of one group. Blocks of states are padded to the size of
-    other groups' blocks, so the description also contains the shapes and dtypes of states.
+    If there are several KV cache groups, a chunk belongs to the layers of one group. Blocks of states are padded to the
+    size of other groups' blocks, so the description also contains the shapes and dtypes of states.
     """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)

@@ -138,7 +138,7 @@ class MovedPrompt:
         return LookupResult.RETRY not in looked_up
 
     def use(self, keys: Iterable[OffloadKey]) -> None:
-        """Record that chunks in CPU memory are used now, so that chunks that were not used are evicted first."""
+        """Record that chunks in CPU memory are used now. Chunks that were unused for longer are evicted before them."""
         self._manager.primary_tier.touch(list(keys), self._context)
 
     def count_kept(self, first: int, most: int) -> int:

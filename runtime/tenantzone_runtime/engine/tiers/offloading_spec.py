@@ -101,7 +101,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:
-        # Skipped without a lower tier, because vLLM would scan all requests although there is nothing to copy.
+        # If there is no lower tier, there is nothing to copy, but vLLM's method would still scan all requests.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
 

@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class TierBelow(Protocol):
-    """The interface of a tier's implementation, which does not depend on vLLM."""
+    """The interface of a tier's implementation. Implementations do not depend on vLLM."""
 
     @property
     def chunk_bytes(self) -> int:

@@ -144,7 +144,8 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of each complete hit of a request's prompt. Evict all other chunks of the prompt."""
+        """Link the chunks of each complete hit of a request's prompt. Evict its other chunks, if no request needs
+        them."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
@@ -276,7 +277,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Returns the keys that are in the tier already, and those that the zone's admission terms allow."""
+        """Returns each of the keys that is in the tier already, or that the zone's admission terms allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys

@@ -16,7 +16,7 @@ class Location(msgspec.Struct, frozen=True):
     """A location at which one block is stored or will be written."""
 
     id: str
-    """Unique id of the location, which differs for each write."""
+    """Id of the location. It is unique: another write of the same block gets another id."""
     type: str
     storage: str
     """Name of the storage."""

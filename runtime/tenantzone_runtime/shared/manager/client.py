@@ -87,7 +87,7 @@ class ManagerClient:
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """Returns the locations of the blocks at the beginning of a prompt, as far as all blocks can be read.
+        """Returns the locations of a prompt's blocks, up to but not including the first block that can't be read.
 
         Only the prompt's first ``MOST_KEYS`` blocks are looked up.
         """

@@ -79,7 +79,7 @@ class Threads:
 
 
 class _ByStorage:
-    """Threads for each storage, which are created when the storage is first used."""
+    """Separate threads for each storage, created at the storage's first use."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count

@@ -31,7 +31,7 @@ _FETCH_SECONDS: Final = 120
 """Timeout in seconds for fetching all files of a request. It is needed because vLLM only limits the time of each file,
 and other tenants may wait for the memory of the files."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
-"""The media use of the request whose files are being fetched. None at other times, also while files are decoded."""
+"""The media use of the request whose files are being fetched. None at all other times, even while files are decoded."""
 
 
 def bound_media(bounds: Bounds) -> None:

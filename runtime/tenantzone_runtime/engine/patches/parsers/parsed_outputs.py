@@ -27,7 +27,7 @@ class ParsedOutputs:
             output: the engine's next output.
 
         Returns:
-            The output, merged with an output that was kept back. None if this output is kept back.
+            The output, merged with the earlier output that was kept back, if any. None if this output is kept back.
         """
         context = current_context()
         if context is None:
