@@ -1,4 +1,4 @@
-"""Sweeping: removes files that belong to no zone from the disk, and reports removed spaces with receipts."""
+"""Sweeping: removes from the disk files that belong to no zone, and reports removed spaces with receipts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

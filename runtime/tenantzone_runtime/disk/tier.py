@@ -48,10 +48,9 @@ class DiskSettings:
     writers: int = 4
     """Number of threads that write and remove files."""
     seconds: float = 2.0
-    """Time limit of a job, in seconds, if at most ``chunks`` chunks of the zone are in transfer. If more are in
-    transfer, the limit grows in proportion. After the limit, the tier gives the job up, and a request that waits for a
-    load computes the blocks. The tier also gives a job up if no chunk was moved in the job's direction for
-    ``seconds``."""
+    """Time limit of a job, in seconds, if at most ``chunks`` chunks of the zone are in transfer; for more chunks, it
+    grows in proportion. Then the tier gives the job up, and a request that waits for a load computes the blocks. The
+    tier also gives a job up if no chunk was moved in the job's direction for ``seconds``."""
     chunks: int = 64
 
 
@@ -150,7 +149,7 @@ class DiskTier:
         self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
-        """Returns the keys of a hit for which the zone has no chunk, neither stored nor being stored."""
+        """Returns those of a hit's keys for which the zone has no chunk, neither stored nor being stored."""
         return [key for key in hit if self._catalog.entry(zone, key) is None]
 
     def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:

@@ -109,7 +109,8 @@ class WholeHits:
             tenant: the tenant of the chunks.
             query: the query of the request, which has ended.
             hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks to store, at the end of the hit. Their memory must not change until the job has ended.
+            chunks: the chunks to store, which are the last chunks of the hit. Their memory must not change until the
+                job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)

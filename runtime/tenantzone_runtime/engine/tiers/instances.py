@@ -20,7 +20,7 @@ from tenantzone_contract.zone_config.instance import Instance
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 """Patterns of the weight files that vLLM looks for in a model's folder."""
 _SNAPSHOTS: Final = "snapshots"
-"""Name of a model's folder in a Hugging Face cache that contains a folder for each commit."""
+"""In a Hugging Face cache, each model has a folder with this name. It contains one folder for each commit."""
 
 
 def instance_of(

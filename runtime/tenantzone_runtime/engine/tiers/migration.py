@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
-"""Maximum number of tenants whose recorded prompts one ``upkeep`` trims, round-robin among tenants."""
+"""Maximum number of tenants whose recorded prompts one call of ``upkeep`` trims. The tenants take turns."""
 ENDING: Final = "this engine is shutting down"
 _GROUPS: Final = (
     "this engine's model has several groups of KV caches, so it needs no migration; chunks are copied to storages "

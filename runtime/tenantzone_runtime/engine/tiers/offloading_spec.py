@@ -132,7 +132,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
     def _should_store_to_tier(self, tier: AnyTier, num_blocks: int) -> bool:
-        # With whole hits, `_maybe_finalize_request` copies all chunks of a prompt after the request has ended.
+        # If whole hits are moved, `_maybe_finalize_request` copies all chunks of a prompt after the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
     def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
@@ -238,7 +238,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             self.kv_bytes_per_chunk,
             salt_key=lambda: salt_key.key,
             instance=instance,
-            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
+            # If chunks are linked, the bounds must allow all chunks of a prompt in one transfer.
             bounds=self._bounds if is_linked else DISK_BOUNDS,
             shape=self.shape if is_linked else None,
         )
@@ -259,7 +259,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
-            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
+            # If chunks are linked, the bounds must allow all chunks of a prompt in one transfer.
             settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
         return ZoneSecondaryTier(self, view, SharedRequest, tier, salt_key.poll)

@@ -107,7 +107,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def load(self, job: TransferJob, rows: Sequence[memoryview], *, is_whole_hit: bool) -> None:
-        """Begin to load chunks into ``rows``. They were reported to the request as single hits or as a whole hit."""
+        """Begin to load into ``rows`` chunks that were reported to the request as single hits or as a whole hit."""
 
     # Whole hits
 
@@ -136,7 +136,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @classmethod
     def take_gaps(cls, below: _Below) -> list[tuple[Sequence[OffloadKey], ReqContext]]:
-        """Returns the keys of the chunks that the tier requests, with their request's context. Clears the list."""
+        """Returns the keys of the chunks requested since the last call, with the contexts of their requests."""
         return []
 
 

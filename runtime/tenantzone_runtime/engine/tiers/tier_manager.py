@@ -38,7 +38,7 @@ class _Caller:
     promoted: set[OffloadKey] = field(default_factory=set)
     """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that the request has stored or loaded, in prompt order. Chunk ids do not suffice: they are reused after
+    """Keys that the request has stored or loaded, in prompt order. Keys, because chunk ids are reused after
     eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
     """Keys that the request has stored or is storing."""
@@ -144,8 +144,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of each complete hit of a request's prompt. Evict its other chunks, if no request needs
-        them."""
+        """Link the chunks of each complete hit of a prompt. Evict the prompt's other chunks that no request needs."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:

@@ -130,7 +130,7 @@ class Asking:
             self._counts["answered"] += 1
             query.answer(*(located[0] if located else ((), CacheLocations())))
         else:
-            # The thread that waits for the manager has the same deadline, and may have noticed it slightly earlier.
+            # The thread that waits for the manager has the same deadline, and may have timed out slightly earlier.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)
             self._counts["late" if is_late else "failed"] += 1
             query.end()

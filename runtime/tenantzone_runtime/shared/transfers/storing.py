@@ -101,7 +101,7 @@ class Storing:
             job: receives the chunks in transfer.
             query: the request's query.
             hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks to store, at the end of the hit.
+            chunks: the chunks to store, which are the last chunks of the hit.
         """
         run = self._run_of(zone, chunks, time.monotonic())
         if len(run) < len(chunks):

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Interval in seconds of signals after a call's time limit. The kernel rounds it up to a tick, 4 ms at 250 Hz."""
+"""Seconds between signals once a call has reached its time limit. The kernel rounds up to a tick, 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
 """Packages whose code is not interrupted, because it may hold a lock. A later signal interrupts the call."""

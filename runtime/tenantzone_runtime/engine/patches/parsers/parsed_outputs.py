@@ -10,7 +10,7 @@ from tenantzone_runtime.frontend.request_context import current_context
 
 
 class ParsedOutputs:
-    """Merges outputs of one request while its parsers have no CPU time, so that they are called less often.
+    """Merges outputs of one request while its parsers have no CPU time left, so that they are called less often.
 
     Args:
         params: the request's parameters.

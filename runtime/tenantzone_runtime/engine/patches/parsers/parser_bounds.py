@@ -164,7 +164,7 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
 
 
 def _may_parse(serving: Any) -> bool:
-    """Returns whether a vLLM serving object may have a parser. True if it has none of the known attributes."""
+    """Returns whether a vLLM serving object may have a parser. Also True if it has none of the known attributes."""
     return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 

@@ -77,7 +77,7 @@ class Answer(NamedTuple):
 
     kind: Literal["result", "raised", "spent"]
     value: Any
-    """The method's result, or the exception that the method has raised. None for "spent"."""
+    """The method's result, or the exception that the method has raised. None if the outcome is "spent"."""
     seconds: float
     """CPU time of the call, in seconds."""
 
