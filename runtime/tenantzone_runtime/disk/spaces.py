@@ -55,7 +55,7 @@ class Slots:
         return [self.free.popleft() for _ in range(min(count, len(self.free)))]
 
     def give_back(self, slots: Iterable[int]) -> None:
-        """Make slots that have no files free again."""
+        """Make slots free again. They have no new files that must be removed before their next use."""
         self.free.extend(slots)
 
     def give_up(self, slot: int, removal: Removal) -> None:

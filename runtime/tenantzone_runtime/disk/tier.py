@@ -33,7 +33,7 @@ from tenantzone_runtime.zones.tiers.tier import Tier
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[bytes, memoryview]]
-"""The key and the caller's memory of each chunk."""
+"""For each chunk: its key, and the caller's memory for it."""
 
 CHUNKS_AT_ONCE: Final = 50
 """Maximum number of chunks evicted outside of the engine's steps before the engine's lock is released."""
@@ -94,7 +94,7 @@ class DiskTier:
 
     @property
     def problem(self) -> str:
-        """A message with the disk operations that fail now, and their errors; empty if none fails."""
+        """A message that lists the disk operations that fail now, and their errors; empty if none fails."""
         ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
         return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
 

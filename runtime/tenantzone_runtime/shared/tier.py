@@ -96,7 +96,7 @@ class SharedTier:
 
     @property
     def problem(self) -> str:
-        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
+        """A message that says why the tier can't store or load now; empty if it can. Thread-safe."""
         if not self._has_pool_key():
             return "the pool has no salt key, so no other engine could read the chunks that this engine stores"
         breaker = self._asking.breaker
@@ -136,7 +136,7 @@ class SharedTier:
         return Finding.HIT
 
     def why_closed(self, tenant: str) -> str:
-        """Returns a message why a tenant's zone can't store chunks now; empty if it can. See also :attr:`problem`."""
+        """Returns the reason why a tenant's zone can't store chunks now; empty if it can. See also :attr:`problem`."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store:
             return "the zone stores nothing in storages, because of its offload or retention setting"

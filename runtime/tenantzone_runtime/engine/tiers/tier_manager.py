@@ -38,8 +38,7 @@ class _Caller:
     promoted: set[OffloadKey] = field(default_factory=set)
     """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that the request has stored or loaded, in prompt order. Keys, because chunk ids are reused after
-    eviction."""
+    """Keys that the request has stored or loaded, in prompt order. Chunk ids would be reused after eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
     """Keys that the request has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None

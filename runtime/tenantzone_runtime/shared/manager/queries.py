@@ -77,7 +77,7 @@ class Query:
         return is_told and self.hit < chunks <= len(self.keys)
 
     def skip(self, now: float) -> None:
-        """Record that no query is sent. Then no chunk is found."""
+        """Record that no query is sent, so that no chunk is found."""
         self.asked, self.found, self.hit, self.until = now, {}, 0, 0.0
 
     def begin(self, space: Space, now: float, budget: float) -> None:

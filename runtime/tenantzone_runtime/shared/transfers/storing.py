@@ -64,7 +64,7 @@ class Storing:
     ) -> None:
         self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
-        """A message why the manager refused the last write of a zone; empty if the last write was not refused."""
+        """The reason why the manager refused the last write of a zone; empty if the last write was not refused."""
         self.gaps: list[Gap] = []
         """Missing beginnings of prompts, until the caller takes them."""
         self._client, self._storages = client, storages

@@ -65,7 +65,7 @@ class WriteResult:
     """The last error message of each used storage, by name; an empty message if the last chunk was written."""
 
     def refuse(self, reason: WriteRefusal) -> None:
-        """Count a chunk as not written for this reason."""
+        """Count one chunk as not written, under this reason."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
