@@ -53,7 +53,7 @@ class Adoption:
         Args:
             run: runs a function on a thread.
             failed: called with the error if the listing fails. The caller must then call this method again.
-            before: removals to make first, so that the listing does not include the removed files.
+            before: removals that the thread makes first, so that the listing does not include the removed files.
         """
         if self._is_listing or self._listing is not None:
             return

@@ -71,7 +71,7 @@ class Breaker:
         self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
-        """Record a failed transfer. ``at_once`` opens the breaker immediately, for a transfer that blocked a caller."""
+        """Record a failed transfer. If ``at_once``, open the breaker now, because the transfer blocked a caller."""
         self._failures += 1
         self.error = error
         if self._pause and not self._is_tried:

@@ -1,7 +1,7 @@
 """The catalog of a disk, in memory: the files of each zone's chunks, and the files to remove.
 
-Only the caller's thread uses the catalog. The tier's threads list and remove files. The catalog retries their failed
-operations.
+Only the caller's thread uses the catalog. Threads of the tier remove files and list the folder. The catalog retries
+these operations if they fail.
 """
 
 import logging
@@ -83,7 +83,7 @@ class Catalog:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no file must be removed."""
+        """Whether no removals of files are pending."""
         return not (self.slots.to_remove or self._sweeping.has_work)
 
     @property
@@ -142,7 +142,7 @@ class Catalog:
     # Spaces
 
     def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
-        """Create spaces for a config's new zones, and replace those of purged zones, one zone per iteration."""
+        """Create spaces for a config's new zones, and replace the spaces of purged zones, one zone per iteration."""
         for zone in config.zones:
             space = self._spaces.get(zone.tenant)
             if space is None:

@@ -24,7 +24,7 @@ class Jobs:
         """Time at which a chunk was last moved, by direction: True for loads, False for stores."""
 
     def begin(self, job: Job[Any], giving_up: Callable[[bool], object] = bool) -> None:
-        """Start tracking a job. A job without chunks in transfer ends at once.
+        """Start tracking a job. If the job has no chunks in transfer, it ends at once.
 
         Args:
             job: the job.

@@ -17,7 +17,7 @@ _GROUP_BYTES: Final = 4
 
 
 def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Returns the shortened hash of the previous block in a prompt, by the hash of each block.
+    """Returns a mapping from the hash of each block to the shortened hash of the previous block in the prompt.
 
     Args:
         keys: the keys of one KV cache group's chunks, one for each block, from the beginning of the prompt.
@@ -66,7 +66,7 @@ class FoundHit:
     shape: HitShape
 
     def blocks(self, known: Container[Block] = ()) -> list[Block]:
-        """Returns the blocks of the hit in the order of the prompt, but only those after the last known block."""
+        """Returns the hit's blocks in prompt order, beginning after the last block that is in ``known``."""
         return _path(self.end, self.end.length, known)
 
     def of_beginning(self, block: Block) -> list[bytes]:
@@ -84,10 +84,10 @@ class FoundHit:
 
 
 def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
-    """Returns complete hits, the longest first, that together need each chunk that belongs to any hit.
+    """Returns complete hits, longest first, so that each chunk of any complete hit belongs to a returned hit.
 
-    A hit is left out if the returned hits need all its chunks. There may be many such hits, because a hit ends at each
-    block if the windows of a conversation's turns are adjacent.
+    A hit is left out if other returned hits have all its chunks. Many hits can be left out: if the windows of a
+    conversation's turns are adjacent, a hit ends at each block.
 
     Args:
         names: names of all chunks of one zone.
@@ -101,7 +101,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
         needed = [_key(block, group) for group in range(len(shape.windows))]
         if block.before is None or not block.before.is_end:
             needed += hit.of_windows()
-        # If the previous block ends a hit as well, that hit needs all other chunks of this hit.
+        # If another hit ends at the previous block, that hit needs all chunks of this hit except those in ``needed``.
         if covered.issuperset(needed):
             continue
         hits.append(hit)

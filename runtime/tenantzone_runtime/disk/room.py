@@ -31,7 +31,7 @@ class Room:
         return slots
 
     def for_all(self, zone: Zone, count: int, there: list[int], now: float) -> list[int]:
-        """Returns slots for all ``count`` missing chunks of a hit, or none. ``there`` are the hit's stored chunks."""
+        """Returns slots for all ``count`` missing chunks of a hit, or none. Never evicts the hit's slots ``there``."""
         if not count or not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, there, whole=True)

@@ -55,11 +55,11 @@ class Slots:
         return [self.free.popleft() for _ in range(min(count, len(self.free)))]
 
     def give_back(self, slots: Iterable[int]) -> None:
-        """Return slots without files to the free slots."""
+        """Make slots free again. They have no new files that must be removed before their next use."""
         self.free.extend(slots)
 
     def give_up(self, slot: int, removal: Removal) -> None:
-        """Return a slot to the free slots. Its file must be removed before the slot is used again."""
+        """Make a slot free again. Its old file must be removed before the slot's next use."""
         self.free.append(slot)
         self._removals[slot] = removal
 

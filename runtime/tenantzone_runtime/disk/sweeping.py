@@ -1,4 +1,4 @@
-"""Sweeping: removes files that belong to no zone from the disk, and reports removed spaces with receipts."""
+"""Sweeping: removes from the disk files that belong to no zone, and reports removed spaces with receipts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -55,7 +55,7 @@ class Sweeping:
         self._spaces.append(space)
 
     def is_going(self, folder: str) -> bool:
-        """Returns whether a seal's folder will be removed, with files that are written to the folder before."""
+        """Returns whether a seal's folder will be removed, including any files that are written to it until then."""
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
     def go_on(self, at_most: int) -> None:

@@ -33,7 +33,7 @@ from tenantzone_runtime.zones.tiers.tier import Tier
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[bytes, memoryview]]
-"""The key and the caller's memory of each chunk."""
+"""For each chunk: its key, and the caller's memory for it."""
 
 CHUNKS_AT_ONCE: Final = 50
 """Maximum number of chunks evicted outside of the engine's steps before the engine's lock is released."""
@@ -48,9 +48,9 @@ class DiskSettings:
     writers: int = 4
     """Number of threads that write and remove files."""
     seconds: float = 2.0
-    """Time limit of a job, in seconds, for each ``chunks`` chunks of the zone in transfer. After this limit, the tier
-    gives the job up, and a request that waits for a load computes the blocks. The tier also gives a job up if no chunk
-    was moved in the job's direction for this time."""
+    """Time limit of a job, in seconds, if at most ``chunks`` chunks of the zone are in transfer; for more chunks, it
+    grows in proportion. Then the tier gives the job up, and a request that waits for a load computes the blocks. The
+    tier also gives a job up if no chunk was moved in the job's direction for ``seconds``."""
     chunks: int = 64
 
 
@@ -94,13 +94,13 @@ class DiskTier:
 
     @property
     def problem(self) -> str:
-        """A message with the disk operations that fail now, and their errors; empty if none fails."""
+        """A message that lists the disk operations that fail now, and their errors; empty if none fails."""
         ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
         return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the tier has nothing to do: no chunk is in transfer, and no file must be removed."""
+        """Whether the tier has nothing to do: no chunk is in transfer, and no removals of files are pending."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
@@ -149,7 +149,7 @@ class DiskTier:
         self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
-        """Returns the keys of a hit for which the zone has no chunk, neither stored nor being stored."""
+        """Returns those of a hit's keys for which the zone has no chunk, neither stored nor being stored."""
         return [key for key in hit if self._catalog.entry(zone, key) is None]
 
     def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:
@@ -211,12 +211,12 @@ class DiskTier:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
-        """Begin to load chunks that :meth:`find` found. Chunks that are no longer available count as failed.
+        """Begin to load chunks that :meth:`find` has found. Chunks that are no longer available count as failed.
 
         Args:
             number: the number of the job.
             zone: the zone of the chunks.
-            chunks: the chunks. At the job's end, a chunk's memory has the whole chunk or only zeros, or is unchanged.
+            chunks: the chunks. At the job's end, a chunk's memory contains the whole chunk or zeros, or is unchanged.
             is_tried: whether the caller has called :meth:`try_reading` for these chunks.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
@@ -237,7 +237,7 @@ class DiskTier:
         self._jobs.begin(job, partial(self._giving_up, job))
 
     def end_at_once(self, number: int) -> None:
-        """Record an empty job as ended, for a caller that may not store anything but expects the job's end."""
+        """Record an empty job as ended, because the caller waits for the job's end although it may not store."""
         self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
@@ -283,7 +283,7 @@ class DiskTier:
         """Apply a new config, with the zones and their shares of the tier.
 
         When this method returns, purged chunks and chunks of removed zones can't be found any more. Their files are
-        removed later, which :meth:`take_receipts` reports.
+        removed later. Then :meth:`take_receipts` reports their removal.
         """
         for _ in self.apply_in_parts(config, ALL):
             pass
@@ -299,7 +299,7 @@ class DiskTier:
         self._catalog.sweep()
 
     def upkeep(self) -> None:
-        """Evict chunks whose time is over, and retry failed disk operations. Call this several times a second."""
+        """Evict expired chunks, and retry failed disk operations. Call this several times a second."""
         for _ in self.upkeep_in_parts(ALL):
             pass
 

@@ -29,13 +29,13 @@ class AbandonedError(Exception):
 
 
 class Removal:
-    """The removal of a slot's old file. The first thread that needs it makes it, before the slot's next write.
+    """The removal of a slot's old file, which must precede the slot's next write. Any thread may make it.
 
     Args:
         objects: access to the tier's files.
         folder: name of the folder of the file's seal.
         name: name of the file.
-        earlier: the previous removal for the same slot, which may not be done yet.
+        earlier: the previous removal for the same slot, which may still be pending; None if there is none.
     """
 
     def __init__(self, objects: Objects, folder: str, name: ObjectName, earlier: "Removal | None" = None) -> None:
@@ -68,13 +68,13 @@ class Memory:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a caller still waits for this memory, because it was neither used nor revoked."""
+        """Whether the caller still waits for the transfer: its memory was neither used nor revoked."""
         return self._view is not None
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
         """Call a nonblocking function with the memory, and return the result.
 
-        This works only once, unless the function raises an error.
+        Only one call can succeed. If the function raises an error, a later call may try again.
 
         Raises:
             AbandonedError: the memory was revoked, or an earlier call succeeded.

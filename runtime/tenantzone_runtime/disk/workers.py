@@ -82,7 +82,7 @@ class Results:
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def run(self, workers: Workers, tenant: str, work: Callable[[], object], ended: Ended) -> None:
-        """Have a thread run ``work``, which may raise errors. Then the next :meth:`take_note` calls ``ended``."""
+        """Run ``work`` on a thread. It may raise errors. After its end, the next :meth:`take_note` calls ``ended``."""
         workers.submit(tenant, lambda: self.add(ended, self.error_of(work)))
 
     def add(self, ended: Ended, error: Exception | None) -> None:

@@ -15,8 +15,8 @@ class SharedFigures:
     held_bytes: int
     """Number of bytes that all engines have stored for the zones of the config."""
     problem: str
-    """A message why the tier can't store or load; empty if it can."""
+    """A message that says why the tier can't store or load; empty if it can."""
     questions: Mapping[QuestionOutcome, int]
-    """Number of queries to the manager for requests, by outcome."""
+    """Number of queries that the tier sent to the manager on behalf of requests, by outcome."""
     totals: TierTotals
     """A copy of the tier's counters, summed over all zones."""

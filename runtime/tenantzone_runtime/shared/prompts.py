@@ -20,7 +20,7 @@ class RecentPrompts:
 
     def __init__(self) -> None:
         self._before: dict[str, dict[bytes, bytes]] = {}
-        """For each tenant, the hash of the previous block in the prompt, by the hash of each block.
+        """For each tenant, a mapping from the hash of each block to the hash of the previous block in the prompt.
 
         The most recently used block is last. Within a prompt, earlier blocks come after later blocks.
         """

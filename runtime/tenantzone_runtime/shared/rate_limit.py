@@ -7,7 +7,7 @@ class RateLimit:
     """A token bucket for bytes. Its burst is the larger of the bytes of one second and the bytes of one chunk.
 
     Args:
-        bytes_per_second: the rate. With 0, no chunk may be moved after the first burst.
+        bytes_per_second: the rate. If it is 0, no chunk may be moved after the first burst.
         chunk_bytes: size of a chunk in bytes. Only whole chunks are moved.
         now: monotonic time in seconds.
     """

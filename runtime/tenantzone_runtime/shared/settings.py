@@ -38,14 +38,14 @@ class SharedSettings:
     store_seconds: float = 5.0
     """Seconds after which the tier gives a store up. Chunks that no thread has read by then are not stored."""
     chunks_at_once: int = 1024
-    """Maximum number of each zone's chunks that are being stored, and of chunks that are being loaded."""
+    """Maximum number of a zone's chunks that are being stored. Also the maximum number that are being loaded."""
     held_seconds: float = 5.0
     """Seconds between two queries of the number of bytes that zones hold."""
     longest_trim_seconds: float = 60.0
     """Maximum seconds between two removals of a zone's expired chunks."""
 
     def for_chunks(self, chunks: int) -> "SharedSettings":
-        """Returns settings that allow ``chunks`` chunks of a zone in transfer, with proportionally longer timeouts."""
+        """Returns settings that allow each zone ``chunks`` chunks in transfer. The timeouts grow in proportion."""
         times = max(1, -(-chunks // self.chunks_at_once))
         return replace(
             self,

@@ -27,7 +27,7 @@ class Space:
     is_registered: bool = False
     """Whether this engine has registered the instance in the manager."""
     closed_until: float = 0.0
-    """Monotonic time before which no write begins, because the manager has refused to register the instance."""
+    """Monotonic time before which no write begins. It is set when the manager refuses to register the instance."""
     transfers: int = 0
     """Number of this engine's writes in progress."""
     losses: int = 0

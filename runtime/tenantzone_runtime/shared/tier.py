@@ -50,7 +50,7 @@ class SharedTier:
         storages: reads and writes chunks.
         shape: the shape of chunks.
         seals: returns a zone's seal, given the tenant and the id of the zone's last purge (empty for none).
-        has_pool_key: returns whether the salt key is the pool's key. Without it, no other engine could find this
+        has_pool_key: returns whether the salt key is the pool's key. If it is not, no other engine could find this
             engine's chunks.
         settings: settings of queries and transfers.
     """
@@ -96,7 +96,7 @@ class SharedTier:
 
     @property
     def problem(self) -> str:
-        """A message why the tier can't store or load now; empty if it can. Thread-safe."""
+        """A message that says why the tier can't store or load now; empty if it can. Thread-safe."""
         if not self._has_pool_key():
             return "the pool has no salt key, so no other engine could read the chunks that this engine stores"
         breaker = self._asking.breaker
@@ -105,7 +105,7 @@ class SharedTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the tier has nothing to do: no chunk is in transfer, and no chunk must be removed."""
+        """Whether the tier has nothing to do: no chunk is in transfer, and no removals are pending."""
         loads = any(zone.loading for zone in self.zones.values())
         return self._storing.is_at_rest and not loads and not self._removing.has_work
 
@@ -136,7 +136,7 @@ class SharedTier:
         return Finding.HIT
 
     def why_closed(self, tenant: str) -> str:
-        """Returns a message why a tenant's zone can't store chunks now; empty if it can. See also :attr:`problem`."""
+        """Returns the reason why a tenant's zone can't store chunks now; empty if it can. See also :attr:`problem`."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store:
             return "the zone stores nothing in storages, because of its offload or retention setting"
@@ -167,10 +167,9 @@ class SharedTier:
         return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
-        """Record that a request has ended, and mark its prompt as used in storages by a query, if nothing else has.
+        """Record that a request has ended. Send a query if nothing has marked its prompt as used in storages yet.
 
-        An earlier query of the request has marked the prompt, and so has a store, except for models whose chunks are
-        only useful together.
+        Each query of the request marks the prompt. So does a store, unless the model's chunks are only useful together.
         """
         zone = self._storing_zone(tenant)
         has_stored = query.stored and self.shape.hits is None
@@ -201,7 +200,7 @@ class SharedTier:
             number: the number of the job.
             tenant: the tenant of the chunks.
             query: the query of the request that loads.
-            chunks: the chunks. At the job's end, a chunk's memory has the whole chunk or only zeros, or is unchanged.
+            chunks: the chunks. At the job's end, a chunk's memory contains the whole chunk or zeros, or is unchanged.
         """
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -229,11 +228,11 @@ class SharedTier:
         return gaps
 
     def end_at_once(self, number: int) -> None:
-        """Record an empty job as ended, for a caller that may not store anything but expects the job's end."""
+        """Record an empty job as ended, because the caller waits for the job's end although it may not store."""
         self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes))
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
-        """Remove the zone's chunks with these keys, because their contents are wrong. Stores of them are discarded."""
+        """Remove the chunks with these keys, and discard stores of them, because their contents are wrong."""
         zone, lost = self.zones.get(tenant), list(keys)
         if zone is not None and lost:
             self._storing.condemn(zone, lost)
@@ -250,7 +249,7 @@ class SharedTier:
         self._jobs.give_up_all()
 
     def renew_in_parts(self) -> Iterator[None]:
-        """Remove all chunks that were sealed with a previous key, in one part. Afterwards, they can't be found."""
+        """Make all chunks that were sealed with a previous key unfindable. There is only one part."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
@@ -260,10 +259,10 @@ class SharedTier:
     # Configs and time
 
     def apply_in_parts(self, config: RuntimeConfig) -> Iterator[None]:
-        """Apply a new config, with the zones and their settings, in one part.
+        """Apply a new config, with the zones and their settings. There is only one part.
 
         Afterwards, purged chunks, and chunks of zones that were removed or may not store, can't be found any more. They
-        are removed from the storages later, which :meth:`take_receipts` reports.
+        are removed from the storages later. Then :meth:`take_receipts` reports their removal.
         """
         self._pool = config.pool
         before = self.zones

@@ -1,4 +1,4 @@
-"""Whole hits: finds, loads and stores chunks of models whose chunks are only useful together."""
+"""Whole hits: finds, loads and stores chunks for models whose chunks are only useful together."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class WholeHits:
         self._loading.try_with(query, keys, time.monotonic())
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
-        """Returns the index of the first chunk of a hit that storages may lack; the hit's length if they lack none.
+        """Returns the index of the first chunk of a hit that storages may lack, or the hit's length if there is none.
 
         Chunks whose lease has expired count as stored, because storages usually still have them. If the zone may not
         use storages, no chunks count as missing.
@@ -109,7 +109,8 @@ class WholeHits:
             tenant: the tenant of the chunks.
             query: the query of the request, which has ended.
             hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks to store, at the end of the hit. Their memory must not change until the job has ended.
+            chunks: the chunks to store, which are the last chunks of the hit. Their memory must not change until the
+                job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)

@@ -1,8 +1,8 @@
 """Adds a digest of a LoRA adapter's weights to the block hashes.
 
-vLLM identifies an adapter by its name and path. If the files at that path change between two starts, a tier, or a
-router that compares hashes, could use a cached block of the old weights for the new weights. Also, files may change
-while the engine runs: a worker that has evicted an adapter reads the files again at the next request.
+vLLM identifies an adapter by its name and path. If the files at that path change between two starts, blocks that were
+cached with the old weights could be used with the new weights, by a tier or by a router that compares hashes. Files may
+also change while the engine runs: a worker that has evicted an adapter reads the files again at the next request.
 
 Upstream change that would make this module unnecessary: vLLM's ``LoRARequest`` contains a digest of the adapter, and
 block hashes include the digest.
@@ -44,7 +44,7 @@ class AdapterWeights:
         self._known: dict[int, Weights] = {}
 
     def read(self, adapter: LoRARequest) -> Weights:
-        """Read an adapter's current files, which the workers are about to load.
+        """Read an adapter's files just before the workers load them. Returns the files' state, and remembers it.
 
         Raises:
             OSError: the files can't be read.

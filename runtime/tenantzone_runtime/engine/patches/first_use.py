@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
 _AFTER: Final = ("compile_or_warm_up_model", "initialize_from_config")
-"""Methods of vLLM's executor, depending on its version. The first that exists runs last before an engine is ready."""
+"""Names of methods of vLLM's executor in different versions. vLLM calls the first method that exists as the last step
+before an engine is ready."""
 _ROWS: Final = (1, 2)
 """Batch sizes to warm up. Two sizes, because a compiler may generate special code for a batch of one request."""
 

@@ -2,8 +2,8 @@
 
 The scheduler can only end a request with an error, which vLLM's API server answers with 500. So the scheduler writes
 the refusal into the request's stop reason, which is otherwise unset after an error. The API server passes the refusal
-to the frontend, which answers the client. The output of a pooling model has no stop reason, so its refusal replaces the
-requested numbers as bytes.
+to the frontend, which answers the client. The output of a pooling model has no stop reason, so it contains the
+refusal's bytes instead of the requested numbers.
 
 Upstream change that would make this module unnecessary: an error with an HTTP status in ``EngineCoreOutput``, which the
 API server returns to the client.

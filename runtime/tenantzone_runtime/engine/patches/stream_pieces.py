@@ -75,7 +75,8 @@ class StreamPieces:
         for completion in output.outputs:
             before = self._before.setdefault(completion.index, _Before())
             before.has_text = before.has_text or bool(completion.text)
-            # Before the first text is output, keep all tokens, because `_parts_of` needs the length of their text.
+            # Before the first text is output, keep all withheld tokens, because `_parts_of` needs the length of their
+            # text.
             kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
             before.ids = [*before.ids, *completion.token_ids][-kept:]
 
@@ -120,7 +121,7 @@ class _Before:
     has_text: bool = False
     """Whether any text of the answer has been output."""
     ids: list[int] = field(default_factory=list)
-    """Last tokens of the answer, including the tokens of withheld text before the first text is output."""
+    """Last tokens of the answer. Until its first text is output, they include all tokens whose text is withheld."""
 
 
 def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:

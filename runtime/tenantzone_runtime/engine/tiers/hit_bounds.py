@@ -22,7 +22,8 @@ def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
     """Returns the maximum number of chunks that a zone may transfer at once to or from CPU memory.
 
-    With several KV cache groups, the bound allows all chunks of the longest prompt or of four steps.
+    If there are several KV cache groups, the bound allows all chunks of the longest prompt or of four steps, whichever
+    has more tokens.
     """
     groups = config.groups
     if len(groups) == 1:

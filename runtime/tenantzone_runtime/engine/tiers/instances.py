@@ -20,7 +20,7 @@ from tenantzone_contract.zone_config.instance import Instance
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 """Patterns of the weight files that vLLM looks for in a model's folder."""
 _SNAPSHOTS: Final = "snapshots"
-"""Name of a model's folder in a Hugging Face cache that contains a folder for each commit."""
+"""In a Hugging Face cache, each model has a folder with this name. It contains one folder for each commit."""
 
 
 def instance_of(
@@ -64,8 +64,8 @@ def instance_of(
 def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
     """Returns a description of the layout of a chunk's bytes.
 
-    With several KV cache groups, a chunk belongs to the layers of one group. Blocks of states are padded to the size of
-    other groups' blocks, so the description also contains the shapes and dtypes of states.
+    If there are several KV cache groups, a chunk belongs to the layers of one group. Blocks of states are padded to the
+    size of other groups' blocks, so the description also contains the shapes and dtypes of states.
     """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)

@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
-"""Maximum number of tenants whose recorded prompts one ``upkeep`` trims, round-robin among tenants."""
+"""Maximum number of tenants whose recorded prompts one call of ``upkeep`` trims. The tenants take turns."""
 ENDING: Final = "this engine is shutting down"
 _GROUPS: Final = (
     "this engine's model has several groups of KV caches, so it needs no migration; chunks are copied to storages "
@@ -43,7 +43,8 @@ class Migration:
         self.wake: Callable[[], object] = bool
         """Makes an idle engine run a step."""
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Returns False while the engine shuts down or is paused, because neither may wait for a migration."""
+        """Returns False while the engine shuts down or is paused, because shutdown and pause must not wait for a
+        migration."""
         self.is_ending: Callable[[], bool] = lambda: False
         """Returns whether the engine is shutting down and runs steps only for existing requests."""
         self.patience = PATIENCE_SECONDS
@@ -74,7 +75,7 @@ class Migration:
     # Orders
 
     def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
-        """Begin a migration. This stops an earlier migration of the same zone, whose moved chunks are not moved again.
+        """Begin a migration. An earlier migration of the zone stops. Chunks that it has moved are not moved again.
 
         Args:
             order: any order except "stop".
@@ -103,7 +104,7 @@ class Migration:
         self.wake()
 
     def report(self, tenant: str) -> dict[str, Any]:
-        """Returns the report of a zone's last task. The task stops if this is not called for ``patience`` seconds."""
+        """Returns the report of a zone's last task. A task stops if its report is not read for ``patience`` seconds."""
         task, now = self.tasks.get(tenant), time.monotonic()
         if task is None:
             return {}
@@ -146,7 +147,7 @@ class Migration:
         self.recent.trim(tenant, scheduler.held_blocks(tenant) + in_memory)
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Stop migrations of zones that were removed or purged or no longer cache or offload. Forget their prompts."""
+        """Stop migrations of zones that were removed or purged, or may not cache or offload. Forget their prompts."""
         purges = {
             zone.tenant: zone.purge for zone in config.zones if not zone.retention.no_store and zone.offload != "Never"
         }

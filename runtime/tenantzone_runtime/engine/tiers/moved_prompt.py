@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.manager.queries import Query
 Jobs = dict[int, TransferJob]
 
 _NO_REQUEST: Final = SimpleNamespace(kv_transfer_params=None, is_finished=lambda: True)
-"""Replaces the request, and has the attributes that vLLM reads."""
+"""Takes the place of the request, which does not exist. Has the attributes that vLLM reads from requests."""
 
 
 class MovedPrompt:
@@ -79,7 +79,7 @@ class MovedPrompt:
         return set(self._manager.primary_tier.are_kept(keys, self._context))
 
     def blocks_of(self, index: int) -> Sequence[int] | None:
-        """Returns the ids of the engine's cached blocks for a chunk, or None if a block is not cached or is in use."""
+        """Returns the ids of the engine's cached blocks for a chunk. None if any block is not cached, or is in use."""
         begin = index * self._in_a_chunk
         block_ids: Sequence[int] | None = self._scheduler.cached_blocks(
             self.tenant, self._hashes[begin : begin + self._in_a_chunk]
@@ -105,7 +105,8 @@ class MovedPrompt:
         block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
         job_id = scheduler._generate_job_id()
         self._status.transfer_jobs.add(job_id)
-        # Makes another request that gets such a block wait for the copy, as vLLM does for an ended request's blocks.
+        # If another request gets such a block, make vLLM complete the copy first, as it does for an ended request's
+        # blocks.
         for block_id in block_ids:
             scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
         scheduler._jobs[job_id] = TransferJobStatus(
@@ -137,7 +138,7 @@ class MovedPrompt:
         return LookupResult.RETRY not in looked_up
 
     def use(self, keys: Iterable[OffloadKey]) -> None:
-        """Record that chunks in CPU memory are used now, so that they are evicted later."""
+        """Record that chunks in CPU memory are used now. Chunks that were unused for longer are evicted before them."""
         self._manager.primary_tier.touch(list(keys), self._context)
 
     def count_kept(self, first: int, most: int) -> int:

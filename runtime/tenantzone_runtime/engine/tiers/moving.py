@@ -1,7 +1,7 @@
 """Moves prompts of a zone step by step, either from an engine to shared storages or from storages to CPU memory.
 
-Each direction is a generator. In a step, it is resumed once, begins copies, and produces the jobs that copy chunks out
-of the engine's blocks after the step.
+A generator implements each direction. Each step of the engine resumes the generator once. The generator then begins
+copies, and produces the jobs that copy chunks out of the engine's blocks after the step.
 """
 
 import time
@@ -129,7 +129,7 @@ class Moving:
         """Begin to copy the next chunks: to storages if they are in CPU memory, else from blocks to CPU memory.
 
         Returns:
-            Jobs for the workers in this step, and the number of chunks.
+            Jobs for the workers in this step, and the number of chunks whose copies have begun.
         """
         in_memory = moved.count_kept(first, most)
         if in_memory:

@@ -67,7 +67,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
         Args:
             request: a request that the scheduler has bound.
-            zone: the request's zone, or None if it arrived before any zone was declared.
+            zone: the request's zone, or None if the request arrived before any zone was declared.
         """
         if _keeps_out(zone):
             return
@@ -112,7 +112,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None:
             return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
-            # In the next step, vLLM may still copy a preempted request's former blocks. It can't load at the same time.
+            # A preempted request can't load chunks yet, because vLLM may still copy its former blocks in the next step.
             return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
@@ -157,7 +157,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return most
 
     def is_looking_up(self, request: Request) -> bool:
-        """Returns whether a request waits for an answer about its chunks, or until they have been stored or loaded."""
+        """Returns whether a request waits for an answer about its chunks, or for its chunks to be stored or loaded."""
         status = self._req_status.get(request.request_id)
         if status is None or status.deferred_lookup_start_time is None:
             return False
@@ -202,7 +202,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._preempted.add(request.request_id)
         status = self._req_status.get(request.request_id)
         for group in status.group_states if status is not None else ():
-            # Otherwise, if the request ends before it resumes, vLLM would store what the blocks contain at that time.
+            # Forget the ids. Otherwise, if the request ended before it resumed, vLLM would store the blocks' later
+            # contents.
             group.block_ids.clear()
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
@@ -251,7 +252,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
-        """Remove all chunks that a request has stored or is storing from every tier, and stop storing its chunks."""
+        """Remove from every tier all chunks that a request has stored or is storing, and stop storing its chunks."""
         status = self._req_status.get(request.request_id)
         if status is None:
             return

@@ -101,12 +101,12 @@ class ZoneTieringManager(TieringOffloadingManager):
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:
-        # Skipped without a lower tier, because vLLM would scan all requests although there is nothing to copy.
+        # If there is no lower tier, there is nothing to copy, but vLLM's method would still scan all requests.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
 
     def move_whole_hits(self, shape: HitShape) -> None:
-        """Move whole hits between CPU memory and lower tiers, if any, because single chunks of a hit are useless."""
+        """From now on, move only whole hits to and from lower tiers, if any, because single chunks are useless."""
         if self.secondary_tiers:
             self.whole_prompts = WholePrompts(self, self._tier(DiskRequest.tier_type), self.shared_tier, shape)
 
@@ -132,7 +132,7 @@ class ZoneTieringManager(TieringOffloadingManager):
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
     def _should_store_to_tier(self, tier: AnyTier, num_blocks: int) -> bool:
-        # With whole hits, `_maybe_finalize_request` copies all chunks of a prompt after the request has ended.
+        # If whole hits are moved, `_maybe_finalize_request` copies all chunks of a prompt after the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
     def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
@@ -238,7 +238,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             self.kv_bytes_per_chunk,
             salt_key=lambda: salt_key.key,
             instance=instance,
-            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
+            # If chunks are linked, the bounds must allow all chunks of a prompt in one transfer.
             bounds=self._bounds if is_linked else DISK_BOUNDS,
             shape=self.shape if is_linked else None,
         )
@@ -259,7 +259,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
-            # With linked chunks, the bounds must allow all chunks of a prompt in one transfer.
+            # If chunks are linked, the bounds must allow all chunks of a prompt in one transfer.
             settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
         return ZoneSecondaryTier(self, view, SharedRequest, tier, salt_key.poll)

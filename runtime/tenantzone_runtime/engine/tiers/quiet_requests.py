@@ -22,7 +22,7 @@ class QuietRequests:
     def __init__(self, chunk_tokens: int) -> None:
         self._chunk_tokens = chunk_tokens
         self._full_at: dict[str, int] = {}
-        """Number of tokens at which a request's next chunk is full, by request id."""
+        """For each request id, the number of tokens at which the request's next chunk is full."""
 
     def leave_out(
         self,
@@ -36,9 +36,9 @@ class QuietRequests:
         Args:
             output: the scheduler's output, which stays unchanged.
             statuses: the requests that use tiers, by id. All other requests are quiet.
-            may_store: returns whether a request has new chunks to store at a number of computed tokens.
-            given: collects the ids of blocks that requests outside ``statuses`` get. Pending stores from these blocks
-                must be completed first.
+            may_store: returns whether a request has new chunks to store, given its number of computed tokens.
+            given: a set to which this method adds the ids of blocks that requests outside ``statuses`` get. Before the
+                requests use the blocks, pending stores from the blocks must be completed.
         """
         # When a preempted request resumes, its stored chunks may be evicted, so recomputed chunks are stored again.
         for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):

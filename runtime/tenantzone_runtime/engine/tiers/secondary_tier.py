@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class TierBelow(Protocol):
-    """The interface of a tier's implementation, which does not depend on vLLM."""
+    """The interface of a tier's implementation. Implementations do not depend on vLLM."""
 
     @property
     def chunk_bytes(self) -> int:
@@ -107,7 +107,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def load(self, job: TransferJob, rows: Sequence[memoryview], *, is_whole_hit: bool) -> None:
-        """Begin to load chunks into ``rows``. They were reported to the request as single hits or as a whole hit."""
+        """Begin to load into ``rows`` chunks that were reported to the request as single hits or as a whole hit."""
 
     # Whole hits
 
@@ -121,7 +121,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @abstractmethod
     def lacks(self, hit: Sequence[OffloadKey]) -> list[OffloadKey]:
-        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's missing chunks, in the hit's order. Empty if the zone may not store them."""
 
     @abstractmethod
     def store_hit(self, job: TransferJob, rows: Sequence[memoryview], hit: Sequence[OffloadKey]) -> None:
@@ -136,7 +136,7 @@ class TierRequest(ABC, Generic[_Below]):
 
     @classmethod
     def take_gaps(cls, below: _Below) -> list[tuple[Sequence[OffloadKey], ReqContext]]:
-        """Returns the keys of the chunks that the tier requests, with their request's context. Clears the list."""
+        """Returns the keys of the chunks requested since the last call, with the contexts of their requests."""
         return []
 
 
@@ -275,7 +275,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
             request.promise(keys)
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Returns the keys of a hit's chunks to store, in the hit's order. Empty if none must or may be stored."""
+        """Returns the keys of a hit's missing chunks, in the hit's order. Empty if the zone may not store them."""
         request = self.request(req_context)
         return [] if request is None else request.lacks(hit)
 
@@ -324,7 +324,7 @@ class ZoneSecondaryTier(SecondaryTierManager, Generic[_Below, _Request]):
         self.below.give_up_jobs()
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # By now, each promised chunk is either being loaded or will not be loaded, because vLLM had no room.
+        # By now, vLLM has begun to load each promised chunk, or had no room for it and will not load it.
         self._promised.clear()
 
     def shutdown(self) -> None:

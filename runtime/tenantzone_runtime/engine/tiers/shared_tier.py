@@ -106,9 +106,9 @@ class SharedRequest(TierRequest[SharedTier]):
         return [(gap.query.keys[gap.first : gap.end], gap.query.context) for gap in below.take_gaps()]
 
     def _chunks(self, job: TransferJob, rows: Sequence[memoryview]) -> Chunks:
-        """Returns the index in the prompt, the key and the row of each of a job's chunks that has a position.
+        """Returns a job's chunks that have a position in the prompt: each chunk's index there, its key and its row.
 
-        With several KV cache groups, chunks of different groups have the same indexes.
+        If there are several KV cache groups, chunks of different groups have the same indexes.
         """
         ends = [job.req_context.get_offload_key_position(key) for key in job.keys]
         tokens = self.below.shape.tokens

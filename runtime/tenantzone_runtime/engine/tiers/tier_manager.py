@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tiers.tier import Tier
 
 CHUNKS_AT_ONCE: Final = 200
-"""Maximum number of chunks to evict before the lock is released, which takes some tenths of a millisecond."""
+"""Maximum number of chunks to evict before the lock is released. Evicting them takes some tenths of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Caller:
     promoted: set[OffloadKey] = field(default_factory=set)
     """Keys that were loaded for the request from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """Keys that the request has stored or loaded, in prompt order. Not chunk ids, which are reused after eviction."""
+    """Keys that the request has stored or loaded, in prompt order. Chunk ids would be reused after eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
     """Keys that the request has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
@@ -143,7 +143,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Link the chunks of each complete hit of a request's prompt, and evict its chunks outside complete hits."""
+        """Link the chunks of each complete hit of a prompt. Evict the prompt's other chunks that no request needs."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
@@ -275,7 +275,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Returns the keys that are in the tier already, and those that the zone's admission terms allow."""
+        """Returns each of the keys that is in the tier already, or that the zone's admission terms allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys
@@ -337,7 +337,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         ]
 
     def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
-        """Returns the keys of each hit of an ended request whose chunks are all readable, longest hit first."""
+        """Returns the keys of each hit whose chunks are all readable, for an ended request, longest hit first."""
         caller = req_context.get_state(_Caller)
         hits = caller.hits_there if caller is not None else []
         return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]

@@ -1,1 +1,1 @@
-"""The engine's client of the KV-cache manager: calls, queries for requests, and removals."""
+"""The engine's client of the KV-cache manager: its calls, the queries of requests, and removals."""

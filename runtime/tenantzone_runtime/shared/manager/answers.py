@@ -16,7 +16,7 @@ class Location(msgspec.Struct, frozen=True):
     """A location at which one block is stored or will be written."""
 
     id: str
-    """Unique id of the location, which differs for each write."""
+    """Id of the location. It is unique: another write of the same block gets another id."""
     type: str
     storage: str
     """Name of the storage."""
@@ -34,7 +34,7 @@ class CacheLocations(msgspec.Struct, frozen=True):
 
     blocks: list[BlockLocations] = []
     matched_blocks: int = 0
-    """Number of blocks of the prompt that can be read. With several groups, ``blocks`` may have more entries."""
+    """Number of readable blocks of the prompt. If there are several groups, ``blocks`` may have more entries."""
     lease_seconds: float = 0.0
     """Seconds, counted from the query, for which the locations stay valid."""
 
@@ -51,7 +51,7 @@ class StartedWrite(msgspec.Struct, frozen=True):
     """The answer to a writer that wants to store blocks."""
 
     write_id: str = ""
-    """Id of the write; empty if no block must be written."""
+    """Id of the write; empty if there is no block to write."""
     blocks: list[BlockToWrite] = []
 
 

@@ -1,4 +1,4 @@
-"""Queries the manager for requests, within a time budget. While the manager fails, no queries are sent."""
+"""Queries the manager on behalf of requests, within a time budget. While the manager fails, no queries are sent."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ _SAME_TIME: Final = 0.002
 
 
 Located = tuple[Sequence[bytes], CacheLocations]
-"""Keys of chunks, and the manager's answer, whose blocks are in the same order."""
+"""Keys of chunks, and the manager's answer about them. The blocks of the answer have the order of the keys."""
 Locate = Callable[[str, Sequence[bytes], float], Located]
 """Queries the locations of a prompt's chunks, given the instance's name, the prompt's keys and a timeout in seconds."""
 
@@ -42,7 +42,7 @@ def locate_prefix(client: ManagerClient) -> Locate:
 
 
 class Asking:
-    """Queries the locations of prompts for requests.
+    """Queries where the chunks of prompts are stored, on behalf of requests.
 
     Args:
         locate: queries the manager.
@@ -92,7 +92,7 @@ class Asking:
         self._threads.ask(zone.tenant, work, partial(self._answered, query, located))
 
     def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
-        """Query the locations of a request's prompt, unless a valid answer exists. Returns whether to wait for it."""
+        """Query a prompt's locations, unless a valid answer exists. Returns whether the caller must wait for one."""
         if query.must_ask(now):
             self._tell_gone()
             self.ask(zone, query, now, budget, zone.space.removals)
@@ -130,7 +130,7 @@ class Asking:
             self._counts["answered"] += 1
             query.answer(*(located[0] if located else ((), CacheLocations())))
         else:
-            # The thread that waits for the manager has the same deadline, and may have noticed it slightly earlier.
+            # The thread that waits for the manager has the same deadline, and may have timed out slightly earlier.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)
             self._counts["late" if is_late else "failed"] += 1
             query.end()

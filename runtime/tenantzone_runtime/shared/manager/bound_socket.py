@@ -26,7 +26,7 @@ class BoundSocket:
             left = left[self._socket.send(left) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Returns a buffered reader of the received data, whose reads obey the deadline."""
+        """Returns a buffered reader of the received data. Its reads obey the deadline."""
         return io.BufferedReader(_BoundReads(self, self._socket.makefile("rb", buffering=0)))
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class _BoundReads(io.RawIOBase):
 
 
 def seconds_left(deadline: float) -> float:
-    """Returns the seconds until a deadline, which is a monotonic time.
+    """Returns the seconds from now to a deadline. The deadline is a monotonic time.
 
     Raises:
         TimeoutError: the deadline has passed.

@@ -53,7 +53,7 @@ class ManagerError(Exception):
 
     @property
     def is_failure(self) -> bool:
-        """Whether all calls would fail now, because of the manager's state or denied access; False if only this one."""
+        """Whether all other calls would fail now, too, because of the manager's state or denied access."""
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
@@ -87,7 +87,7 @@ class ManagerClient:
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """Returns the locations of the blocks at the beginning of a prompt, as far as all blocks can be read.
+        """Returns the locations of a prompt's blocks, up to but not including the first block that can't be read.
 
         Only the prompt's first ``MOST_KEYS`` blocks are looked up.
         """
@@ -102,7 +102,8 @@ class ManagerClient:
         Args:
             instance: name of the instance.
             keys: keys of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
-            groups: for each group, the suffix of its keys, and how many of the last blocks the group needs (0 for all).
+            groups: for each group, the suffix that its keys have, and the number of last blocks that a hit needs of the
+                group (0 if a hit needs all blocks).
             seconds: timeout of the call in seconds.
         """
         named = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
@@ -118,7 +119,7 @@ class ManagerClient:
         seconds: float,
         parents: Sequence[int] = (),
     ) -> StartedWrite:
-        """Reserve room for the blocks of a prompt from index ``first`` on. Returns the locations to write to.
+        """Reserve room for the blocks of a prompt, beginning with index ``first``. Returns the locations to write to.
 
         Args:
             instance: name of the instance.

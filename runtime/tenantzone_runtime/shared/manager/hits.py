@@ -1,4 +1,4 @@
-"""Queries the manager for models with several KV cache groups, whose chunks are only useful together.
+"""Queries the manager on behalf of models with several KV cache groups. Their chunks are only useful together.
 
 The manager treats each chunk as a block with a separate key. Chunks that are needed from the beginning of a prompt form
 a chain. Chunks of windows depend on this chain. When a prompt grows, nothing uses the windows at its former end any
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
-    """Returns a `Locate` function that finds the longest hit, for which each group has the chunks that it needs."""
+    """Returns a `Locate` function that finds the longest hit in which each group has the chunks that it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:

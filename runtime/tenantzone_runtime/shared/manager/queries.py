@@ -28,15 +28,15 @@ class Query:
     """One request's query and its answer. Times are monotonic, in seconds."""
 
     keys: Sequence[bytes]
-    """Keys of the chunks of the request's prompt and answer, from the beginning. The list grows with the answer."""
+    """Keys of the chunks of the request's tokens, in order. The list grows as the request generates tokens."""
     asked: float | None = None
     """Time at which the query was sent or skipped; None before."""
     deadline: float = 0.0
-    """Time after which the query is not waited for."""
+    """Time after which no caller waits for the answer."""
     space: Space | None = None
     """The space whose instance was queried. If the zone gets another space, the answer is not used."""
     is_pending: bool = False
-    """Whether the query was sent, and neither was answered nor has ended."""
+    """Whether the query was sent, was not answered yet, and has not ended."""
     found: dict[bytes, list[Location]] = field(default_factory=dict)
     """The locations of each chunk that can be read, by key."""
     hit: int = 0
@@ -48,7 +48,8 @@ class Query:
     stored: bool = False
     """Whether the request has begun to store chunks. A store marks the prompt as used in the manager."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)
-    """Functions that start the write in progress and the waiting writes. A write needs the chunks of earlier writes."""
+    """Functions that each start one write. The first write is in progress. The others wait, because a write needs the
+    chunks of earlier writes."""
     has_caught_up: bool = False
     """Whether the missing beginning of the prompt was already reported as a gap."""
     is_given_up: bool = False
@@ -76,7 +77,7 @@ class Query:
         return is_told and self.hit < chunks <= len(self.keys)
 
     def skip(self, now: float) -> None:
-        """Record that no query is sent. Then no chunk is found."""
+        """Record that no query is sent, so that no chunk is found."""
         self.asked, self.found, self.hit, self.until = now, {}, 0, 0.0
 
     def begin(self, space: Space, now: float, budget: float) -> None:

@@ -13,8 +13,8 @@ from tenantzone_runtime.shared.manager.threads import Work
 from tenantzone_runtime.shared.spaces import Space
 
 AGAIN_SECONDS: Final = 1.0
-"""Seconds between two attempts. Several are needed if leases must expire first, because until then the manager keeps
-the chunks."""
+"""Seconds between two attempts. Several attempts are needed if chunks are leased: the manager keeps them until their
+leases expire."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,7 +41,7 @@ class Removing:
         client: calls the manager.
         run: runs a function on a thread.
         call_seconds: timeout of a call to the manager in seconds.
-        heard: called after each attempt with the error, or None.
+        heard: called after each attempt with the error, or with None if the attempt succeeded.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Removing:
         return bool(self._going)
 
     def is_going(self, instance: str, tenant: str) -> bool:
-        """Returns whether an instance will be removed, with the chunks that are stored in it before the removal."""
+        """Returns whether an instance will be removed, including any chunks that are stored in it until then."""
         return any(each.goes(instance) for each in self._going.get(tenant, ()))
 
     def add_all(self, tenant: str, space: Space | None) -> None:
@@ -141,7 +141,7 @@ class Removing:
             self._receipts.append(receipt)
 
     def _remove(self, going: _Going) -> list[str]:
-        """Remove the instances that can be removed now. Returns the names of the other instances to remove."""
+        """Remove the instances that can be removed now. Returns the names of the instances that are left to remove."""
         left = []
         for use in self._client.list_instances(self._seconds).instances:
             name = use.instance.name

@@ -15,8 +15,8 @@ from tenantzone_runtime.shared.settings import SharedSettings
 Work = Callable[[], object]
 """A function that may raise errors of the manager, a storage or a seal."""
 Steps = Iterator[str]
-"""Work that waits for one service after another. Before each wait, the iterator returns the name of the storage, or an
-empty name for the manager. The iterator may raise errors of the manager, a storage or a seal."""
+"""An iterator that does work step by step. Each item is the service for which the next step waits: the name of a
+storage, or an empty name for the manager. The iterator may raise errors of the manager, a storage or a seal."""
 
 _MOST_STORAGES: Final = 32
 """Maximum number of storages that have separate threads. All other storages share their threads."""
@@ -40,15 +40,15 @@ class Threads:
         self._writers = _ByStorage("tenantzone-shared-write", settings.writers)
 
     def ask(self, tenant: str, work: Work, ended: Ended) -> None:
-        """Run a call to the manager on a thread. Then the next :meth:`take_note` calls ``ended``."""
+        """Run a call to the manager on a thread. After its end, the next :meth:`take_note` calls ``ended``."""
         self._results.run(self._askers, tenant, work, ended)
 
     def read(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run reads from storages on their threads. Then the next :meth:`take_note` calls ``ended``."""
+        """Run reads on the storages' threads. After their end, the next :meth:`take_note` calls ``ended``."""
         self._go_on(self._readers, tenant, steps, ended)
 
     def write(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Run writes to storages, including their calls to the manager. Then :meth:`take_note` calls ``ended``."""
+        """Run writes and their calls to the manager on threads. After their end, :meth:`take_note` calls ``ended``."""
         self._go_on(self._writers, tenant, steps, ended)
 
     def may_read_at_once(self, storage: str) -> bool:
@@ -79,7 +79,7 @@ class Threads:
 
 
 class _ByStorage:
-    """Threads for each storage, which are created when the storage is first used."""
+    """Separate threads for each storage, created at the storage's first use."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count

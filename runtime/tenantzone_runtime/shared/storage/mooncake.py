@@ -7,7 +7,7 @@ from tenantzone_runtime.shared.storage.places import PoolPlace
 
 
 class MooncakeStorages:
-    """The pool whose master is in the environment variable ``MOONCAKE_MASTER``. Other pools are refused."""
+    """The pool whose master the environment variable ``MOONCAKE_MASTER`` names. All other pools are refused."""
 
     def write(self, place: PoolPlace, content: bytearray) -> None:
         """Write an object. Later reads return the whole object.

@@ -1,8 +1,8 @@
 """Parses the URI of a chunk's location, and checks that the engine may read and write there.
 
 The URI comes from the manager, which must not be able to choose arbitrary paths. A path must have the form of paths in
-a manager's storage. Files and objects of one chunk must also be named after the instance and the chunk. So an impostor
-of the manager can't make the engine read or write other files.
+a manager's storage. A file or object that contains only one chunk must also be named after the instance and the chunk.
+So an impostor of the manager can't make the engine read or write other files.
 """
 
 import re

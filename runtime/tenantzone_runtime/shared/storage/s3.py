@@ -76,7 +76,7 @@ class S3Storages:
         except OSError as error:
             if is_denied(error.__cause__):
                 with self._lock:
-                    # Keep the client if another thread has created a newer one.
+                    # If another thread has already created a newer client, keep the newer client.
                     self._client = None if self._client is client else self._client
             raise
 

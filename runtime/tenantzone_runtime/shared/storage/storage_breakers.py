@@ -19,7 +19,7 @@ class Moving(Protocol):
     storage: str
     """Name of the storage that the transfer used last."""
     began: float
-    """Monotonic time at which the transfer began to use the storage; infinity if it does not use it now."""
+    """Monotonic time at which the transfer began to use the storage; infinity while the transfer uses no storage."""
 
 
 class StorageBreakers:
@@ -43,12 +43,12 @@ class StorageBreakers:
         return self._breakers.setdefault(storage, Breaker(service=self._about(storage)))
 
     def allows(self, storage: str) -> bool:
-        """Returns whether the caller may transfer a chunk now. If the storage fails, this is a probe. Thread-safe."""
+        """Returns whether the caller may transfer a chunk now, as a probe if the storage fails. Thread-safe."""
         with self._lock:
             return self.of(storage).allows(time.monotonic())
 
     def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
-        """Record a transfer; ``error`` is empty after success. With ``at_once``, one failure opens the breaker."""
+        """Record a transfer; ``error`` is empty after success. If ``at_once``, a single failure opens the breaker."""
         with self._lock:
             breaker = self.of(storage)
             if not error:
@@ -63,8 +63,8 @@ class StorageBreakers:
 
         Args:
             moving: the transfer.
-            is_late: whether the transfer was late. A late transfer that has used the storage for at least half of
-                ``patience`` makes the storage too slow at once. For others, :meth:`watch` decides later.
+            is_late: whether the transfer was late. If it was, and has used the storage for at least half of
+                ``patience``, the storage counts as too slow at once. In all other cases, :meth:`watch` decides later.
         """
         if is_late and time.monotonic() - moving.began >= self._patience / 2:
             self._is_slow(moving)

@@ -57,7 +57,7 @@ class Loading:
         return all(self._is_readable(locations, now) for locations in chunks)
 
     def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
-        """Make the load of the chunks with these keys the next probe of failing storages, which other loads avoid."""
+        """Probe failing storages with the load of the chunks with these keys. Other loads avoid these storages."""
         query.tried = set()
         for key in keys:
             names = [each.storage for each in query.found.get(key, [])]

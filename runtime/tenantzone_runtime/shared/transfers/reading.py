@@ -42,8 +42,8 @@ class LoadedChunk:
         Args:
             storages: reads the chunk.
             buffers: buffers of the size of an object.
-            heard: receives an error message for each used storage, by name. The message is empty if the storage
-                answered, even if the chunk is missing or corrupt.
+            heard: a dictionary that receives an error message for each used storage, by the storage's name. The message
+                is empty if the storage answered, even if the chunk is missing or corrupt.
 
         Yields:
             The name of each storage before the storage is read.

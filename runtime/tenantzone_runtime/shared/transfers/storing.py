@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.tiers.hit_shape import HitShape
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
-"""The index in the prompt, the key and the caller's memory of each chunk."""
+"""For each chunk: its index in the prompt, its key, and the caller's memory for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Storing:
     ) -> None:
         self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
-        """A message why the manager refused the last write of a zone; empty if the last write was not refused."""
+        """The reason why the manager refused the last write of a zone; empty if the last write was not refused."""
         self.gaps: list[Gap] = []
         """Missing beginnings of prompts, until the caller takes them."""
         self._client, self._storages = client, storages
@@ -101,7 +101,7 @@ class Storing:
             job: receives the chunks in transfer.
             query: the request's query.
             hit: keys of all chunks that the hit needs, in the order of `HitShape.keys`.
-            chunks: the chunks to store, at the end of the hit.
+            chunks: the chunks to store, which are the last chunks of the hit.
         """
         run = self._run_of(zone, chunks, time.monotonic())
         if len(run) < len(chunks):

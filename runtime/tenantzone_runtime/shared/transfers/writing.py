@@ -65,7 +65,7 @@ class WriteResult:
     """The last error message of each used storage, by name; an empty message if the last chunk was written."""
 
     def refuse(self, reason: WriteRefusal) -> None:
-        """Count a chunk as not written for this reason."""
+        """Count one chunk as not written, under this reason."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
@@ -145,7 +145,8 @@ class Write:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
                 keys.append(chunk.key)
-                # Do not write a chunk after a missing chunk or of an incomplete hit, because no request could read it.
+                # Do not write a chunk that follows a missing chunk or is part of an incomplete hit: no request could
+                # read it.
                 # Do not write an abandoned chunk either: as a probe, it would show nothing about the storage.
                 may_go = is_whole and not failed and chunk.memory.is_wanted and may_write(location.storage)
                 if may_go and location.storage != storage:
@@ -235,7 +236,7 @@ class Write:
 
 
 def _leave_out(chunk: StoredChunk, result: WriteResult) -> None:
-    """Count a skipped chunk as refused, unless it was given up. Then it has already been counted."""
+    """Count a skipped chunk as refused. A chunk that was given up is not counted again."""
     if chunk.memory.is_wanted:
         result.refuse("closed")
 

@@ -31,7 +31,7 @@ _FETCH_SECONDS: Final = 120
 """Timeout in seconds for fetching all files of a request. It is needed because vLLM only limits the time of each file,
 and other tenants may wait for the memory of the files."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
-"""The media use of the request whose files are being fetched. None at other times, also while files are decoded."""
+"""The media use of the request whose files are being fetched. None at all other times, even while files are decoded."""
 
 
 def bound_media(bounds: Bounds) -> None:
@@ -114,7 +114,7 @@ def _bounded(resolve: Any) -> Any:
 
 
 async def _load(tracker: Any, use: MediaUse) -> None:
-    """Fetch, measure and decode a tracker's media, and put the decoded media into the tracker."""
+    """Fetch, measure and decode the media in vLLM's tracker of a conversation, and put the results into the tracker."""
     groups = tracker._items_by_modality
     items = [item for group in groups.values() for item in group]
     use.add_items(len(items))
@@ -189,7 +189,7 @@ def _tokens(tracker: Any, size: Size) -> int:
 
 
 async def _all(awaitables: Any) -> list[Any]:
-    """Wait until all have ended, because threads can't be stopped. Returns all results, or raises the first error."""
+    """Wait for all awaitables, because threads can't be stopped. Returns all results, or raises the first error."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -204,7 +204,7 @@ async def _on_thread(use: MediaUse, work: Callable[..., Any], *args: Any) -> Any
 
 
 def _again(item: Any, result: Any) -> Any:
-    """Returns an item for the tracker that produces the decoded result. Callable items stay callable."""
+    """Returns a replacement for a tracker's item, which produces the decoded result. It is callable if the item is."""
     return partial(_done, result) if callable(item) else _done(result)
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Interval in seconds of signals after a call's time limit. The kernel rounds it up to a tick, 4 ms at 250 Hz."""
+"""Seconds between signals once a call has reached its time limit. The kernel rounds up to a tick, 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
 """Packages whose code is not interrupted, because it may hold a lock. A later signal interrupts the call."""
@@ -67,8 +67,8 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The timer counts the user time of all threads. So it may expire early, which `_interrupt` ignores. It
-            # hardly expires late, because parsers make few system calls.
+            # The timer counts the user time of all threads. So it may expire early. Then `_interrupt` ignores its
+            # signal. It hardly ever expires late, because parsers make few system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:

@@ -10,7 +10,7 @@ from tenantzone_runtime.frontend.request_context import current_context
 
 
 class ParsedOutputs:
-    """Merges outputs of one request while its parsers have no CPU time, so that they are called less often.
+    """Merges outputs of one request while its parsers have no CPU time left, so that they are called less often.
 
     Args:
         params: the request's parameters.
@@ -27,7 +27,7 @@ class ParsedOutputs:
             output: the engine's next output.
 
         Returns:
-            The output, merged with an output that was kept back. None if this output is kept back.
+            The output, merged with the earlier output that was kept back, if any. None if this output is kept back.
         """
         context = current_context()
         if context is None:

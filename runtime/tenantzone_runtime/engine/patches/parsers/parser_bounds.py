@@ -76,7 +76,8 @@ _PARSER_CLASSES: Final = (
 )
 """Names of serving objects in vLLM's application state, each with the name of its attribute for the parser class."""
 _SPENT_STATUS: Final = 422
-"""HTTP status of spent budgets. Clients do not retry it automatically, and a retry would take as much CPU time."""
+"""HTTP status if a request's budget is spent. With this status, clients do not retry automatically. A retry would take
+as much CPU time again."""
 _SPENT: Final = (
     "The server could not parse the tool calls and the reasoning in this answer within its CPU time limit; "
     "ask for a shorter answer, or send the request without tools"
@@ -163,7 +164,7 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
 
 
 def _may_parse(serving: Any) -> bool:
-    """Returns whether a vLLM serving object may have a parser. True if it has none of the known attributes."""
+    """Returns whether a vLLM serving object may have a parser. Also True if it has none of the known attributes."""
     return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 

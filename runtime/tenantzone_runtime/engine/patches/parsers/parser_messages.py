@@ -52,7 +52,7 @@ class NewParser(NamedTuple):
     deltas: Deltas
     """Pieces of a stream that the parser has read."""
     common: Mapping[str, Any]
-    """Arguments that are the same in all calls: the request, and the tokens of its prompt."""
+    """Arguments that all calls share: the request, and the tokens of its prompt."""
 
 
 class Call(NamedTuple):
@@ -77,7 +77,7 @@ class Answer(NamedTuple):
 
     kind: Literal["result", "raised", "spent"]
     value: Any
-    """The method's result, or the exception that the method has raised. None for "spent"."""
+    """The method's result, or the exception that the method has raised. None if the outcome is "spent"."""
     seconds: float
     """CPU time of the call, in seconds."""
 

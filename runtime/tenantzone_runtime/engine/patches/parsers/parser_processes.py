@@ -23,7 +23,7 @@ MOST_PROCESSES: Final = 32
 MOST_OF_TENANT: Final = 8
 """Maximum number of parser processes for requests of one tenant."""
 _WALL_FACTOR: Final = 20
-"""Part of a call's wall-clock timeout in seconds per second of its CPU time limit. Many calls may share few CPUs."""
+"""Seconds that each second of a call's CPU time limit adds to its wall-clock timeout. Many calls may share few CPUs."""
 _WALL_SECONDS: Final = 60
 """Constant part of a call's wall-clock timeout, in seconds."""
 _START_SECONDS: Final = 30

@@ -20,7 +20,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 _COMMON: Final = ("request", "prompt_token_ids")
 """Arguments of `parse_delta` that are the same for all pieces of a stream."""
 SLOW_SECONDS: Final = 0.002
-"""CPU time in seconds for one piece above which a stream moves to a process, because later pieces take longer."""
+"""If a piece takes more CPU seconds than this, the stream moves to a process, because later pieces take even longer."""
 
 
 class Reading:

@@ -37,7 +37,8 @@ class Template:
 
     def __init__(self, shared: Shared) -> None:
         self.connection, theirs = socket.socketpair()
-        """Connection on which the template receives sockets. For each, it forks a process that answers calls there."""
+        """Connection on which the template receives sockets. It forks a process for each socket, to answer calls
+        there."""
         with theirs:
             try:
                 pid = os.fork()
