@@ -11,7 +11,7 @@ _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
 """Maximum advance of an idle engine's clock at once, in seconds. After a long idle time, ``_LONGER`` permits more."""
 _LONGER = 0.01
-"""Maximum advance as a fraction of the idle time so far. A trace may contain a night or a year without requests."""
+"""Maximum advance as a fraction of the idle time so far, so that a year without requests takes few advances."""
 _EMPTY_STEP_SECONDS = 1e-3
 """Minimum time in seconds until an engine that could schedule no request tries again."""
 
