@@ -20,7 +20,7 @@ from tenantzone_replay.traces.load import MAX_BLOCKS, Asked, TraceError
 
 _BLOCK_TOKENS: Final = 16
 _SEATS: Final = 4096
-"""Maximum number of seats. It is so large that memory, and not the seats, limits the running requests."""
+"""Maximum number of seats. It is meant to be so large that memory, and not seats, limits the running requests."""
 _ALL: Final = 1_000_000
 """Maximum number of requests that are sent at once."""
 
