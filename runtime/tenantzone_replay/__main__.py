@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Also exits with code 1 and a message if vLLM or a package of the extra ``replay`` is not installed.
     """
-    # The message names the extra cpu only if vLLM is not installed, because the extra would replace a vLLM for GPUs.
+    # If vLLM is installed, don't name the extra cpu, because installing this extra would replace a vLLM for GPUs.
     extras = ["replay"] if find_spec("vllm") else ["cpu", "replay"]
     with needs_extra("tenantzone-replay", *extras):
         _run(sys.argv[1:] if arguments is None else arguments)
@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _without_remarks() -> Iterator[None]:
-    """Suppress warnings and less severe log lines. They are not needed, because the tables count refused requests."""
+    """Suppress warnings and less severe log lines, such as those about refused requests, which the tables count."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

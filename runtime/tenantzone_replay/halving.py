@@ -7,7 +7,7 @@ _HALVINGS: Final = 5
 
 
 def halved(too_little: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """Returns the smallest sufficient number that at most five steps of a bisection find.
+    """Returns a small sufficient number that at most five steps of bisection find, or ``enough`` if they find none.
 
     Args:
         too_little: a number that is too small. It is not tried.

@@ -28,9 +28,9 @@ _SEATS: Final = ("blocks", "alike")
 _MOST: Final = 8
 """Maximum number of parts for a tenant. A tenant's reservation is proportional to its number of parts."""
 _NARROWED: Final = 3
-"""Maximum number of unequal candidates that ``narrowed`` tries with less memory."""
+"""Maximum number of candidates with unequal zones for which ``narrowed`` tries less memory."""
 _KEPT: Final = 0.9
-"""Minimum sum of percentages after rounding down, as a fraction of the sum before."""
+"""Minimum sum of the percentages after rounding down, as a fraction of their sum before rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Candidate:
     cost: float
     """Cost of the memory, in engine blocks. The cost of a tier block is ``tier_price`` engine blocks."""
     worst: float
-    """Fraction of requests in time for the tenant for which this fraction is lowest."""
+    """Lowest of the tenants' fractions of requests in time."""
     result: Result
     is_equal: bool
     """Whether all zones are equal and have default settings, which is the obvious choice without advice."""
@@ -92,7 +92,7 @@ def search(
         return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(alike))
-    # The first trials use the smallest sufficient memory size, and parts from the tenants' use of the largest size.
+    # The first trials use the smallest sufficient memory size. The parts follow the tenants' use of the largest size.
     used = _by_use(tried[len(SIZES) - 1].result, tenants)
     _, least = min(zip(tried, alike, strict=True), key=lambda pair: _short_of(pair[0], wanted))
     for parts in used[:trials]:
@@ -110,7 +110,7 @@ def narrowed(
 ) -> list[Candidate]:
     """Try less memory for candidates that reached the target. Returns the new candidates.
 
-    The candidates are the cheapest with unequal zones, and for each tier size the cheapest with equal zones.
+    Starts from the cheapest candidates with unequal zones, and for each tier size from the cheapest with equal zones.
 
     Args:
         setting: the setting of the search.
@@ -175,7 +175,7 @@ def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int | Percent]:
-    """Returns each zone's reservation as a whole percentage, or as a number if percentages are too coarse.
+    """Returns each zone's reservation as a whole percentage, or as an absolute number if percentages are too coarse.
 
     Percentages are preferred, because they also apply to engines of other sizes. They are too coarse if a zone's
     percentage would be 0, or if rounding would lose more than a tenth of the reservations.
@@ -209,7 +209,7 @@ def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
 
 
 def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
-    """Returns two sets of tenants' parts to try first: by held blocks times hit rate, and by held blocks alone."""
+    """Returns sets of parts to try first: one proportional to held blocks times hit rate, one to held blocks alone."""
     held = [result.tenants[tenant].block_seconds for tenant in tenants]
     again = [blocks * result.tenants[tenant].hit_rate for blocks, tenant in zip(held, tenants, strict=True)]
     return [

@@ -127,7 +127,7 @@ def _held_out_setting(options: argparse.Namespace, sources: list[str], setting: 
 
     other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
     check_tenants(" ".join(sources), other, setting.profile.demand)
-    # Keep the engine's shape, even if the held-out load has another block size.
+    # Use the engine's shape from the search, even if the held-out load has another block size.
     return replace(other, shape=replace(setting.shape, longest=other.shape.longest))
 
 

@@ -70,7 +70,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that determine the time and the size of an engine's steps, but not its memory."""
+    """Add the arguments that determine how long and how large an engine's steps are. None of them is about memory."""
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
     engine.add_argument("--gpus", type=whole(), help="number of the model's GPUs (default: as many as the model needs)")
@@ -201,7 +201,7 @@ def policies_of(
     tier_blocks: int | None = None,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """Returns all policies for a load and an engine, by name. The default tier has four times the engine's blocks."""
+    """Returns all policies for a load and an engine, by name. By default, the tier has 4 times the engine's blocks."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """Returns all options except the load as command-line text, including options with default values."""
+    """Returns the options as command-line text, including default values, but without the load's sources."""
     given = []
     for name, value in vars(options).items():
         if value is not None and name != "sources":
@@ -120,7 +120,7 @@ def _check_places(places: Mapping[str, Path | None]) -> None:
     """
     real = {option: Path(os.path.realpath(path)) for option, path in places.items() if path}
     for (first, file), (second, other) in combinations(real.items(), 2):
-        # Only the last path is a folder. Its parent folders are also created, so no file may have the path of a parent.
+        # Only the last path is a folder. Its parent folders may be created too, so none of them may be an output file.
         if file == other or file in other.parents:
             raise TraceError(f"{first} and {second} would write to the same path; give one of them another path")
 

@@ -20,14 +20,14 @@ from tenantzone_replay.traces.load import MAX_BLOCKS, Asked, TraceError
 
 _BLOCK_TOKENS: Final = 16
 _SEATS: Final = 4096
-"""Maximum number of seats. More requests do not fit into memory."""
+"""Maximum number of seats. It is meant to be so large that memory, and not seats, limits the running requests."""
 _ALL: Final = 1_000_000
 """Maximum number of requests that are sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The result for one kind of memory: how many requests run at the same time."""
+    """How many requests run at the same time with one kind of memory."""
 
     what: str
     tokens: int
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     contiguous = _fit(setting, "one piece each", longest, options.pieces)
     paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
     fits = [contiguous, paged]
-    # Find, by bisection, the paged memory with which as many requests run at a time as with contiguous memory.
+    # Find, by bisection, how much paged memory is enough to run as many requests at a time as contiguous memory.
     low, high = 0, pages
     best = paged
     while high - low > max(1, pages // 50):
@@ -99,7 +99,7 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
 
     if blocks * block_tokens < setting.profile.longest:
         return Fit(what, blocks * block_tokens, 0.0)
-    seats = min(_SEATS, setting.shape.step_tokens)  # Each running request takes at least one token of a step.
+    seats = min(_SEATS, setting.shape.step_tokens)  # A step can't run more requests than it has tokens.
     shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=seats)
     # Make each request's text unique, because shared prefixes must not affect the result.
     alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))

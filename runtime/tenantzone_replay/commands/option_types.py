@@ -85,7 +85,7 @@ def file_to_write(text: str) -> Path:
 
 
 def folder_to_write(text: str) -> Path:
-    """Parses the path of an output folder, which must exist or must be possible to create, with its parents."""
+    """Parses the path of an output folder. If it does not exist, it must be possible to create it and its parents."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         there = next(each for each in (path, *path.absolute().parents) if each.exists())

@@ -29,7 +29,7 @@ _LONGEST_NAME: Final = 200
 """Maximum number of characters of a file's name that become part of a service's name."""
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
-"""Smallest number of engines to try for the pool, as a fraction of the services' busy engines without sharing.
+"""Smallest number of engines to try for the pool, as a fraction of the engines that are busy without sharing.
 
 Fewer engines are not tried, because cache hits do not save that much work.
 """
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the services, sorted by how many engines each saves in a pool, and the number of engines of the pool.
+    """Print the services, those that save the most engines first, and then the number of engines of the pool.
 
     Raises:
         TraceError: a load can't be read, or even the maximum number of engines does not reach the target.
@@ -116,9 +116,9 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
-    """Returns zones that divide all blocks in proportion to the services' busy engines without sharing.
+    """Returns zones that divide all blocks in proportion to the engines that each service keeps busy without sharing.
 
-    The number of busy engines of a service is its number of engines times their utilization.
+    This number of engines is the service's number of engines times their utilization.
     """
     needed = {each.name: max(each.result.utilization, 0.01) * each.engines for each in alone}
     total = sum(needed.values())

@@ -102,7 +102,7 @@ class EngineClient:
         return await asyncio.gather(*(self.ask(prompt, answer_tokens) for prompt in prompts))
 
     async def cache_size(self) -> tuple[int, int]:
-        """Returns the engine's number of blocks and of tokens per block. Both are 0 if its metrics do not show them."""
+        """Returns the number of blocks, and of tokens per block. Both are 0 if the engine does not report them."""
         try:
             async with self._asked("GET", "/metrics") as response:
                 text = await response.text(errors="replace")

@@ -12,7 +12,7 @@ from tenantzone_replay.traces.load import TraceError
 
 REPEATS: Final = 5
 _ANSWER: Final = 24
-"""Number of decode steps whose average is the time of a step."""
+"""Number of decode steps that are measured together. Their average is the time of one step."""
 _SHORTEST_STEP: Final = 1e-5
 """Minimum time of a step, in seconds. Shorter measured times are noise and are replaced by this value."""
 
@@ -59,8 +59,8 @@ async def _prompt(engine: EngineClient, rng: random.Random, tokens: int) -> Samp
 
 
 async def _answers(engine: EngineClient, rng: random.Random, at_once: int, tokens: int) -> Sample:
-    # Subtract the time of one-token answers from the time of long answers, because tokens may arrive in bursts, so that
-    # the time of a single token can't be measured.
+    # Subtract the time of one-token answers from the time of long answers. The time of a single token can't be
+    # measured, because tokens may arrive in bursts.
     one: list[float] = []
     many: list[float] = []
     for _ in range(REPEATS):

@@ -28,7 +28,7 @@ class Work:
     attended: float
     """Number of pairs of a computed token and an earlier token to which it attends."""
     read: int
-    """Number of tokens of all requests whose keys and values are read."""
+    """Number of tokens whose keys and values are read, summed over all requests."""
 
 
 def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
@@ -82,7 +82,7 @@ class Measured:
         return self.first_token
 
     def blocks(self, block_tokens: int) -> int:
-        """Returns how many blocks of ``block_tokens`` tokens fit into the memory of the engine's blocks."""
+        """Returns how many blocks of ``block_tokens`` tokens fit into the KV cache, or 0 if its size is unknown."""
         return self.block_count * self.block_tokens // block_tokens
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
@@ -178,7 +178,7 @@ def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
 
 
 def described(measured: Measured, bytes_per_token: int, gpus: int) -> Measured:
-    """Returns a copy of the measured engine with these cache bytes per token and this number of GPUs."""
+    """Returns a copy of the measured engine with this number of cache bytes per token and this number of GPUs."""
     return replace(measured, cache_bytes_per_token=bytes_per_token, gpu_count=gpus)
 
 
@@ -188,10 +188,10 @@ def _row(sample: Sample) -> tuple[float, ...]:
 
 
 def _least_squares(rows: "np.ndarray") -> "np.ndarray":
-    """Returns the non-negative factors whose products with the rows are closest to 1, by least squares.
+    """Solves ``rows @ factors = 1`` by least squares with non-negative factors, and returns the factors.
 
-    Fits each subset of the columns without a sign constraint, and returns the best fit without a negative factor. Six
-    columns have only 63 non-empty subsets.
+    Fits each subset of the columns without a sign constraint, and returns the best fit without a negative factor. This
+    is fast, because six columns have only 63 non-empty subsets.
     """
     import numpy as np
 

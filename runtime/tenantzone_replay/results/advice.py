@@ -21,7 +21,9 @@ _NAMED: Final = 10
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
-    """Returns the cheapest candidate that reaches the target for each tenant. If none does, returns the best.
+    """Returns the cheapest candidate that reaches the target for each tenant.
+
+    If no candidate reaches the target, returns the one whose worst tenant has the most requests in time.
 
     Args:
         candidates: at least one candidate.
@@ -34,7 +36,7 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
-    """Returns a table of the best candidates by memory, with rows for the current zones and for stock vLLM.
+    """Returns a table of the candidates with the best trade-offs, followed by the current zones and stock vLLM.
 
     Args:
         candidates: the tried candidates.
@@ -117,7 +119,9 @@ def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
-    """Returns a table of the gain per additional GiB, from each memory size to the next, with the best zones for each.
+    """Returns a table with one row for each step from a memory size to the next: the gain per additional GiB.
+
+    Of the candidates with the same memory size, the table uses the one with the most cache hits.
 
     Args:
         candidates: the tried candidates.
@@ -164,7 +168,7 @@ def as_yaml(
     stock: Result,
     present: Result | None = None,
 ) -> str:
-    """Returns a pool's TenantZones as YAML. A comment at the top has the reasons, and names tenants without a zone."""
+    """Returns a pool's TenantZones as YAML. A top comment explains the advice and names tenants without a zone."""
     why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
     if present is not None:
         why.append(beside_present(chosen, present, wanted))

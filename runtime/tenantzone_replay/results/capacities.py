@@ -41,8 +41,8 @@ def curves(
     Args:
         setting: the load and the engine, with the full number of blocks.
         zones: the zones for the full number of blocks.
-        parts: the capacities to try, as fractions of the full number of blocks. Reservations, limits and lendable
-            amounts of zones in blocks are multiplied by the same fractions.
+        parts: the capacities to try, as fractions of the full number of blocks. A zone's reservation, limit and
+            lendable amount are multiplied by the same fraction, unless they are percentages.
         names: the names of the policies. The policy ``infinite`` never evicts, so it has no curve.
         policies_of: returns all policies for a setting and zones, by name.
         report: called with each result.

@@ -22,9 +22,12 @@ class Trial:
     equal: float
     """Fraction of requests in time for the worst tenant, with equal shares of the same memory."""
     advised_blocks: int
-    """Smallest tried number of blocks with which the advised zones reach the fraction ``advised`` or the target."""
+    """Smallest tried number of blocks with which the worst tenant of the advised zones reaches the goal.
+
+    The goal is the fraction ``advised`` or the target, whichever is lower.
+    """
     equal_blocks: int | None
-    """Smallest tried number of blocks with which equal shares reach the same. None if no tried number is enough."""
+    """Smallest tried number of blocks with which equal shares reach the same goal, or None if none is enough."""
 
 
 def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
@@ -87,7 +90,7 @@ def try_on(
         return None
 
     advised = worst(zones, blocks, "advised")
-    # A size is enough if the result is as good as with the advice, or reaches the target.
+    # A number of blocks is enough if the result reaches the advised result or the target, whichever is lower.
     enough = min(advised, wanted)
     return Trial(
         load,

@@ -137,7 +137,7 @@ def _by_tenant(result: Result, of: Callable[[Moment], Mapping[str, int]]) -> lis
 
 
 def _largest(amounts: Mapping[str, float]) -> list[tuple[str, Sequence[str]]]:
-    """Returns groups of tenants for a picture, with names: each large tenant is a group, and all others are a group."""
+    """Returns the name and the tenants of each group in a picture: one group per large tenant, and one for the rest."""
     ranked = sorted(amounts, key=lambda tenant: -amounts[tenant])
     shown: list[tuple[str, Sequence[str]]] = [(tenant, [tenant]) for tenant in sorted(ranked[:_SHOWN])]
     others = ranked[_SHOWN:]

@@ -106,8 +106,8 @@ def whole_percent(part: float) -> str:
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
     """Formats rows as lines of aligned columns.
 
-    The first column is aligned to the left, the others to the right. With ``last_is_text``, the last column is not
-    padded.
+    The first column is aligned to the left, the others to the right. With ``last_is_text``, the last column is
+    also aligned to the left.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

@@ -25,7 +25,7 @@ class VirtualClock:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Replace ``time`` with this clock in the runtime's modules, including modules that are imported meanwhile."""
+        """Replace ``time`` with this clock in the runtime's modules, also in modules imported during the replay."""
         clock = SimpleNamespace(
             monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
         )

@@ -11,7 +11,7 @@ from typing import Final
 
 _BASE: Final = 1.02
 _LEAST: Final = 1e-6
-"""Minimum of the numbers. Smaller numbers are counted as this value."""
+"""Smallest value that is counted. A smaller number, such as 0, is counted as if it were this value."""
 
 
 class Distribution:
@@ -48,7 +48,7 @@ class Distribution:
         return 0.0
 
     def curve(self) -> list[tuple[float, float]]:
-        """Returns the cumulative distribution: each value, with the fraction of numbers up to the value."""
+        """Returns the cumulative distribution as pairs: a value, and the fraction of the numbers up to this value."""
         points, below = [], 0
         for power in sorted(self._counts):
             below += self._counts[power]

@@ -1,9 +1,9 @@
-"""Predicts the time of a step without the hardware, by a roofline model with published figures.
+"""Predicts the time of a step from published figures, by a roofline model, without access to the hardware.
 
 A step reads all weights and the KV cache of its requests, and computes two operations for each parameter and token,
 plus the operations of attention. The time of the step is the reading time or the computing time, whichever is longer
 (Williams et al., "Roofline: an insightful visual performance model for multicore architectures", CACM 52(4), 2009),
-plus a fixed overhead. We have not measured any figure here.
+plus a fixed overhead. No figure in this module is a measurement of ours.
 
 Sources:
 
@@ -78,7 +78,7 @@ class Gpus:
     compute_efficiency: float = 0.4
     step_overhead_seconds: float = 1e-3
     host_bytes_per_second: float = 64e9
-    """Peak bandwidth of one GPU from host memory."""
+    """Peak bandwidth from host memory to one GPU."""
     host_efficiency: float = 0.8
 
 

@@ -37,7 +37,7 @@ class Locality:
 
     def __init__(self, followed: int = _FOLLOWED) -> None:
         self.reuse = Distribution()
-        """Seconds from one use of a block to the next."""
+        """Distribution of the time from one use of a block to the next, in seconds."""
         self._followed = followed
         self._bound = _SPACE
         self._blocks: dict[tuple[str, int], _Block] = {}
@@ -63,14 +63,14 @@ class Locality:
                 self._use((asked.tenant, content), place, asked.arrival)
 
     def uses(self) -> Distribution:
-        """Returns the distribution of the number of uses of a block."""
+        """Returns the distribution, over the sampled blocks, of the number of uses of a block."""
         found = Distribution()
         for block in self._blocks.values():
             found.add(block.uses)
         return found
 
     def concentration(self) -> list[tuple[float, float]]:
-        """Returns pairs: a fraction of the blocks, the most used blocks first, and its fraction of all uses."""
+        """Returns pairs: a fraction of the blocks, counted from the most used, and their fraction of all uses."""
         counts = sorted((block.uses for block in self._blocks.values()), reverse=True)
         total, points, so_far = sum(counts), [(0.0, 0.0)], 0
         step = max(1, len(counts) // 200)

@@ -34,9 +34,9 @@ class TenantMeasures:
     attained: int = 0
     """Number of requests with a complete response that met both targets."""
     first_token: Distribution = field(default_factory=Distribution)
-    """Seconds from arrival to the first token."""
+    """Distribution of the time from arrival to the first token, in seconds."""
     token: Distribution = field(default_factory=Distribution)
-    """Mean seconds between the tokens of a request."""
+    """Distribution of the requests' mean times between tokens, in seconds."""
     evicted: Counter[str] = field(default_factory=Counter)
     """Number of the tenant's evicted blocks, by reason."""
     preemptions: int = 0
@@ -44,7 +44,7 @@ class TenantMeasures:
     """Number of blocks of the tenant's reservation that were lent to other tenants."""
     borrowed: int = 0
     withheld_tokens: float = 0.0
-    """Number of tokens that steps did not compute to leave room for other tenants, or that a token bucket delayed."""
+    """Number of tokens that a token bucket delayed, or that zones kept out of steps to leave room for other tenants."""
     seat_seconds: float = 0.0
     """Integral of the number of running requests over time, in request seconds."""
     block_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Samples the state of an engine during a replay: the running requests and the blocks of each tenant, and its zones."""
+"""Samples an engine during a replay: the running requests and blocks of each tenant, and the events of the zones."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ class Observer:
         tenants: the clients, which know the tenant of each request in flight.
         result: the result to which the samples are added.
         begin: the clock's time at the beginning of the load, in seconds.
-        interval: the interval between two recorded samples, in seconds.
+        interval: the minimum interval between two samples that are added to the result, in seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Observer:
             self._keep(now, self._held_then)
 
     def _account(self, now: float) -> None:
-        """Add the time since the last sample to the integrals, with the values of that sample."""
+        """Add the values of the newest sample, multiplied by the time since the last call, to the integrals."""
         passed, self._looked = now - self._looked, now
         for tenant, requests in self._ran.items():
             self._of(tenant).seat_seconds += requests * passed
@@ -79,7 +79,7 @@ class Observer:
 
     def finish(self, now: float) -> None:
         """Take the last sample and collect the final counts. Called after the last response."""
-        # Use the values of the last sample up to now, because no requests are running any more.
+        # The last sample's values count up to now. A new sample would show no running requests, because all have ended.
         self._account(now)
         if self._stock is None:
             self._scheduler.let_time_pass()

@@ -12,7 +12,7 @@ from tenantzone_contract.zone_config.zone_terms import Lending
 from tenantzone_runtime.engine.modelless.engine_shape import EvictionOrder
 
 NO_WATERMARKS: Final = Watermarks()
-"""Watermarks that evict blocks only on demand."""
+"""Watermarks with which blocks are evicted only on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ def policies(
     """Returns all policies by name, in the order of a table.
 
     Args:
-        zones: the zones, one for each tenant. Policies without zones give the tenants the same shares.
+        zones: the zones, one for each tenant. Policies without zones derive the tenants' shares from them.
         blocks: the number of blocks of the engine.
         tokens_per_second: the engine's prefill speed, which the token buckets divide among the tenants.
-        demand: the number of tokens of each tenant. If the zones' priorities are equal, it determines the priorities.
+        demand: the number of tokens of each tenant. Determines the priorities if those of the zones are equal.
         tier_blocks: the number of blocks in the CPU tier.
         watermarks: the pool's watermarks, for the policies with zones.
     """
@@ -141,7 +141,10 @@ def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
 
 
 def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[str, int]:
-    """Returns vLLM priorities by tenant, from the zones' priorities. If these are equal, by ascending demand."""
+    """Returns vLLM priorities by tenant, from the zones' priorities.
+
+    If all zones have the same priority, tenants with less demand are served first.
+    """
     if len({zone.priority for zone in zones}) > 1:
         return {zone.tenant: -zone.priority for zone in zones}
     by_demand = sorted(zones, key=lambda zone: (demand.get(zone.tenant, 0), zone.tenant))
@@ -165,7 +168,7 @@ def part_of(blocks: int, part: float) -> int:
 
 
 def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
-    """Returns a copy of a zone for an engine with ``part`` times as many blocks. Scales its numbers of blocks."""
+    """Returns a copy of a zone with its numbers of blocks multiplied by ``part``. Percentages stay the same."""
     amounts = {
         name: part_of(amount, part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
     }

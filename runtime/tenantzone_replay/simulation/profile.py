@@ -27,7 +27,7 @@ class Profile:
     longest: int = 0
     """Number of tokens of the longest request, including its answer."""
     content_tokens: int = 16
-    """``Asked.content_tokens`` of the first request with content ids."""
+    """``Asked.content_tokens`` of the first request with content ids, or 16 if no request has content ids."""
     tokens: int = 0
     """Number of tokens of all prompts and answers."""
     locality: Locality = field(default_factory=Locality)

@@ -21,7 +21,7 @@ from tenantzone_runtime.engine.modelless.schedulers import ModellessScheduler
 MOMENTS: Final = 120
 """Approximate maximum number of recorded samples of the engine's state during a load."""
 _STUCK_SECONDS: Final = 3600.0
-"""Time in virtual seconds without a runnable request after which the replay ends, if no more requests arrive."""
+"""The replay ends if no request could run for this many virtual seconds and no more requests will arrive."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:

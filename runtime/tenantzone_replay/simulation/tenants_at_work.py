@@ -33,9 +33,9 @@ class TokenBucket:
         """Time of the last refill, in seconds. It is in the future while an earlier request waits for tokens."""
 
     def passes_at(self, arrival: float, tokens: int) -> float:
-        """Returns the time at which a request may proceed, and takes its tokens out of the bucket.
+        """Returns the time at which a request may proceed, and takes the request's tokens out of the bucket.
 
-        A request that is larger than the depth waits until the bucket is full. If the rate is 0, the time is
+        A request that is larger than the depth waits until the bucket is full. If the rate is 0, returns
         ``math.inf``, because no request may ever proceed.
         """
         if not self._rate:

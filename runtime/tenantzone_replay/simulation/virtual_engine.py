@@ -9,9 +9,9 @@ from tenantzone_replay.simulation.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
-"""Maximum time in seconds by which an idle engine's clock advances at once, while the idle time is short."""
+"""Maximum advance of an idle engine's clock at once, in seconds. After a long idle time, ``_LONGER`` permits more."""
 _LONGER = 0.01
-"""Longest advance as a fraction of the idle time so far, because a trace may contain an idle night or an idle year."""
+"""Maximum advance as a fraction of the idle time so far, so that a year without requests takes few advances."""
 _EMPTY_STEP_SECONDS = 1e-3
 """Minimum time in seconds until an engine that could schedule no request tries again."""
 
@@ -35,7 +35,7 @@ class Tenants(Protocol):
         """Send all requests whose arrival time is not after ``now``."""
 
     def next_arrival(self) -> float | None:
-        """Returns the time of the next arrival, or None if no request will arrive without another event."""
+        """Returns the time of the next arrival. None if no request will arrive, or only after another has ended."""
 
     def receive(self, output: Any, now: float) -> None:
         """Process vLLM's ``EngineCoreOutput`` for one request, which contains tokens or the end of the response."""
@@ -45,7 +45,7 @@ class VirtualEngine:
     """The loop of an engine core around a real scheduler, like vLLM's ``step_with_batch_queue``.
 
     The loop schedules up to ``steps_in_flight`` steps before the first of them ends. Then it waits for the end of the
-    first step. Requests that arrive meanwhile are handled after that end.
+    first step. Requests that arrive while it waits are handled when that step has ended.
 
     Args:
         driver: the scheduler.
@@ -75,7 +75,7 @@ class VirtualEngine:
         self._crowded_seconds = 0.0
         """Total duration of the steps during which requests waited, in seconds."""
         self._crowded_seats = 0.0
-        """Integral of the number of running requests over this duration, in request seconds."""
+        """Integral of the number of running requests over the steps with waiting requests, in request seconds."""
         self._driver = driver
         self._clock = clock
         self._hardware = hardware
@@ -136,13 +136,13 @@ class VirtualEngine:
                 self._crowded_seconds += seconds
                 self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
-            # An empty step ends with the step in flight. If the step in flight is empty too, time must advance.
+            # An empty step takes no time while another step is still running. Otherwise, the clock must advance.
             seconds = 0.0 if self._in_flight and begins > self._clock.seconds else self._empty_step()
         self._busy_until = begins + seconds
         self._in_flight.append((self._busy_until, output, result))
 
     def _empty_step(self) -> float:
-        """Returns the time in seconds until the next attempt after a step in which no request could be scheduled."""
+        """Returns how many seconds to wait after a step in which no request could be scheduled."""
         if self._stands_since is None:
             self._stands_since = self._clock.seconds
         seconds = max(_EMPTY_STEP_SECONDS, min(_IDLE_SECONDS, _LONGER * self.standing_seconds))

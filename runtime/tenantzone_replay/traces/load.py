@@ -25,9 +25,9 @@ class Asked:
     prompt_tokens: int
     output_tokens: int
     content: tuple[int, ...] = ()
-    """Ids of the text's parts of ``content_tokens`` tokens each.
+    """Ids of the parts of the text. Each part has ``content_tokens`` tokens.
 
-    If two requests have an equal id, their texts are equal up to and including that part.
+    If two requests have the same id, their texts are equal up to and including that part.
     """
     content_tokens: int = 16
     known_tokens: int = 0
@@ -55,7 +55,7 @@ def content_id(name: str) -> int:
 
 
 def first_arrival_at_zero(arrival: float, first: float | None) -> tuple[float, float]:
-    """Returns the seconds from the first arrival to an arrival, and the first arrival. For traces with clock times.
+    """Returns the seconds since the first arrival, and the time of the first arrival. For traces with clock times.
 
     Args:
         arrival: the time of the arrival, in seconds.

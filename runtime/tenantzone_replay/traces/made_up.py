@@ -119,7 +119,7 @@ class Chats:
 class _Chat:
     tenant: int
     first: int
-    """Part number ``n`` of the conversation, if it is after the tenant's prefix, has the content id ``first + n``."""
+    """Base of the content ids. After the tenant's prefix, part ``n`` of the conversation has the id ``first + n``."""
     turns: int
     """Number of remaining turns."""
     said: int = 0

@@ -63,7 +63,7 @@ class Source:
         """
         latest = self.shift
         for number, asked in enumerate(islice(self._read(), self.requests)):
-            # Lines may be out of order. A request with a too early time arrives together with the latest earlier line.
+            # Lines may be out of order. No request arrives before a request on an earlier line.
             latest = max(latest, asked.arrival / self.rate + self.shift)
             if latest > MAX_SECONDS:
                 days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"

@@ -28,7 +28,7 @@ def can_have_zone(tenant: str) -> bool:
 
 
 def zipf_shares(count: int) -> list[float]:
-    """Returns the ends of ``count`` parts of the unit interval, with sizes proportional to 1, 1/2, 1/3 and so on."""
+    """Returns where ``count`` parts of the unit interval end. Their sizes are proportional to 1, 1/2, 1/3 and so on."""
     weights = [1 / (number + 1) for number in range(count)]
     total = sum(weights)
     return list(itertools.accumulate(weight / total for weight in weights))
@@ -43,7 +43,7 @@ SHARES: Final[dict[Rule, Callable[[int], list[float]]]] = {"zipf": zipf_shares, 
 
 
 class ByConversation:
-    """Divides the unit interval among tenants, and assigns a conversation to the tenant whose part contains its hash.
+    """Divides the unit interval among tenants. A conversation belongs to the tenant whose part contains its hash.
 
     The hash is a number from 0 to 1 (Knuth's multiplicative hash, *The Art of Computer Programming*, volume 3, 6.4).
 

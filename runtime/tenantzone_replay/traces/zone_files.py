@@ -158,7 +158,7 @@ def _pool(place: Place, found: Mapping[str, Any]) -> PoolConfig:
 
 
 def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
-    """Returns a part of the config that ``make`` creates from a spec, and rejects unknown fields of the spec.
+    """Returns the part of the config that ``make`` creates from a spec. Rejects unknown fields of the spec.
 
     Raises:
         ValueError: the spec is invalid or has an unknown field. The message names the object and the field.

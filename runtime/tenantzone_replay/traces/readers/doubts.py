@@ -8,7 +8,7 @@ from tenantzone_replay.traces.readers.seen import Seen
 
 _FIRST_UNIX_SECONDS: Final = 1e9
 _FIRST_UNIX_MILLISECONDS: Final = 1e11
-"""Unix times from this value on are probably in milliseconds. From ``_FIRST_UNIX_SECONDS`` on, probably in seconds."""
+"""From this value on, a time is probably in milliseconds. From ``_FIRST_UNIX_SECONDS`` to this value, in seconds."""
 _LOOKED_AT: Final = 100
 """Number of requests after which the unit is checked. If all arrived within a second, the unit is probably wrong."""
 

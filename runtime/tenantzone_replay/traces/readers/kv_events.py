@@ -66,7 +66,7 @@ def _is_stored(fields: Mapping[str, Any]) -> bool:
 class _Group:
     """Selects the KV cache group whose events are read.
 
-    The first group in the trace is selected until a group that keeps whole prompts appears, which is then selected.
+    At first, selects the first group in the trace. When a group that keeps whole prompts appears, selects that group.
     """
 
     def __init__(self) -> None:

@@ -169,7 +169,8 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
     """Returns the value of the first named member that exists, in seconds.
 
-    The value may be a number, or a date with a time, which is converted to Unix time. Without a time zone, it is UTC.
+    The value may be a number, or a date with a time, which is converted to Unix time. Dates without a time zone are in
+    UTC.
 
     Raises:
         TraceError: no named member exists, or the value is not a time.

@@ -12,8 +12,8 @@ def known_prompt(
 ) -> tuple[int, ...]:
     """Returns the ids in ``hash_ids`` for the parts of the prompt, or no ids if the member is missing.
 
-    The last id may belong to a part that the prompt does not fill. Callers must exclude the answer's tokens in that
-    part from ``Asked.known_tokens``, because these tokens are unique.
+    The prompt may end within the part of the last id. The other tokens of that part belong to the answer and are
+    unique, so callers must exclude them from ``Asked.known_tokens``.
 
     Raises:
         TraceError: ``hash_ids`` is not a list of integers from 0 to 2^63 - 1.

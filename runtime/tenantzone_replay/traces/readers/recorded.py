@@ -125,8 +125,8 @@ def _length(path: Path, seen: Seen) -> int:
 
 
 def _when_due(parts: list[_Part], seen: Seen) -> Iterator[tuple[float, int, Asked | None]]:
-    # The first item delays the opening of this process's files until the merge reaches its time, because all processes'
-    # files together may exceed the limit on open files.
+    # The first item contains no request. It makes the merge open this process's files only when it reaches their time,
+    # because the files of all processes together may exceed the limit on open files.
     yield parts[0].earliest, 0, None
     yield from _in_order(parts, seen)
 

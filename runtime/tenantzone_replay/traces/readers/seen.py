@@ -53,7 +53,7 @@ class Seen:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[BinaryIO]:
-        """Opens a file for reading, up to its length at the first read.
+        """Opens a file for reading. The stream ends at the length that the file had at the first read.
 
         Raises:
             OSError: the file can't be read.

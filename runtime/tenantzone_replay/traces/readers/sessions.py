@@ -59,7 +59,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
 
 
 def _time(place: str, fields: Mapping[str, Any]) -> tuple[float, int]:
-    """Returns the time of a line, and the number of its time units per second: 1000 for milliseconds, otherwise 1."""
+    """Returns the time of a line, and how many of its units make a second: 1000 for milliseconds, otherwise 1."""
     if fields.get("timestamp_ms") not in (None, ""):
         return number(place, fields, "timestamp_ms"), 1000
     return seconds(place, fields, "timestamp", "arrival", "time", "ts"), 1
