@@ -108,7 +108,7 @@ class Move:
             )
 
     def look(self) -> Estimate:
-        """Let the source engine check which of its cached chunks shared storages lack, and return the estimate."""
+        """Let the source engine check which of its cached chunks no shared storage has, and return the estimate."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)
 
     def hand_down(self) -> MigrationReport:

@@ -111,7 +111,7 @@ def _cells(row: Row, selection: Selection, tiers: Sequence[str]) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    # Cells with the held and reserved bytes in each tier.
+    # One cell for each tier, with the held and reserved bytes.
     known = {tier.tier: tier.shown for tier in row.tiers}
     in_tiers = (shown(known.get(tier)) for tier in tiers)
     cells = [name, pool, shown(row.summary.state), *figures, *in_tiers, shown(row.ready)]

@@ -35,7 +35,7 @@ LONGEST_SECONDS: Final = 20.0
 GAUGES_SECONDS: Final = 5.0
 """Minimum number of seconds between two writes of one status if only amounts have changed."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""Maximum number of writes per second that change only amounts, so with many objects, each is written less often."""
+"""Maximum number of writes per second that change only amounts. With many objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Minimum number of seconds between two rounds, so that one round handles all changes that arrive together."""
@@ -143,7 +143,7 @@ class ManagerReconciler:
         return turn.unreachable
 
     def _pause(self, status: Body, *, is_news: bool) -> float:
-        """Returns the minimum number of seconds since the last write of an object's status until the next one."""
+        """Returns the minimum number of seconds between the last write of an object's status and the next write."""
         if self._namespace is not None and (not self.answers or is_refused(status)):
             # An operator of another namespace may write a different status to the same group in each of its rounds.
             return LONGEST_SECONDS

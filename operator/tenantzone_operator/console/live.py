@@ -134,7 +134,7 @@ class LiveEngines:
         return {name: ZoneSummary.of(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
-        """Remove pools from the cache that no page has requested for ``_KEPT_SECONDS``."""
+        """Forget the cached pools that no page has requested in the last ``_KEPT_SECONDS``."""
         now = self._clock()
         self._pools = {
             key: look

@@ -52,7 +52,7 @@ async def console_served(
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
-    """Serve the console on the loopback address while the block runs, and provide the port.
+    """Context manager that serves the console on the loopback address until the block ends; its value is the port.
 
     Args:
         port: the port to listen on.

@@ -43,8 +43,8 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 def query(selector: Mapping[str, Any]) -> str | None:
     """Returns a selector as the ``labelSelector`` parameter of a request; None if it can't match any object.
 
-    This function evaluates requirements with keys or values that no label can have, because the API server refuses
-    such requirements.
+    The API server refuses requirements with keys or values that no label can have. So this function evaluates such
+    requirements itself, and leaves them out of the query.
     """
     requirements = list(_requirements(selector))
     if not requirements or None in requirements:

@@ -1,4 +1,4 @@
-"""Handles repeated purges. If a user removes a purge id from a zone and sets the id again, this requests a new purge.
+"""Handles repeated purges. A user requests a new purge by removing a purge id from a zone and setting the id again.
 
 Engines carry out each id only once. So the config adds a number to a repeated id, for example ``first#2``. An id in an
 annotation can't contain the number sign.

@@ -55,11 +55,11 @@ class Reconciler:
 
     @asynccontextmanager
     async def leading(self, list_all: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Reconcile pools for one term, while the block runs. The block begins once all pools are scheduled.
+        """Reconcile pools for one term, while the ``with`` block runs. The block begins after all pools are scheduled.
 
         Args:
-            list_all: corrects the store before the first reconcile. With outdated objects, a new leader would undo the
-                previous leader's work.
+            list_all: called before the first reconcile; corrects the store. Based on outdated objects, a new leader
+                would undo the previous leader's work.
         """
         self._checked_at = time.monotonic()
         recording: list[asyncio.Task[None]] = []

@@ -29,7 +29,7 @@ from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, t
 
 
 class ZoneStatuses:
-    """Computes and caches the statuses of a pool's zones, because of thousands of zones, only a few change at once."""
+    """Computes the statuses of a pool's zones, and caches them: of thousands of statuses, only a few change at once."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
