@@ -168,7 +168,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_led(facts: Facts) -> bool:
-    """Returns whether an operator holds the Lease now. Correct only if its clock agrees with the API server's."""
+    """Returns whether an operator holds the Lease now. Assumes that its clock agrees with the API server's."""
     if isinstance(facts.lease, ApiError):
         return False
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)

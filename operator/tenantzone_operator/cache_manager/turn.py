@@ -185,7 +185,7 @@ class Turn:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
         # If the finalizer or the manager's object is missing, another operator may just have finished the deletion.
-        # Adding the finalizer detects that, because it fails if the object has changed since the listing.
+        # Adding the finalizer detects that, because the request fails if the object has changed since the listing.
         if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:

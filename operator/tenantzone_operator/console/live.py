@@ -24,7 +24,7 @@ FRESH_SECONDS = 0.8
 _AT_ONCE = 16
 """Maximum number of engines that are polled concurrently."""
 CURRENT_SECONDS = 3.0
-"""Maximum age of reports in seconds up to which the history uses them."""
+"""The history uses a report only if the report is at most this number of seconds old."""
 _PICTURE_SECONDS = 5.0
 """Timeout for a block map in seconds, long because an engine needs some time for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20

@@ -52,7 +52,7 @@ async def console_served(
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
-    """Context manager that serves the console on the loopback address until the block ends; its value is the port.
+    """Context manager with the port as its value; serves the console on the loopback address until the block ends.
 
     Args:
         port: the port to listen on.

@@ -1,4 +1,4 @@
-"""Reduces engines' reports to the fields that the operator uses, because it keeps many large reports in memory."""
+"""Reduces engines' reports to the fields that the operator uses, because many large reports are in memory."""
 
 import asyncio
 import sys

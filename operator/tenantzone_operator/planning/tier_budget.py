@@ -18,7 +18,7 @@ NO_TIERS: Final = PoolTiers()
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A reservation in a tier that does not fit."""
+    """A reservation that does not fit into its tier."""
 
     share: TierShare
     bytes: int

@@ -211,7 +211,7 @@ class Delivery:
             )
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if its config or signature differs, then annotate pods without this config's hash.
+        """Write the ConfigMap if its config or signature differs, then annotate the pods that lack this config's hash.
 
         Returns:
             Whether the ConfigMap was written.

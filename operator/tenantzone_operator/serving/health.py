@@ -16,7 +16,7 @@ Look = Callable[[], tuple[bool, dict[str, Any]]]
 def health_served(
     host: str, port: int, *, live: Look, ready: Look, bounds: HttpBounds | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Context manager that serves ``/healthz`` and ``/readyz`` until the block ends; its value is the port.
+    """Context manager with the port as its value; serves ``/healthz`` and ``/readyz`` until the block ends.
 
     The status of a response is 200 if the check succeeds, else 503.
     """
