@@ -254,7 +254,7 @@ async def end_stubborn(
     """Wait until kopf has stopped, after one of its root tasks has ended.
 
     kopf cancels its remaining tasks once, and then waits for them forever. If the session of a watch was closed at that
-    moment, the watch tries to log in again, waits for a task that has already ended, and survives the cancellation.
+    moment, the watch survives the cancellation: it tries to log in again, and waits for a task that has ended already.
 
     Args:
         running: the task that runs all of kopf.

@@ -97,7 +97,7 @@ class Rates:
         self._seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
 
     def add(self, rows: Sequence[Row], now: float) -> list[Row]:
-        """Returns the rows with their rates. A row's first rate is None, also the first after an engine's restart."""
+        """Returns the rows with their rates. A row's first rate is None, as is the first after an engine's restart."""
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:

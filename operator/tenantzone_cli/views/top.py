@@ -60,7 +60,7 @@ def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAns
 
 
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
-    """Returns the rows sorted by zone name, or by an amount, largest first. Engines stay below their zone."""
+    """Returns the rows sorted by zone name, or by an amount, largest first. A zone's engines stay below it."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.zone_key)
     amount = _FIGURES[sort][1]

@@ -26,7 +26,7 @@ class Members:
     zones: Mapping[Key, Zone]
     """Existing TenantZones that the group names, by key."""
     problems: tuple[tuple[str, str], ...]
-    """Pools and zones that the group names but that can't be members: the namespace of each, and a message."""
+    """One pair of namespace and message for each pool or zone that the group names but that can't be a member."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:

@@ -1,8 +1,8 @@
 """Reconciles the KV-cache manager with KVStorages and KVCacheGroups. Each round compares all objects.
 
 Only the manager stores the registrations. This process stores nothing, so a new leader continues where the previous
-leader stopped. The operator does not change registrations without an object in the cluster, because a missing object
-may not have been deleted. A finalizer delays the deletion of an object until its blocks are gone.
+leader stopped. The operator leaves a registration unchanged if the cluster has no object for it, because a missing
+object does not prove that a user deleted it. A finalizer delays the deletion of an object until its blocks are gone.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class ManagerReconciler:
             await asyncio.gather(recording, return_exceptions=True)
 
     async def _round(self, recorder: Recorder) -> str:
-        """Run one round, and return why the manager does not answer; empty if it does.
+        """Run one round. Returns why the manager does not answer, or an empty text if it answers.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: a request to the API server failed.

@@ -217,7 +217,7 @@ class Turn:
         return True
 
     async def _has_gone(self, group: DeclaredGroup) -> bool:
-        """Empty and remove a group; returns True once the manager does not have the group."""
+        """Empty and remove a group. Returns whether the manager no longer has the group."""
         name = group.meta.name
         known = self._known_groups.get(name)
         if known is None:

@@ -26,7 +26,7 @@ _AT_ONCE = 16
 CURRENT_SECONDS = 3.0
 """The history uses a report only if the report is at most this number of seconds old."""
 _PICTURE_SECONDS = 5.0
-"""Timeout for a block map in seconds, long because an engine needs some time for half a million blocks."""
+"""Timeout for a block map in seconds. It is long, because an engine needs some time for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
 _MAX_POOLS = 4

@@ -94,7 +94,7 @@ class Api:
         return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
     async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns a list with the Secret's metadata, empty without such a Secret, and the listing's resource version.
+        """Returns a list with the metadata of the Secret, if it exists, and the listing's resource version.
 
         The call selects the Secret by name, so that an RBAC rule with this resource name is enough.
         """

@@ -53,7 +53,7 @@ def query(selector: Mapping[str, Any]) -> str | None:
 
 
 def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
-    """Yields the text of each requirement; empty if every object meets the requirement, None if no object can."""
+    """Iterates over the requirements' texts. A text is empty if all objects meet it, and None if none can meet it."""
     for key, value in selector.get("matchLabels", {}).items():
         yield _requirement(key, "In", [value])
     for expression in selector.get("matchExpressions", []):

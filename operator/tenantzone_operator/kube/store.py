@@ -102,7 +102,7 @@ class InformerCache(Generic[T]):
     def remove(self, body: Body) -> T | None:
         """Remove the object of a deletion event, and return it.
 
-        Returns None, and removes nothing, if the cache has a newer version, or another object of this name or none.
+        Removes nothing, and returns None, if the cache has a newer version, or no object with the same name and uid.
         """
         gone = self.read(body)
         key = _key(gone.meta)

@@ -45,7 +45,7 @@ class Timing:
     lease_seconds: int = 15
     """Seconds that a standby waits after the last renewal that it saw; an integer, as the field in the Lease."""
     renew_deadline: float = 10.0
-    """Seconds after the start of the last successful renewal at which a leader stops."""
+    """A leader stops this number of seconds after the start of its last successful renewal."""
     retry: float = 2.0
     """Seconds between two renewals. A standby checks the Lease four times as often."""
 

@@ -77,7 +77,7 @@ class Delivery:
         self._refused = ""
         self._config_writes = 0
         self._signed: tuple[str, str, str, Sequence[str]] | None = None
-        """Uid and version of the last ConfigMap with the right signature, the pool's creation time and the tokens."""
+        """For the last ConfigMap with the right signature: uid, version, the pool's creation time, and the tokens."""
 
     @property
     def writes(self) -> int:

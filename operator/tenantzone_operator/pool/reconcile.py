@@ -101,9 +101,9 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float | None:
-        """Returns the seconds since the last full listing or, if longer, since a pool's last attempt to reconcile.
+        """Returns the larger of two ages in seconds: of the last full listing, and of the oldest attempt to reconcile.
 
-        On a standby, returns None.
+        Only the last attempt of each pool counts. On a standby, returns None.
         """
         if self._checked_at is None:
             return None

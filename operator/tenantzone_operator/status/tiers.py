@@ -1,4 +1,4 @@
-"""Pure functions for the status rows and conditions of zones and pools that are about KV-cache tiers."""
+"""Pure functions for the rows and conditions about KV-cache tiers in the statuses of zones and pools."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

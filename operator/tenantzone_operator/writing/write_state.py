@@ -42,7 +42,7 @@ class WriteState:
     awaited_until: float = 0.0
     """Time until which a user waits for the status of ``seen_generation``."""
     unhurried_at: float = 0.0
-    """Time of the last write of the zone's status that no user waited for."""
+    """Time of the last write of the zone's status while no user waited for the status."""
 
     def differs(self, found: Status, status: Status) -> bool:
         """Returns whether to write the status; fields that other clients have added do not count as a difference.
@@ -98,8 +98,8 @@ class WriteState:
 
     def is_awaited(self, zone: Zone, now: float) -> bool:
         """Returns whether a user waits for the status of a zone that :meth:`see` has recorded."""
-        # A user waits for the first status of a generation without a time limit, because thousands of zones may have
-        # changed together.
+        # The wait for the first status of a generation has no time limit, because thousands of zones may have changed
+        # together.
         return self.seen_generation != zone.meta.generation or now < self.awaited_until
 
     def note_zone(self, zone: Zone, status: Status, now: float) -> None:
