@@ -151,5 +151,5 @@ def storage_advice(reason: str, kind: str, name: str) -> str | None:
 
 
 def is_known(reason: str) -> bool:
-    """Returns whether this version of the plugin knows the reason of a condition, even if it has no advice."""
+    """Returns whether this version of the plugin knows a condition's reason. Some known reasons need no advice."""
     return reason in _REASONS or reason in _OF_STORAGES or reason in _NOTHING_TO_DO

@@ -155,7 +155,7 @@ class Api:
         if answer.status == 404 and not refusal:
             message = "the API server lacks this kind; install the CRDs: kubectl apply --server-side -f crds/"
         if answer.status >= 500 and not refusal:
-            # Without a Status object, the message is from kubectl proxy, which could not reach the API server.
+            # A response without a Status object comes from kubectl proxy, which could not reach the API server.
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
@@ -216,7 +216,7 @@ def _status(text: bytes) -> dict[str, Any]:
 
 
 def _wait_seconds(refusal: Mapping[str, Any]) -> float:
-    """Returns the seconds to wait that a refusal requests, within bounds, because a proxy may send any value."""
+    """Returns the seconds that a refusal asks the client to wait, within bounds: a proxy may send any value."""
     details = refusal.get("details")
     asked = details.get("retryAfterSeconds") if isinstance(details, dict) else None
     return min(_LONGEST_WAIT_SECONDS, max(0, asked)) if isinstance(asked, int) else 1.0

@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id without waiting for engines")
     purge.add_argument("-o", "--output", choices=("json",), help="print JSON")
     _migrate(commands.add_parser("migrate", parents=[common], help="move a zone's cache from one engine to another"))
-    # List these commands for --help only, because the replay parses the arguments of replay, and of advise for a trace.
+    # List these commands in --help. The replay parses the arguments of ``replay``, and of ``advise`` for a trace.
     commands.add_parser(
         "replay", add_help=False, help="simulate zones for recorded traffic; needs vLLM on this machine"
     )

@@ -34,7 +34,7 @@ class Kubectl:
 
     @contextmanager
     def connected(self) -> Iterator[Api]:
-        """Run ``kubectl proxy`` until the block ends, and provide a client of the API server that uses the proxy.
+        """Context manager that runs ``kubectl proxy``; its value is a client of the API server that uses the proxy.
 
         Raises:
             KubectlError: kubectl can't be run, or the proxy does not start.
@@ -71,7 +71,10 @@ class Kubectl:
 
 @contextmanager
 def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends. The user sees its standard error, including a credential plugin's prompts."""
+    """Context manager that runs a command until the block ends.
+
+    The user sees the command's standard error, including prompts of a credential plugin.
+    """
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except OSError as error:

@@ -131,7 +131,7 @@ class _Token:
 
 
 def _token(api: Api, pool: Pool) -> _Token:
-    """Returns the pool's token, or why it is missing, which only matters for engines that require a token."""
+    """Returns the pool's token, or why it is missing. Engines that require no token answer even without it."""
     name = admin_secret_name(pool.name)
     secret = f"the Secret {pool.namespace}/{name}"
     try:
@@ -172,7 +172,7 @@ class Engine:
                 return self._from_here(method, path, query, body)
             return self._through_api_server(method, path, query, body)
         except ApiError as error:
-            # This refusal comes from the engine, because the API server accepted the user before, to read the pool.
+            # A refusal with status 401 comes from the engine: the API server has already let the user read the pool.
             raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
 
     def _lacks_token(self, error: ApiError) -> bool:

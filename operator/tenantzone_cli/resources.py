@@ -150,7 +150,7 @@ class Pod:
 
     @property
     def is_local_process(self) -> bool:
-        """Whether the pod is a process on this machine instead of a container, which its loopback address shows."""
+        """Whether the pod is a process on this machine, not a container. Such a pod has a loopback address."""
         try:
             return ip_address(self.ip).is_loopback
         except ValueError:

@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 _THREADS = 2
 
 STUCK_SECONDS = 3 * RESYNC_SECONDS
-"""Seconds without an attempt to reconcile after which the liveness probe of a leader fails."""
+"""A leader's liveness probe fails if the leader has not tried to reconcile for more than this number of seconds."""
 _STALE_SECONDS = 2.5 * RESYNC_SECONDS
-"""Maximum age in seconds of the last listing with which a process is ready."""
+"""A process is ready only if its last listing is at most this number of seconds old."""
 _SILENCE_SECONDS = 10.0
 """Seconds without an answer from the API server after which a process is not ready."""
 _PAUSE_SECONDS = 1.0
@@ -162,7 +162,7 @@ class Operator:
             "poolsWithoutPods": without_pods,
         }
         is_listed = age is not None and age <= _STALE_SECONDS
-        # Count pools, because a problem in one pool must not make the process unready.
+        # One pool with outdated pods must not make the process unready, so the pods of all pools must be outdated.
         has_pods = without_pods < max(pools, 1)
         return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
@@ -254,7 +254,7 @@ async def end_stubborn(
     """Wait until kopf has stopped, after one of its root tasks has ended.
 
     kopf cancels its remaining tasks once, and then waits for them forever. If the session of a watch was closed at that
-    moment, the watch tries to log in again, waits for a task that has already ended, and survives the cancellation.
+    moment, the watch survives the cancellation: it tries to log in again, and waits for a task that has ended already.
 
     Args:
         running: the task that runs all of kopf.

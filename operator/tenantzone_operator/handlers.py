@@ -58,7 +58,7 @@ def make_settings() -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = _IDLE_SECONDS
     # By default, kopf would kill the process ten minutes after a watch failed. The operator restarts watches itself.
     settings.process.ultimate_exiting_timeout = None
-    # kopf does not write these names today. If a future handler makes kopf write them, they must have this prefix.
+    # kopf writes neither finalizers nor annotations today. If a future handler makes kopf write some, use these names.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
     settings.persistence.diffbase_storage = NoDiffs()

@@ -35,7 +35,7 @@ class KopfJsonFormatter(JsonFormatter):
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
-    """Replace a record's message by one printable line, because it may quote engines, which must not forge log lines.
+    """Replace a record's message by one printable line. The message may quote an engine, which must not forge lines.
 
     JSON needs no such filter, because it escapes the text.
     """

@@ -41,7 +41,7 @@ class MigrateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate that compares moving the chunks that shared storages lack with computing them again."""
+    """An estimate of the times to move the chunks that shared storages lack, and to compute them again."""
 
     chunks: int
     bytes: int
@@ -72,7 +72,7 @@ class Estimate:
 
 
 def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
-    """Returns an estimate for the chunks that shared storages lack according to the source engine's report.
+    """Returns an estimate, based on the source engine's report, for the chunks that shared storages lack.
 
     The estimate compares the time to move the chunks' bytes at the given rate with the time to compute the chunks'
     tokens at the speed at which the engine computes prompts.
@@ -108,7 +108,7 @@ class Move:
             )
 
     def look(self) -> Estimate:
-        """Let the source engine check which of its cached chunks shared storages lack, and return the estimate."""
+        """Let the source engine check which of its cached chunks no shared storage has, and return the estimate."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)
 
     def hand_down(self) -> MigrationReport:

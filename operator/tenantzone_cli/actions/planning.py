@@ -15,7 +15,7 @@ from tenantzone_contract.extras import install_command
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
 """Subcommand of the replay for each command of the plugin."""
 _EXTRAS: Final = {"replay": "replay", "advise": "advice"}
-"""Package extra that each command needs, in addition to the engine's."""
+"""Package extra that each command needs in addition to the engine's extra."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )

@@ -20,7 +20,7 @@ from tenantzone_contract.zone_config.specs import Body
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
-"""Duration in seconds that the check assumes for a Lease without a duration."""
+"""Duration in seconds that the check assumes if a Lease contains no duration."""
 _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
 """Maximum duration of a Lease in seconds that standby operators respect. A longer one was edited by hand."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
@@ -168,7 +168,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_led(facts: Facts) -> bool:
-    """Returns whether an operator holds the Lease now, provided that its clock agrees with the API server's."""
+    """Returns whether an operator holds the Lease now. Assumes that its clock agrees with the API server's."""
     if isinstance(facts.lease, ApiError):
         return False
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)
@@ -188,7 +188,7 @@ def _lasts(lease: Body) -> float:
 
 
 def _age(facts: Facts, lease: Body) -> float:
-    """Returns the seconds since the leader renewed the Lease, by the leader's clock."""
+    """Returns the seconds since the Lease was renewed. The time of the renewal is by the leader's clock."""
     renewed = unix_time(lease["spec"].get("renewTime"))
     return max(0.0, facts.now - renewed) if renewed is not None else 0.0
 

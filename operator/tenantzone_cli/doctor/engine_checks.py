@@ -59,7 +59,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """Merges the findings of engines with the same problem into one finding that names the engines."""
+    """Iterates over the findings; engines with the same problem share one finding that names them."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)

@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check of one subject, and advice."""
+    """The result of checking one subject, with advice."""
 
     level: Level
     subject: str

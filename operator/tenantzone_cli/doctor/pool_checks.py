@@ -111,7 +111,7 @@ def _check_tiers(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
-    """Returns the pool's config, or None if it is missing or invalid, and the findings about the config."""
+    """Returns the pool's config and the findings about it. The config is None if it is missing or invalid."""
     subject, name = f"config {pool.namespace}/{pool.name}", config_map_name(pool.name)
     found = facts.configs[pool.key]
     if isinstance(found, ApiError):
@@ -145,7 +145,10 @@ def _age(facts: Facts, body: Body) -> str:
 
 
 def _refusal(zone: Zone) -> Condition | None:
-    """Returns the condition Accepted if the operator refuses the zone; None if not, or during the zone's deletion."""
+    """Returns the condition Accepted if the operator refuses the zone.
+
+    Returns None if the operator does not refuse the zone, or if the zone is being deleted.
+    """
     found = zone.condition("Accepted")
     return found if found is not None and found.status == "False" and found.reason != "Deleting" else None
 

@@ -57,7 +57,7 @@ class Difference:
 
 
 def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
-    """Iterates over the differences between an installed schema and the shipped schema, except for texts."""
+    """Iterates over the differences between an installed schema and the shipped schema. Texts are not compared."""
     if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
         fields = path.endswith(".properties")
         for key in sorted(shipped.keys() | installed.keys()):

@@ -178,7 +178,7 @@ def _pods(facts: Facts) -> Iterator[str]:
     if isinstance(facts.pods, ApiError):
         yield f"The pool's pods can't be listed: {facts.pods.message}"
     elif not facts.pods and facts.pool.is_("SelectorOverlaps"):
-        return  # The conditions name the pools that own the pods.
+        return  # The pool's conditions already name the other pools to which the pods belong.
     elif not facts.pods:
         yield f"No pod in namespace {facts.pool.namespace} has the labels {facts.pool.selector}"
     else:

@@ -97,7 +97,7 @@ class Rates:
         self._seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
 
     def add(self, rows: Sequence[Row], now: float) -> list[Row]:
-        """Returns the rows with their rates. A rate is None in a row's first sample, and after an engine's restart."""
+        """Returns the rows with their rates. A row's first rate is None, as is the first after an engine's restart."""
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:
@@ -106,7 +106,7 @@ class Rates:
                 rated.append(row)
                 continue
             before = self._seen.get(row.key, [])
-            # Use the newest sample even if it is older than the window.
+            # If all samples are older than the window, use the newest of them.
             looks = [look for look in before if now - look[0] <= self._window] or before[-1:]
             if looks and looks[-1][1] > count:
                 looks = []

@@ -60,7 +60,7 @@ def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAns
 
 
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
-    """Returns the rows sorted by zone name, or by an amount, largest first. Engines stay below their zone."""
+    """Returns the rows sorted by zone name, or by an amount, largest first. A zone's engines stay below it."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.zone_key)
     amount = _FIGURES[sort][1]
@@ -111,7 +111,7 @@ def _cells(row: Row, selection: Selection, tiers: Sequence[str]) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    # Cells with the held and reserved bytes in each tier.
+    # One cell for each tier, with the held and reserved bytes.
     known = {tier.tier: tier.shown for tier in row.tiers}
     in_tiers = (shown(known.get(tier)) for tier in tiers)
     cells = [name, pool, shown(row.summary.state), *figures, *in_tiers, shown(row.ready)]

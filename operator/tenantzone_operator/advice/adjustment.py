@@ -21,7 +21,7 @@ class Field(StrEnum):
     TTL = "retention.ttl"
     EVICTION_POLICY = "evictionPolicy"
     WATERMARK = "watermarks.high"
-    """The only field of a pool; all other fields belong to zones."""
+    """The only adjustable field of a pool. All other adjustable fields belong to zones."""
 
 
 @dataclass(frozen=True, slots=True)

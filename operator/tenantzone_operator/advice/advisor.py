@@ -34,9 +34,10 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 
 REST_WINDOWS: Final = 6
-"""Number of windows after an undone trial of a field without another trial; doubles with each consecutive undone trial.
+"""Number of windows for which the advisor does not try a field again after it has undone a trial of the field.
 
-After a kept trial, only a change in the opposite direction must wait for this number of windows.
+The number doubles with each consecutive undone trial. After a kept trial, a further change in the same direction need
+not wait, but a change in the opposite direction must wait for this number of windows.
 """
 MOST_DOUBLINGS: Final = 6
 """Maximum number of times that ``REST_WINDOWS`` is doubled."""
@@ -96,7 +97,7 @@ class Advisor:
 
         Args:
             now: the current inputs.
-            before: the pool's last status that this operator computed, whatever other clients have changed since.
+            before: the pool's status as this operator last computed it, without later changes by other clients.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
             # Begin anew when advice is switched on, because figures from the meantime belong to no window.
@@ -116,7 +117,7 @@ class Advisor:
         return found | ({"adjustments": rows} if rows else {})
 
     def _after_a_restart(self, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Revert trials whose figures were lost in a restart, and discard this advisor's trial if its row is gone."""
+        """Revert trials whose figures were lost in a restart. Discard this advisor's trial if it has no row now."""
         on_trial = {each.key for each in adjustments if each.state == "Trial"}
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
@@ -160,7 +161,7 @@ class Advisor:
             if _is_in_force(now, trial.proposal):
                 trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
-                # The engines do not enforce the change yet, so these figures do not belong to the window after it.
+                # Not all engines enforce the change yet, so these figures do not belong to the window after the change.
                 self._is_over(now)
                 return adjustments
             else:
@@ -189,13 +190,19 @@ def pause_seconds(window_seconds: float) -> float:
 
 
 def _credible(found: Adjustment, unix_time: float) -> Adjustment:
-    """Returns the adjustment with a plausible time and count, because other clients or a fast clock may write any."""
+    """Returns the adjustment with its time and count limited to plausible values.
+
+    Another client may write any values into the status, and a fast clock may write a time in the future.
+    """
     since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
     return replace(found, since=since, undone=undone)
 
 
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
-    """Returns an adjustment with its trial reverted, unless the trial is ``known``; None if nothing else remains."""
+    """Returns an adjustment with its trial reverted; an adjustment without a trial, or ``known``, stays unchanged.
+
+    Returns None if the adjustment contains nothing but the reverted trial.
+    """
     if found.state != "Trial" or found.key == known:
         return found
     if found.undone:

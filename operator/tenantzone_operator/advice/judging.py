@@ -41,7 +41,7 @@ def judge(tried: Proposal, before: Figures, after: Figures) -> Judgement:
 
 
 def _worse_target(before: Figures, after: Figures) -> str:
-    """Returns a text about a zone whose latency exceeds its target more than before; empty if there is none."""
+    """Returns a text about a zone whose latency exceeds its target more than before; empty without such a zone."""
     for name in sorted(after.zones):
         was, now = _of(before, name).mean_ratio, after.zones[name].mean_ratio
         if was is not None and now is not None and now > MET and now > _WORSE * was:

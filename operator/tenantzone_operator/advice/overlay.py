@@ -50,7 +50,7 @@ class Overlaid:
 class Overlay:
     """Applies the adjustments in a pool's status, and caches the result for each zone.
 
-    With the cache, an unchanged zone stays the same object, so that the planning compares thousands of zones quickly.
+    Because of the cache, an unchanged zone stays the same object, and the planning compares identical objects quickly.
     """
 
     def __init__(self) -> None:

@@ -131,7 +131,7 @@ class _Rules:
             return
         held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
         now = self._limit(largest)
-        # Start from the blocks that the zone holds, because a higher limit would have no effect.
+        # Start from the blocks that the zone holds, because a limit above this number would have no effect.
         lower = int(min(held, 100.0 if now is None else now) / _STEP)
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)

@@ -21,7 +21,7 @@ ANYTHING = Bounds(
     eviction_policies=EVICTION_POLICIES,
     watermarks=Range(0, 1),
 )
-"""Bounds of recommendations. The bounds in the spec apply only to changes that the advisor makes itself."""
+"""Bounds of recommended changes. The bounds in the spec apply only to changes that the advisor makes itself."""
 
 
 def value_of(zone: ZoneConfig, field: Field) -> str:

@@ -103,7 +103,7 @@ class Window:
     def look(self, observations: Sequence[Observation], names: Collection[str]) -> None:
         """Add one sample of the engines' reports on the zones with these names.
 
-        Counters of an engine that is seen for the first time start to grow with the next sample.
+        An engine's first sample only sets the start values of its counters. Growth counts from the next sample on.
         """
         figures = self.figures
         counted: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -121,7 +121,7 @@ class Window:
                     continue
                 before = self._counted.get((seen.pod, name))
                 now = tuple(getattr(zone, counter) for counter in _COUNTERS)
-                # Reuse the tuple while the counters do not change, because most of thousands of zones are idle.
+                # To save memory, reuse the tuple while the counters do not change: most of thousands of zones are idle.
                 counted[seen.pod, name] = now = before if before == now else now
                 if before is now and name not in figures.zones and _is_empty(zone):
                     continue

@@ -1,7 +1,7 @@
 """Validates the KV-cache manager's answers.
 
-The rest of this package compares the decoded JSON with the declared objects. So these types only validate the JSON, and
-only the fields that the operator reads, because a newer manager may send additional fields.
+These types only validate the JSON. The rest of this package does not use them, but compares the decoded JSON with the
+declared objects. The types contain only the fields that the operator reads, so a newer manager may send more fields.
 """
 
 from collections.abc import Mapping

@@ -25,7 +25,7 @@ class Declared:
     meta: Meta
     finalizers: tuple[str, ...]
     wanted: Body
-    """The object for the manager's API. Like in the manager's listings, fields with default values are left out."""
+    """The object for the manager's API, without fields that have default values, as in the manager's listings."""
     invalid: str
     """Why the spec can't be used; empty if it is valid."""
     status: Body
@@ -50,7 +50,7 @@ class ZoneQuotas:
 
     zone: Key
     types: Mapping[str, Body]
-    """The set fields among ``reserved`` and ``limit``, named as in the manager's API, by storage type."""
+    """For each storage type, an object with ``reserved``, ``limit`` or both, named as in the manager's API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class DeclaredGroup(Declared):
         return tuple(sorted({namespace for namespace, _ in (*self.pools, *(each.zone for each in self.zones))}))
 
     def within(self, namespace: str | None) -> "DeclaredGroup":
-        """Returns the group without its pools and zones in other namespaces; None keeps all namespaces."""
+        """Returns the group with only its pools and zones in ``namespace``; with all if ``namespace`` is None."""
         if namespace is None:
             return self
         return replace(
@@ -101,7 +101,7 @@ def emptied_storage(storage: Body) -> Body:
 
 
 def emptied_group(group: Body) -> Body:
-    """Returns a group with limit 0 and no other setting, in which instances can't register."""
+    """Returns a group with limit 0 and no other setting. Instances can't register in such a group."""
     return {"name": group["name"], "storages": group["storages"], "total": {"limit": 0, "watermark": 1.0}}
 
 

@@ -26,11 +26,13 @@ class Members:
     zones: Mapping[Key, Zone]
     """Existing TenantZones that the group names, by key."""
     problems: tuple[tuple[str, str], ...]
-    """Pools and zones that the group names but that can't be members: the namespace of each, and a message."""
+    """One pair of namespace and message for each pool or zone that the group names but that can't be a member."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
-    """Returns the pool of each service account, both as NAMESPACE/NAME, and the reasons why other pools have none.
+    """Returns the pool of each service account, and for each pool without a service account the reason.
+
+    Service accounts and their pools are given as NAMESPACE/NAME, the other pools by key.
 
     A service account that two pools name belongs only to the older pool, so that the pools can't access each other's
     blocks.
@@ -173,7 +175,7 @@ def _members(
 
 
 def _zone_quotas(group: DeclaredGroup, shared: Members) -> dict[str, dict[str, dict[str, int]]]:
-    """Returns the quotas, without default values, by the zone's name in the manager and by storage type."""
+    """Returns each zone's quotas by storage type, without default values; the keys are the manager's zone names."""
     quotas: dict[str, dict[str, dict[str, int]]] = {}
     for declared in group.zones:
         zone = shared.zones.get(declared.zone)

@@ -75,7 +75,10 @@ class Objects:
             self._written[plural].add(version)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return after the first change by another client. Without such a change, sleep longer than ``seconds``."""
+        """Return after the first change by another client.
+
+        Without such a change, or after a failed watch, sleep longer than the caller's timeout of ``seconds``.
+        """
         version = self._versions.get(plural, 0)
         with suppress(*REQUEST_ERRORS):
             async for event in self._api.watch_cluster(plural, version, int(seconds) + 1):

@@ -1,8 +1,8 @@
 """Reconciles the KV-cache manager with KVStorages and KVCacheGroups. Each round compares all objects.
 
 Only the manager stores the registrations. This process stores nothing, so a new leader continues where the previous
-leader stopped. The operator does not change registrations without an object in the cluster, because a missing object
-may not have been deleted. A finalizer delays the deletion of an object until its blocks are gone.
+leader stopped. The operator leaves a registration unchanged if the cluster has no object for it, because a missing
+object does not prove that a user deleted it. A finalizer delays the deletion of an object until its blocks are gone.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ LONGEST_SECONDS: Final = 20.0
 GAUGES_SECONDS: Final = 5.0
 """Minimum number of seconds between two writes of one status if only amounts have changed."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""Maximum number of writes per second that change only amounts, so with many objects, each is written less often."""
+"""Maximum number of writes per second that change only amounts. With many objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
 """Minimum number of seconds between two rounds, so that one round handles all changes that arrive together."""
@@ -103,7 +103,7 @@ class ManagerReconciler:
             await asyncio.gather(recording, return_exceptions=True)
 
     async def _round(self, recorder: Recorder) -> str:
-        """Run one round, and return why the manager does not answer; empty if it does.
+        """Run one round. Returns why the manager does not answer, or an empty text if it answers.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: a request to the API server failed.
@@ -143,7 +143,7 @@ class ManagerReconciler:
         return turn.unreachable
 
     def _pause(self, status: Body, *, is_news: bool) -> float:
-        """Returns the minimum number of seconds since the last write of an object's status until the next one."""
+        """Returns the minimum number of seconds between the last write of an object's status and the next write."""
         if self._namespace is not None and (not self.answers or is_refused(status)):
             # An operator of another namespace may write a different status to the same group in each of its rounds.
             return LONGEST_SECONDS

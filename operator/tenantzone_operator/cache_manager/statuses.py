@@ -147,7 +147,7 @@ def _healthy(found: Found) -> Condition:
 
 
 def _place_shared(found: Found) -> list[Condition]:
-    """Returns the condition about other storages that name the same location; empty if there are none."""
+    """Returns a list with the condition about other storages at the same location; empty if there are none."""
     others = found.report.get("shares_place_with", ()) if found.report is not None else ()
     if not others:
         return []
@@ -171,7 +171,10 @@ def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> 
 
 
 def _first_problem(conditions: Sequence[Condition]) -> Condition | None:
-    """Returns a Ready condition made from the first condition that is not True, Unknown last; None if all are True."""
+    """Returns a Ready condition like the first condition that is False, or else like the first that is Unknown.
+
+    Returns None if all conditions are True.
+    """
     for each in sorted(conditions, key=lambda one: one.status == "Unknown"):
         if each.status != "True":
             return replace(each, type=Type.READY)

@@ -43,7 +43,7 @@ class Turn:
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
-        """All instances of the manager; not listed, and so empty, unless a group names zones."""
+        """All instances of the manager. Stays empty if no group names zones, because then they are not needed."""
         self._shared = shared
         self._refused_accounts = refused_accounts
         self._namespace = namespace
@@ -57,7 +57,7 @@ class Turn:
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
         self._passed_over: set[str] = set()
-        """Uids of objects whose status this round does not write: they were released, or changed since the listing."""
+        """Uids of objects whose status this round does not write, because they were released or changed meanwhile."""
 
     async def look(self) -> None:
         """List the storages, groups and, if needed, instances that the manager has.
@@ -124,7 +124,7 @@ class Turn:
 
     @contextmanager
     def _logged_if_refused(self, account: str, what: str) -> Iterator[None]:
-        """Suppress the refusal of a service account, and log it if it is new, because no status reports it."""
+        """Catch the manager's refusal of a service account. Log a new refusal, because no status reports it."""
         try:
             yield
         except ManagerRefused as error:
@@ -170,7 +170,7 @@ class Turn:
     async def _keep(
         self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str, **more: str
     ) -> None:
-        """Add the finalizer to an object, and register the object with the manager if the manager's differs.
+        """Add the finalizer to an object, and register the object with the manager if the manager's copy differs.
 
         Args:
             plural: the plural name of the object's kind.
@@ -185,7 +185,7 @@ class Turn:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
         # If the finalizer or the manager's object is missing, another operator may just have finished the deletion.
-        # Adding the finalizer detects that, because it fails if the object has changed since the listing.
+        # Adding the finalizer detects that, because the request fails if the object has changed since the listing.
         if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:
@@ -202,7 +202,7 @@ class Turn:
         self._found[declared.meta.uid] = Found(report=report)
 
     async def _hold(self, plural: str, declared: Declared, known: Body | None) -> bool:
-        """Add the finalizer to an object; returns False if the API server refuses it or the object has changed."""
+        """Add the finalizer to an object. Returns False if the API server refuses it, or if the object has changed."""
         try:
             await self._objects.hold(plural, declared)
         except RestError as error:
@@ -217,7 +217,7 @@ class Turn:
         return True
 
     async def _has_gone(self, group: DeclaredGroup) -> bool:
-        """Empty and remove a group; returns True once the manager does not have the group."""
+        """Empty and remove a group. Returns whether the manager no longer has the group."""
         name = group.meta.name
         known = self._known_groups.get(name)
         if known is None:

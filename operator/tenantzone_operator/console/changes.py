@@ -17,7 +17,7 @@ from tenantzone_operator.status.notices import Notice, pool_notices, zone_notice
 
 MAX_CHANGES = 500
 _LOOK_BACK = 20
-"""Number of recent changes among which an equal change raises the count instead of adding a new entry."""
+"""Number of recent entries with which a new change is compared. If one is equal, only its count is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Changes:
         return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
-        """Compare zones and pools with the previous call, and record the changes. The first call records nothing."""
+        """Record how the zones and pools differ from those in the previous call. The first call records nothing."""
         now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
         now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
         if self._zones is not None and self._pools is not None:

@@ -46,7 +46,7 @@ async def guarded(
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.reason}\n")
     response.headers.update(_HEADERS)
-    # Close the connection, because kopf does not stop before all tasks that were started during its run have ended.
+    # Close the connection, because an open connection keeps a task running, and kopf waits for all tasks to end.
     response.force_close()
     return response
 

@@ -44,7 +44,7 @@ class History:
         self._newest = (self._newest + 1) % self._samples
         self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
         for key, blocks in held.items():
-            # Limit the number, because the sum over many engines may not fit into four bytes.
+            # Cap the number, because the sum over many engines may not fit into four bytes.
             self._rings[key][self._newest] = _UNKNOWN if blocks is None else min(blocks, _MOST)
 
     def of(self, key: Key) -> list[int | None]:

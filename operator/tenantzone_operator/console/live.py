@@ -24,9 +24,9 @@ FRESH_SECONDS = 0.8
 _AT_ONCE = 16
 """Maximum number of engines that are polled concurrently."""
 CURRENT_SECONDS = 3.0
-"""Maximum age of reports in seconds up to which the history uses them."""
+"""The history uses a report only if the report is at most this number of seconds old."""
 _PICTURE_SECONDS = 5.0
-"""Timeout for a block map in seconds, long because an engine needs some time for half a million blocks."""
+"""Timeout for a block map in seconds. It is long, because an engine needs some time for half a million blocks."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
 _MAX_POOLS = 4
@@ -134,7 +134,7 @@ class LiveEngines:
         return {name: ZoneSummary.of(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
-        """Remove pools from the cache that no page has requested for ``_KEPT_SECONDS``."""
+        """Forget the cached pools that no page has requested in the last ``_KEPT_SECONDS``."""
         now = self._clock()
         self._pools = {
             key: look

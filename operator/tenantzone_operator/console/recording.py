@@ -42,7 +42,7 @@ class Recording:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Take samples while the block runs."""
+        """Take samples while the ``with`` block runs."""
         running = asyncio.create_task(self._run(), name="console")
         try:
             yield

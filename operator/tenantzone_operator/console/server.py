@@ -52,7 +52,7 @@ async def console_served(
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
     bounds: HttpBounds | None = None,
 ) -> AsyncIterator[int]:
-    """Serve the console on the loopback address while the block runs, and provide the port.
+    """Context manager with the port as its value; serves the console on the loopback address until the block ends.
 
     Args:
         port: the port to listen on.
@@ -145,7 +145,7 @@ class Console:
         return web.json_response(whole)
 
     def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns the history of the declared zones; only of the largest ``_MAX_CHARTS`` if there are more."""
+        """Returns the history of the declared zones. If there are many, includes only the ``_MAX_CHARTS`` largest."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
         names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])

@@ -1,7 +1,7 @@
 """Lists KVStorages and KVCacheGroups for the console while a page is open.
 
-All open pages share one listing. The store does not contain these objects, because without a page only the leader
-needs them.
+All open pages share one listing. The store does not contain these objects, because only open pages and the leader
+need them.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 AGAIN_SECONDS = 10.0
 """Minimum number of seconds between two reads of the Secret while an engine refuses the tokens or there is no key."""
 LOOK_SECONDS = 60.0
-"""Seconds between two reads of the Secret while no engine refuses the tokens, to restore a deleted Secret."""
+"""Seconds between two reads of the Secret if no engine refuses the tokens. The leader also restores the Secret."""
 _MAX_KEYS = 3
 """Maximum number of current and replaced keys together. A config has one signature per key."""
 _CONFLICT = 409
@@ -73,7 +73,7 @@ class AdminKey:
         """Read the key from the Secret, and create the Secret if it is missing, unless the last read is recent.
 
         Args:
-            again: whether a shorter time since the last read is enough, because the key may have changed.
+            again: True if the key may have changed. In this case, the Secret is read again sooner.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: there is no key, because a request to the API server failed.
@@ -85,13 +85,13 @@ class AdminKey:
             try:
                 self._take(parse_admin_keys(await self._read_or_make()))
             except REQUEST_ERRORS as error:
-                # A missing namespace (404) is a lasting problem, so that retrying soon does not help.
+                # A missing namespace (404) is a lasting problem: retrying soon would not help.
                 is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
                 if is_lasting:
                     self._complain(explain(error))
                 elif not self._keys:
                     raise
-                # Otherwise, keep using the known key until the Secret can be read, so that no pool has to wait.
+                # After a temporary error, keep using the known key until the Secret can be read, so that no pool waits.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:
@@ -130,7 +130,10 @@ class AdminKey:
         self._keys = keys
 
     async def _read_or_make(self) -> dict[str, str]:
-        """Returns the data of the Secret. Creates a missing Secret with the known keys, or else with a new key."""
+        """Returns the data of the Secret.
+
+        A missing Secret is created: with the known keys, or with a new key if no key is known.
+        """
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
             keys, what = (self._keys, "the known key") if self._keys else ((new_admin_key(),), "a new key")

@@ -95,7 +95,7 @@ async def read_answer(
 
 
 async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[str]) -> bytes:
-    """Returns the answer to the first token that the engine accepts. Without tokens, sends a request without one."""
+    """Returns the answer to the first token that the engine accepts. Without tokens, asks without a token."""
     *others, last = tokens or ("",)
     for token in others:
         with suppress(TokenRefusedError):

@@ -16,11 +16,11 @@ _END_OF_HEAD = b"\r\n\r\n"
 _READ_BYTES = 2**16
 
 PIECES = 64
-"""Number of pieces that are allowed for a response of any length."""
+"""Number of pieces in which a response of any length may arrive. One read from the socket returns one piece."""
 PIECE_BYTES = 512
 """Number of received bytes for which one additional piece is allowed. Networks split responses into larger pieces."""
 PIECE_COSTS_BYTES = 2 * 2**10
-"""Minimum charge for a piece in bytes, because receiving a piece takes as long as parsing about this many bytes."""
+"""Minimum number of bytes to charge for a piece. Receiving a piece takes as long as parsing about this many bytes."""
 
 
 class UnbelievableError(ValueError):

@@ -26,7 +26,7 @@ class Observation:
 
     @property
     def tiers(self) -> Mapping[str, TierView]:
-        """Tiers that the engine reports, by name; empty if it has no tiers, or without a report."""
+        """Tiers that the engine reports, by name; empty if the engine has no tiers or there is no report."""
         return self.report.tiers if self.report is not None else {}
 
     @property
@@ -41,7 +41,7 @@ class Observation:
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether the engine refuses a config because of its signature."""
+        """Whether the engine refuses a config because of an invalid signature, or because it has a newer config."""
         return self.report is not None and self.report.is_untrusted
 
     @property

@@ -17,7 +17,7 @@ class ReadingQuota:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paid_at = float("-inf")
-        """Clock time until which the bytes read so far use up the allowed rate."""
+        """Time of the clock before which nothing more should be read, because the bytes read so far use up the rate."""
 
     def spend(self, count: int) -> None:
         """Charge bytes that were read from an engine."""

@@ -27,7 +27,7 @@ def max_report_bytes(declared: int, *, may_register: bool) -> int:
 
 
 async def parse_report_aside(text: bytes) -> EngineReport:
-    """Parse a report like `parse_report`, but a long report in a thread, so that it does not block the event loop.
+    """Parse a report like `parse_report`, but parse a long report in a thread, which does not block the event loop.
 
     Raises:
         ValueError: see `parse_report`.

@@ -1,4 +1,4 @@
-"""Reduces engines' reports to the fields that the operator uses, because it keeps many large reports in memory."""
+"""Reduces engines' reports to the fields that the operator uses, because many large reports are in memory."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Eviction reasons that mean that a zone lost borrowed blocks."""
 _FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
-"""Eviction reasons that mean that a request needed the blocks, without the reason that the zone was at its limit."""
+"""Eviction reasons that mean that a request needed the blocks; the reason ``limit`` is counted separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ZoneView:
     evicted_by_limit: int = 0
     """Number of blocks that were evicted because the zone was at its own limit."""
     evicted_by_ttl: int = 0
-    """Number of blocks that were evicted because the zone's ttl passed without use."""
+    """Number of blocks that were evicted because no request used them within the zone's ttl."""
     evicted_by_watermark: int = 0
     """Number of blocks that the watermarks evicted before any zone needed them."""
     evicted_for_room: int = 0
@@ -84,7 +84,7 @@ class EngineView:
     nack: str
     """Why the engine refuses the newest config, in the engine's words; empty if it does not refuse."""
     is_untrusted: bool
-    """Whether the engine refuses a config because the signature is invalid or the config is older."""
+    """Whether the engine refuses a config because of an invalid signature, or because it has a newer config."""
     identity: str
     """Digest of the identity declaration that the frontend applies."""
     identity_problem: str
@@ -203,7 +203,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         evicted_by_watermark=evicted.get("watermark", 0),
         evicted_for_room=sum(evicted.get(reason, 0) for reason in _FOR_ROOM),
         purge=report.purge,
-        # Set this number only after a purge, because otherwise no status shows it, and it changes all the time.
+        # Without a purge, use 0. No status shows the number then, and its changes would make each report differ.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
         latency=report.latency,
         tiers=report.tiers,

@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 QUICK_POLL_SECONDS = 0.1
 """Poll interval in seconds while engines have not acknowledged a published config."""
 QUICK_FOR_SECONDS = 30.0
-"""Maximum number of seconds for which the operator polls at the quick interval."""
+"""Maximum number of seconds for which the operator polls at the interval ``QUICK_POLL_SECONDS``."""
 
 _AT_ONCE = 16
 """Maximum number of engines of one pool that are polled concurrently, which bounds the answers in memory."""
@@ -102,7 +102,7 @@ class _Engine(WatchedEngine[EngineView]):
     asking: asyncio.Task[bool] | None = None
     """Task of the request in flight, if any."""
     is_prompt: bool = True
-    """Whether the last answer arrived in time, so that a poll of all engines waits for the next answer."""
+    """Whether the last answer arrived in time. If so, `EngineWatch.ask_all` waits for the next answer."""
     backoff: float = 0.0
     """Current backoff in seconds, after an invalid or missing answer."""
     ask_after: float = 0.0
@@ -165,7 +165,7 @@ class EngineWatch:
             began = time.monotonic()
             await asyncio.gather(*(self._ask(engine) for engine in new))
             if any(engine.report is None for engine in new):
-                # Wait for the full timeout, because the time would reveal whether a server listens at this address.
+                # Wait for the full timeout. A shorter wait would reveal whether a server listens at this address.
                 await asyncio.sleep(ANSWER_SECONDS - (time.monotonic() - began))
             self._wake.set()
         return [engine.observation() for engine in self._engines.values()]

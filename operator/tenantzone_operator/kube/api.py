@@ -94,7 +94,7 @@ class Api:
         return self._watch(resource_path(API, None, plural), {}, version, seconds)
 
     async def list_secret(self, namespace: str, name: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """Returns a list with the Secret's metadata, empty without such a Secret, and the listing's resource version.
+        """Returns a list with the metadata of the Secret, if it exists, and the listing's resource version.
 
         The call selects the Secret by name, so that an RBAC rule with this resource name is enough.
         """
@@ -109,7 +109,7 @@ class Api:
         return self._watch(path, query, version, seconds, _ONLY_METADATA)
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
-        """Returns the ConfigMap with the name of the pool's config, even if the operator did not create it, or None."""
+        """Returns the ConfigMap with the name of the pool's config, or None. Any client may have created it."""
         found = await self._read_config(namespace, pool, {})
         return None if found is None else read_config_map(found)
 
@@ -273,7 +273,7 @@ class Api:
 async def connected(
     connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> AsyncIterator[Api]:
-    """Yields a client of the API server whose sessions are closed when the block ends."""
+    """Context manager; its value is a client of the API server, whose sessions are closed when the block ends."""
     async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
         yield Api(rest, namespace)
 
@@ -284,7 +284,7 @@ def is_gone(error: RestError) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """Returns a request's error as one line for the log, with advice on certificates without key identifiers."""
+    """Returns a request's error as one line for the log. Adds advice if a certificate lacks key identifiers."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientResponseError):

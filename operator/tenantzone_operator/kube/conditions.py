@@ -55,7 +55,7 @@ class Reason(StrEnum):
     # Reasons of Accepted
     ACCEPTED = "Accepted"
     ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
-    """The operator decides whether the zone fits once the first engine reports its size."""
+    """No engine has reported its size yet. When one does, the operator decides whether the zone fits."""
     INVALID = "Invalid"
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"
@@ -169,14 +169,14 @@ _STALLING = frozenset(
 
 
 def stalled(accepted: Condition) -> list[Condition]:
-    """Returns the condition that makes kstatus stop waiting; empty if waiting may help."""
+    """Returns a list with the condition that makes kstatus stop waiting; an empty list if waiting may help."""
     if accepted.reason not in _STALLING:
         return []
     return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
 
 
 def degraded(unfit: Sequence[str]) -> list[Condition]:
-    """Returns the condition that names engines that are too small; empty if no engine is too small.
+    """Returns a list with the condition that names engines that are too small; an empty list without such engines.
 
     Args:
         unfit: one text for each such engine, with the engine's name and the blocks that the engine lacks.
@@ -193,7 +193,7 @@ def name_some(items: Sequence[str], separator: str = ", ") -> str:
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:
-    """Returns the condition that names fields that are not enforced; empty if there are none."""
+    """Returns a list with the condition that names fields that are not enforced; an empty list without such fields."""
     if not fields:
         return []
     names = " and ".join([", ".join(fields[:-1]), fields[-1]] if len(fields) > 1 else fields)

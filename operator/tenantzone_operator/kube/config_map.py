@@ -59,7 +59,7 @@ def read_config_map(body: Body) -> ConfigMap:
 
 
 def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
-    """Returns ``data`` and ``binaryData`` of the request that writes the files. None as a value removes a key."""
+    """Returns ``data`` and ``binaryData`` of the request that writes the files. The value None removes a key."""
     wanted = config_map_data(files)
     if found is None:
         return {**wanted}

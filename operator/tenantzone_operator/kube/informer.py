@@ -100,7 +100,7 @@ class Informer(Generic[T]):
                 self._log.exception("%s", self._what)
                 self._fail(error)
             if time.monotonic() - began >= WATCH_SECONDS[0] / 2:
-                # Reset the backoff, because the watch has lasted long enough, however it ended.
+                # However the watch ended, it has lasted long enough to reset the backoff.
                 pause, self._last_words = FIRST_PAUSE_SECONDS, ""
             await asyncio.sleep(max(pause, asked))
             pause = min(2 * pause, LAST_PAUSE_SECONDS)

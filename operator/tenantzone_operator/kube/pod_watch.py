@@ -56,10 +56,10 @@ class PodWatch:
         self._log = log
         self._selector: Body | None = None
         self._informer: Informer[Pod] | None = None
-        """Keeps the pods that the selector matches; None if no pod can match it."""
+        """Informer of the pods that the selector matches; None without a selector, or if no pod can match it."""
 
     async def follow(self, pool: Pool | None) -> None:
-        """Watch this pool's pods, and wait for the first listing. None stops the watch and removes the pods.
+        """Watch this pool's pods, and wait for the first listing. Without a pool, stop the watch and remove the pods.
 
         Raises:
             PodsUnknownError: the pods can't be listed.

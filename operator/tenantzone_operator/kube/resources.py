@@ -131,7 +131,7 @@ def read_zone(body: Body) -> Zone:
 
 
 def share_config(found: Zone, known: Zone) -> Zone:
-    """Returns ``found``, with the config object of ``known`` if both configs are equal.
+    """Returns ``found``. If both zones' configs are equal, the result has the config object of ``known``.
 
     Each status write causes a watch event with the zone, and comparing thousands of configs is faster if equal configs
     are the same object.

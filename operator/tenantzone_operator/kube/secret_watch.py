@@ -95,7 +95,7 @@ class SecretWatches:
 
 
 def most_mounted(pods: Iterable[Pod]) -> list[str]:
-    """Returns the names of mounted Secrets, starting with those that most pods mount, so that rare ones come last."""
+    """Returns the names of mounted Secrets, in descending order of the number of pods that mount each Secret."""
     mounts = Counter(name for pod in pods for name in set(pod.secrets))
     return sorted(mounts, key=lambda name: (-mounts[name], name))
 

@@ -43,8 +43,8 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 def query(selector: Mapping[str, Any]) -> str | None:
     """Returns a selector as the ``labelSelector`` parameter of a request; None if it can't match any object.
 
-    This function evaluates requirements with keys or values that no label can have, because the API server refuses
-    such requirements.
+    The API server refuses requirements with keys or values that no label can have. So this function evaluates such
+    requirements itself, and leaves them out of the query.
     """
     requirements = list(_requirements(selector))
     if not requirements or None in requirements:
@@ -53,7 +53,7 @@ def query(selector: Mapping[str, Any]) -> str | None:
 
 
 def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
-    """Yields the text of each requirement; empty if every object meets the requirement, None if no object can."""
+    """Iterates over the requirements' texts. A text is empty if all objects meet it, and None if none can meet it."""
     for key, value in selector.get("matchLabels", {}).items():
         yield _requirement(key, "In", [value])
     for expression in selector.get("matchExpressions", []):

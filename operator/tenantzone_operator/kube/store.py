@@ -34,7 +34,7 @@ class InformerCache(Generic[T]):
 
     Args:
         read: converts the API server's JSON to an object.
-        share: called with a new and the known object; returns the new object with equal parts of the known object.
+        share: called with a new and the known object; returns the new object, reusing equal parts of the known one.
     """
 
     def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
@@ -81,7 +81,7 @@ class InformerCache(Generic[T]):
         return known if known is not None and is_known else self.read(body)
 
     def put(self, body: Body) -> tuple[T | None, T | None]:
-        """Store an object unless the cache has a newer version; return the cached object before and after."""
+        """Store an object unless the cache has a newer version. Returns the objects cached before and afterwards."""
         found = self.read_listed(body)
         key = _key(found.meta)
         before, trusted = self._objects.get(key), self._trusted(key)
@@ -100,7 +100,10 @@ class InformerCache(Generic[T]):
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Remove the object of a deletion event, and return it; None if the cache has a newer or another object."""
+        """Remove the object of a deletion event, and return it.
+
+        Removes nothing, and returns None, if the cache has a newer version, or no object with the same name and uid.
+        """
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
@@ -206,7 +209,7 @@ class Store:
         self.zones: InformerCache[Zone] = InformerCache(read_zone, share_config)
         self.pools: InformerCache[Pool] = InformerCache(partial(read_pool, has_manager=has_manager))
         self.pods: dict[Key, InformerCache[Pod]] = {}
-        """Pods of each watched pool; just after a pool's selector has changed, still the pods of the previous one."""
+        """Pods of each watched pool. Just after a change of the selector, these are the previous selector's pods."""
 
     def view(self, key: Key) -> View:
         namespace, name = key
@@ -239,7 +242,7 @@ class Store:
         ]
 
     def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
-        """Returns the overlaps of the pool's pods with other pools, by the other pools' names."""
+        """Returns the overlaps of the pool's pods with other pools, sorted by the other pools' names."""
         others = self._others(pool)
         shared: dict[tuple[str, bool], list[str]] = {}
         for pod in pods:

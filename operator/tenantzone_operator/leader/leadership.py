@@ -126,8 +126,8 @@ class Leadership:
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     """Returns a trace config that prevents write requests while this process may not write.
 
-    The first check runs once there is a connection, because the request may have waited for a connection while the
-    process was suspended. Another check runs when aiohttp sends the body, which happens later, in another task.
+    The first check runs when the request has a connection, because the process may have been suspended while the
+    request waited for the connection. A second check runs later, when aiohttp sends the body in another task.
     """
 
     async def began(_: aiohttp.ClientSession, request: SimpleNamespace, start: aiohttp.TraceRequestStartParams) -> None:

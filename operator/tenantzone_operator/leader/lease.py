@@ -45,7 +45,7 @@ class Timing:
     lease_seconds: int = 15
     """Seconds that a standby waits after the last renewal that it saw; an integer, as the field in the Lease."""
     renew_deadline: float = 10.0
-    """Seconds after the start of the last successful renewal at which a leader stops."""
+    """A leader stops this number of seconds after the start of its last successful renewal."""
     retry: float = 2.0
     """Seconds between two renewals. A standby checks the Lease four times as often."""
 
@@ -185,7 +185,7 @@ class Election:
             # Either no process has ever held the Lease, or the Lease was deleted, and its holder may not know this yet.
             lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
         else:
-            # Respect the Lease's duration, because other replicas may have other flags, but only up to a maximum.
+            # Other replicas may have other flags, so use the duration in the Lease, but only up to a maximum.
             asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
             lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
             is_free = self.holder in ("", self._identity)

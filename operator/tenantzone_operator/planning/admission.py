@@ -75,7 +75,7 @@ class Budget:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
     def holds(self, entry: ZoneConfig) -> bool:
-        """Returns whether the entry fits into the remaining blocks and tiers, and its amounts do not contradict."""
+        """Returns whether the entry fits into the remaining blocks and tiers, and has no contradictory amounts."""
         fits = self.fits(entry.reserved) and self.tiers.missing(entry) is None
         return fits and not self.contradiction(entry)
 
@@ -121,7 +121,8 @@ def admit(
         tiers: the KV-cache tiers of each engine, as the pool declares them.
         seats: the maximum number of requests that these engines run at once; None if unknown.
         provisional: the names of zones whose entries were granted while no size was known.
-        doubtful: for each zone whose grant only the status or only the ConfigMap contains, which of the two it is.
+        doubtful: where the grant was found, by zone name, for zones whose grant only the status or only the ConfigMap
+            contains.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)

@@ -20,7 +20,7 @@ def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mappin
     Args:
         pool: the pool; None if it does not exist.
         claims: the reported size of each ready engine; None for an engine that has never reported a size.
-        before: the pool's last status that this operator computed, whatever other clients have changed since.
+        before: the pool's status as this operator last computed it, without later changes by other clients.
     """
     if pool is not None and pool.blocks_per_engine is not None:
         return pool.blocks_per_engine

@@ -36,7 +36,7 @@ def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tier
 
 
 def depends_on_size(entry: ZoneConfig) -> bool:
-    """Returns whether an engine's size decides if the zone fits, or if the zone's amounts contradict each other."""
+    """Returns whether the zone may fit, or have contradictory amounts, in engines of one size but not of another."""
     lendable = entry.lending.lendable if isinstance(entry.lending.lendable, int) else None
     compared = ((entry.reserved, entry.limit), (entry.seats.reserved, entry.seats.limit), (entry.reserved, lendable))
     is_mixed = any(None not in pair and type(pair[0]) is not type(pair[1]) for pair in compared)
@@ -49,7 +49,7 @@ def limit_below_reserved(entry: ZoneConfig, blocks: int) -> str:
 
 
 def seat_limit_below_reserved(entry: ZoneConfig, seats: int) -> str:
-    """Returns how a zone's seat limit contradicts its reserved seats in an engine with ``seats``; empty if not."""
+    """Returns how a zone's seat limit contradicts its reserved seats in an engine with ``seats`` seats; else empty."""
     return _limit_below_reserved("seats.", entry.seats.reserved, entry.seats.limit, seats, _seats)
 
 

@@ -20,7 +20,7 @@ pool's generation must not decrease, because engines and statuses compare genera
 
 
 _GENERATIONS_PER_SECOND: Final = 1_000_000
-"""Maximum rate at which forged configs of other clients can raise the operator's generation."""
+"""Maximum number by which forged configs of other clients can raise the operator's generation in a second."""
 
 
 class Evidence(IntEnum):

@@ -71,7 +71,7 @@ def make_plan(
         if choice.pool is None:
             return Plan(None, admit(in_pool, granted, size, set(names), *shares), _POOL_TOO_LARGE)
         shared = choice.pool
-        # Decide again, because the zones that are left out neither free nor use blocks.
+        # Decide again, because changes that are left out neither free blocks nor use them.
         if choice.left_out <= left_out:
             break
         left_out |= choice.left_out
@@ -121,7 +121,7 @@ def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
 
 
 def not_served(zones: Sequence[Zone], why: str) -> dict[str, AdmissionDecision]:
-    """Returns the decisions on the zones of a pool that the operator lacks rights for, by name."""
+    """Returns the decisions, by zone name, on the zones of a pool for which the operator lacks rights."""
     message = f"ZonePool {zones[0].pool} is not served: {why}" if zones else ""
     return {zone.meta.name: AdmissionDecision(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
 

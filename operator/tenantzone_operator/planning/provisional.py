@@ -25,7 +25,7 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
 def still_provisional(before: Collection[str], decisions: Mapping[str, AdmissionDecision]) -> frozenset[str]:
     """Returns the names of the zones with provisional grants after a plan.
 
-    A zone with a provisional grant that the plan refuses keeps it until a config without the grant is written.
+    If the plan refuses a zone with a provisional grant, the zone keeps the grant until a config without it is written.
 
     Args:
         before: the names of zones with provisional grants before the plan.

@@ -1,4 +1,4 @@
-"""Handles repeated purges. If a user removes a purge id from a zone and sets the id again, this requests a new purge.
+"""Handles repeated purges. A user requests a new purge by removing a purge id from a zone and setting the id again.
 
 Engines carry out each id only once. So the config adds a number to a repeated id, for example ``first#2``. An id in an
 annotation can't contain the number sign.
@@ -36,7 +36,7 @@ def _with_purge(zone: Zone, in_force: str | None) -> Zone:
 
 
 def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
-    """Returns the id for the engines of the purge that an annotation requests.
+    """Returns the id under which the engines get the purge that an annotation requests.
 
     Args:
         asked: the annotation's value.
@@ -59,6 +59,6 @@ def _annotated(purge: str) -> str:
 
 
 def _number(purge: str) -> int:
-    # Check the number, because other clients may write statuses, and engines refuse an id with a longer number.
+    # Check the number: other clients may write statuses, and engines refuse an id if its number is too long.
     number = purge.partition(_NUMBER)[2]
     return int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else 1

@@ -18,7 +18,7 @@ NO_TIERS: Final = PoolTiers()
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A reservation in a tier that does not fit."""
+    """A reservation that does not fit into its tier."""
 
     share: TierShare
     bytes: int
@@ -91,5 +91,5 @@ class TierBudget:
 def _is_at_most(share: TierShare, other: TierShare, size: int) -> bool:
     if type(share.reserved) is type(other.reserved):
         return not exceeds(share.reserved, other.reserved)
-    # Percentages of a tier that the pool no longer has can't be compared.
+    # If the pool no longer has the tier, its size is 0, and a percentage can't be compared with a number.
     return size > 0 and floor_blocks(share.reserved, size) <= floor_blocks(other.reserved, size)

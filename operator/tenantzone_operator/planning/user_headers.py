@@ -17,7 +17,10 @@ def without_taken_headers(zones: Sequence[Zone], pool: PoolConfig) -> Sequence[Z
 
 
 def granted_without_taken_headers(granted: Mapping[str, ZoneConfig], pool: PoolConfig) -> Mapping[str, ZoneConfig]:
-    """Returns the grants without user headers that the pool now uses for identity: these do not distinguish users."""
+    """Returns the grants without those user headers that the pool now uses for identity.
+
+    Such headers do not distinguish users.
+    """
     if pool.identity is None:
         return granted
     return {

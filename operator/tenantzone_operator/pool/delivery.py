@@ -31,7 +31,7 @@ _EXCEED_SECONDS: Final = 60.0
 _MAX_EXCEED_SECONDS: Final = 3600.0
 """Maximum backoff in seconds between configs with a raised generation; `_EXCEED_SECONDS` is the first backoff."""
 _MAX_STEP = 1_000_000
-"""Maximum increase of the generation by another client. The operator ignores generations beyond that."""
+"""The operator ignores the generation of another client's config if it exceeds the operator's by more than this."""
 
 
 class Delivery:
@@ -58,15 +58,15 @@ class Delivery:
         self._known: ConfigMap | None = None
         """The ConfigMap as last read or written; None if it does not exist."""
         self._unconfirmed: RuntimeConfig | None = None
-        """First content of the ConfigMap, until this object publishes a snapshot."""
+        """Config in the ConfigMap before this object has published a snapshot; None if there is none."""
         self._attempted: RuntimeConfig | None = None
         """Config of the last write, recorded because the write may have succeeded even without an answer."""
         self._foreign_generation = 0
-        """Generation of another client's config in the ConfigMap; 0 if there is none."""
+        """Generation of another client's config in the ConfigMap; 0 without such a config."""
         self._known_to_engines = 0
         """Newest generation among engines that refuse the current config as too old; 0 if there is no such engine."""
         self._exceeded_at = float("-inf")
-        """Monotonic time of the last config whose generation was raised because engines refused older ones."""
+        """Monotonic time of the last config whose generation was raised because engines refused lower generations."""
         self._exceed_pause = 0.0
         """Minimum number of seconds after `_exceeded_at` until the generation may be raised again."""
         self._is_delivered = False
@@ -77,7 +77,7 @@ class Delivery:
         self._refused = ""
         self._config_writes = 0
         self._signed: tuple[str, str, str, Sequence[str]] | None = None
-        """Uid and version of the last ConfigMap with the right signature, the pool's creation time and the tokens."""
+        """For the last ConfigMap with the right signature: uid, version, the pool's creation time, and the tokens."""
 
     @property
     def writes(self) -> int:
@@ -211,7 +211,7 @@ class Delivery:
             )
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if its config or signature differs, then annotate pods without this config's hash.
+        """Write the ConfigMap if its config or signature differs, then annotate the pods that lack this config's hash.
 
         Returns:
             Whether the ConfigMap was written.

@@ -52,7 +52,7 @@ class Mounts:
 
     @property
     def retry_seconds(self) -> list[float | None]:
-        """Seconds until the retry of each kind of write; None if nothing has to be retried."""
+        """For each kind of write, the seconds until its retry, or None if this kind needs no retry."""
         return [each.retry_seconds for each in (self._delivery, self._salt, self._admin, self._annotating)]
 
     @property
@@ -78,7 +78,7 @@ class Mounts:
         self._secrets.follow(most_mounted(pods))
 
     def look_again(self) -> None:
-        """Make the next :meth:`bring` correct annotations about Secrets that other clients may have changed."""
+        """Make the next :meth:`bring` check the annotations again, because other clients may have changed them."""
         self._annotating.look_again()
 
     def stop(self) -> None:

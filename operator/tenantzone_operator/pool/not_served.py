@@ -35,7 +35,7 @@ async def recall(delivery: Delivery, pool: Pool) -> None:
 
 
 def was_served(pool: Pool) -> bool:
-    """Returns whether the pool ever had a config, according to its status, so that missing rights may be a mistake."""
+    """Returns whether the pool ever had a config, according to its status. If so, missing rights may be a mistake."""
     return bool(pool.status.get("configGeneration"))
 
 

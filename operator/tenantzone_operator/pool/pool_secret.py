@@ -16,7 +16,8 @@ RETRY_SECONDS = 60.0
 class PoolSecret:
     """A Secret of one pool. The operator may not read Secrets, so it tries to create a Secret that may be missing.
 
-    The operator tries when it first sees the pool, and periodically while an engine does not report the content.
+    The operator tries when it first sees the pool. It tries again periodically while an engine's report does not show
+    that the engine uses the Secret's content.
 
     Args:
         api: creates the Secret.

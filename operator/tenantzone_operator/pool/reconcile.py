@@ -55,11 +55,11 @@ class Reconciler:
 
     @asynccontextmanager
     async def leading(self, list_all: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Reconcile pools for one term, while the block runs. The block begins once all pools are scheduled.
+        """Reconcile pools for one term, while the ``with`` block runs. The block begins after all pools are scheduled.
 
         Args:
-            list_all: corrects the store before the first reconcile. With outdated objects, a new leader would undo the
-                previous leader's work.
+            list_all: called before the first reconcile; corrects the store. Based on outdated objects, a new leader
+                would undo the previous leader's work.
         """
         self._checked_at = time.monotonic()
         recording: list[asyncio.Task[None]] = []
@@ -101,9 +101,9 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float | None:
-        """Returns the seconds since the last full listing or, if longer, since a pool's last attempt to reconcile.
+        """Returns the larger of two ages in seconds: of the last full listing, and of the oldest attempt to reconcile.
 
-        On a standby, returns None.
+        Only the last attempt of each pool counts. On a standby, returns None.
         """
         if self._checked_at is None:
             return None

@@ -19,6 +19,6 @@ async def ensure_salt_secret(secret: PoolSecret, pool: Pool, observations: Seque
 
 
 def may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Returns whether the Secret may be missing, because no engine is ready, or an engine lacks the pool's key."""
+    """Returns whether the Secret may be missing: no engine is ready, or an engine lacks the pool's key."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or not report.salt_key_id or report.salt_key_error for report in reports)

@@ -94,7 +94,10 @@ class PoolWorker:
         """Whether an engine refused the pool's admin tokens in the last reconcile."""
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
-        """The largest number of zones so far, which bounds reports, because engines may still report deleted zones."""
+        """The largest number of zones so far, from which the maximum size of reports follows.
+
+        The current number is not enough, because engines may still report deleted zones.
+        """
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, lambda: admin_key.known_tokens(*key), self._log)
@@ -129,7 +132,7 @@ class PoolWorker:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the pool exists and is served. If the operator now lacks rights, a config in the past is enough."""
+        """Whether the pool exists and is served. A pool that ever had a config is served even if rights are missing."""
         return self._pods.is_followed and self._is_served
 
     @property
@@ -142,7 +145,7 @@ class PoolWorker:
         self._dirty.set()
 
     def _hear(self) -> None:
-        """Schedule a reconcile after a changed report, without debounce, because all engines are polled together."""
+        """Schedule a reconcile after a changed report. All engines are polled together, so no debounce is needed."""
         self._is_settled = True
         self.mark()
 

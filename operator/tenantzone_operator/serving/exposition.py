@@ -39,7 +39,7 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 async def metrics_served(
     host: str, port: int, collector: Collector, bounds: HttpBounds | None = None
 ) -> AsyncIterator[int]:
-    """Serve ``/metrics`` while the block runs, and provide the port.
+    """Context manager with the port as its value; serves ``/metrics`` until the block ends.
 
     Args:
         host: the address to listen on.

@@ -1,4 +1,4 @@
-"""Serves health probes. ``/healthz`` fails if a restart helps; ``/readyz`` fails if this process can't lead now."""
+"""Serves health probes. ``/healthz`` fails if a restart would help, ``/readyz`` if this process can't lead now."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,10 @@ Look = Callable[[], tuple[bool, dict[str, Any]]]
 def health_served(
     host: str, port: int, *, live: Look, ready: Look, bounds: HttpBounds | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Serve ``/healthz`` and ``/readyz`` while the block runs. The status is 200 if the check succeeds, else 503."""
+    """Context manager with the port as its value; serves ``/healthz`` and ``/readyz`` until the block ends.
+
+    The status of a response is 200 if the check succeeds, else 503.
+    """
     app = web.Application()
     app.router.add_get("/healthz", _answering(live))
     app.router.add_get("/readyz", _answering(ready))

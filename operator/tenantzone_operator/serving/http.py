@@ -12,7 +12,7 @@ _SHUTDOWN_SECONDS = 0.5
 
 @asynccontextmanager
 async def served(host: str, port: int, app: web.Application, bounds: HttpBounds | None = None) -> AsyncIterator[int]:
-    """Serve a web application while the block runs, and provide the port.
+    """Context manager with the port as its value; serves a web application until the block ends.
 
     Responses should close their connection (`force_close`), because kopf stops only after all tasks that were started
     during its run have ended.

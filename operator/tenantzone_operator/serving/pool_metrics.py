@@ -190,5 +190,5 @@ def _gauge(family: Family, values: Mapping[Any, float]) -> Metric:
 def _version() -> str:
     try:
         return version("tenantzone")
-    except PackageNotFoundError:  # The operator runs from the source tree.
+    except PackageNotFoundError:  # The operator runs from the source tree, which has no version.
         return ""

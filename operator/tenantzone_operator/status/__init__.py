@@ -1,1 +1,1 @@
-"""The statuses of zones and pools: from engines' reports to conditions and Events; pure."""
+"""Pure functions that compute statuses, conditions and Events of zones and pools from engines' reports."""

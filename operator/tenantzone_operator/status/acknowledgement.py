@@ -26,7 +26,7 @@ class History:
         self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
         self._lacking: dict[int, dict[str, int]] = {}
-        """Blocks that an engine lacks for the newest snapshot's reservations, by the engine's size, then by zone."""
+        """Blocks that an engine lacks for a zone's reservation in the newest snapshot, by engine size and zone name."""
         self._since: dict[str, int] = {}
 
     @property
@@ -83,7 +83,10 @@ class History:
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 
     def lacking(self, seen: Observation) -> Mapping[str, int]:
-        """Returns the blocks that an engine lacks for reservations, by zone; empty if none, or without a report."""
+        """Returns the number of blocks that an engine lacks for each zone's reservation, without zones that lack none.
+
+        The result is empty if the engine has not reported.
+        """
         if seen.report is None or self._newest is None:
             return {}
         size = seen.report.capacity_blocks
@@ -97,7 +100,7 @@ class History:
         return self.lacking(seen).get(zone, 0)
 
     def contradiction(self, seen: Observation, zone: str) -> str:
-        """Returns how a zone's limit contradicts its reservation in an engine; empty without a known contradiction.
+        """Returns how a zone's limit contradicts its reservation in an engine; empty if no contradiction is known.
 
         An engine with a contradiction is not simply too small: engines with more or fewer blocks may be able to
         enforce the zone.

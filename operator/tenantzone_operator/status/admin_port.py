@@ -10,7 +10,9 @@ _FOLDER = "/etc/tenantzone/admin"
 
 
 def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """Returns the condition that names engines that refuse the operator or require no token; empty if none exist.
+    """Returns a list with the condition that names engines that refuse the operator or require no token.
+
+    The list is empty if there are no such engines.
 
     Args:
         pool: the pool's name.

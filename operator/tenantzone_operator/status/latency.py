@@ -46,10 +46,10 @@ _Key = tuple[str, str, float]
 
 @dataclass(slots=True)
 class ShownRanges:
-    """The ranges that a zone's last condition shows, kept so that small changes of a latency do not change it."""
+    """The ranges in a zone's last condition, kept so that small changes of a latency do not change the condition."""
 
     grades: dict[_Key, int] | None = None
-    """Index of each latency's range, 0 if the latency meets the target; None if unknown, as after a restart."""
+    """Index of the range of each latency that misses its target; None if unknown, as after a restart."""
     named: frozenset[_Key] = field(default_factory=frozenset)
     """Keys of the latencies that the condition names."""
 
@@ -83,7 +83,7 @@ class _Reported:
 def latency_target_met(
     zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]], shown: ShownRanges
 ) -> list[Condition]:
-    """Returns the condition about the zone's latency targets; empty if it has no targets.
+    """Returns a list with the condition about the zone's latency targets; an empty list if the zone has no targets.
 
     Args:
         zone: the zone as stored in the API server.

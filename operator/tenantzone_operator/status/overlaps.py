@@ -7,7 +7,7 @@ from tenantzone_operator.kube.store import Overlap
 
 
 def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
-    """Returns the condition that names other pools that select the same pods; empty if no other pool does."""
+    """Returns a list with the condition about other pools that select the same pods; empty if no other pool does."""
     if not overlaps:
         return []
     message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of the pools"

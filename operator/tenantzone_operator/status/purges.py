@@ -59,7 +59,7 @@ def purged(
     record: Record | None,
     not_written: str,
 ) -> list[Condition]:
-    """Returns the condition about the requested purge; empty if no purge is requested."""
+    """Returns a list with the condition about the requested purge; an empty list if no purge is requested."""
     if zone.purge_invalid:
         message = (
             f"the annotation {PURGE_ANNOTATION} is not a valid purge id, so nothing is purged: {zone.purge_invalid}; "

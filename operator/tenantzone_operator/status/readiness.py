@@ -71,7 +71,7 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Returns a text that says which blocks an engine lacks for a zone, or how the zone's limit contradicts them."""
+    """Returns a text that says how many blocks an engine lacks for a zone, or which of the zone's amounts conflict."""
     assert seen.report is not None, "the engine lacks blocks, so its size is known"
     if contradicts := history.contradiction(seen, zone):
         return f"{seen.pod}: {contradicts}"

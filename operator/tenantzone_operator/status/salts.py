@@ -10,7 +10,7 @@ _MOUNT = "mount it at /etc/tenantzone/salt"
 
 
 def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """Returns the condition that says why engines hash equal prompts differently; empty if all hashes are equal.
+    """Returns a list with the condition that says why engines hash equal prompts differently; empty if they do not.
 
     The hashes of an engine without the pool's key also change when the engine restarts.
 

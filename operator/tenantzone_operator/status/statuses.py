@@ -29,7 +29,7 @@ from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, t
 
 
 class ZoneStatuses:
-    """Computes and caches the statuses of a pool's zones, because of thousands of zones, only a few change at once."""
+    """Computes the statuses of a pool's zones, and caches them: of thousands of statuses, only a few change at once."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
@@ -105,7 +105,7 @@ def zone_status(
         decision: the decision on the zone, with its entry in the newest snapshot.
         observations: one observation for each ready engine of the pool.
         history: the published snapshots.
-        before: the zone's last status that this operator computed, even if other clients have changed it since.
+        before: the zone's status as this operator last computed it, without later changes by other clients.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         elsewhere: a text that names other pools that own pods selected by the zone's pool; empty if there are none.
@@ -160,7 +160,7 @@ def pool_status(
         observations: one observation for each ready engine of the pool.
         history: the published snapshots.
         size: the engine size that the plan assumes, in blocks; None if unknown.
-        before: the pool's last status that this operator computed, even if other clients have changed it since.
+        before: the pool's status as this operator last computed it, without later changes by other clients.
         now: the time as RFC 3339.
         not_written: why the newest snapshot could not be published; empty if it was published.
         salt_not_made: why the Secret with the pool's salt key can't be created; empty if nothing prevents it.
@@ -276,7 +276,7 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
 
 
 def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lack: str) -> dict[str, Any]:
-    """Returns an engine's row in a zone's status. Without a report, it has no numbers: old numbers would mislead."""
+    """Returns an engine's row in a zone's status. Without a report, the row has no numbers: old ones would mislead."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
         row |= {

@@ -1,4 +1,4 @@
-"""Pure functions for the status rows and conditions of zones and pools that are about KV-cache tiers."""
+"""Pure functions for the rows and conditions about KV-cache tiers in the statuses of zones and pools."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class _Trouble:
 
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
-    """Returns the tier rows of a zone's status: one row for each tier in any report, with totals over all engines."""
+    """Returns the tier rows of a zone's status: one for each reported tier, with totals of all engines."""
     return [summary.fields() for summary in tier_summaries(reported for report in reports for reported in report.tiers)]
 
 
@@ -48,7 +48,7 @@ def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]
 def zone_tiers_enforced(
     zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], history: History
 ) -> list[Condition]:
-    """Returns the condition about the tiers that a zone names; empty if it names no tiers.
+    """Returns a list with the condition about the tiers that a zone names; an empty list if the zone names no tiers.
 
     Args:
         zone: the zone as stored in the API server.
@@ -68,7 +68,9 @@ def zone_tiers_enforced(
 
 
 def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Condition]:
-    """Returns the condition that names tiers from which a zone loads too little of what it stores; empty if none.
+    """Returns a list with the condition that names tiers from which a zone loads too little of what it stores.
+
+    The list is empty without such tiers.
 
     Args:
         zone: the zone as stored in the API server.
@@ -95,7 +97,7 @@ def _ratio(effect: TierEffectReport) -> str:
 
 
 def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list[Condition]:
-    """Returns the condition about the tiers that a pool declares; empty if it declares no tiers."""
+    """Returns a list with the condition about the tiers that a pool declares; an empty list if it declares none."""
     tiers = pool.config.tiers if pool.config is not None else PoolTiers()
     names = [name for name in TIER_NAMES if tiers.bytes_of(name)]
     if not names:

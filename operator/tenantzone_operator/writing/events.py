@@ -124,7 +124,7 @@ class Recorder:
             self.refresh()
 
     async def until_quiet(self) -> None:
-        """Wait until all queued Events are written. Another task must execute `run` meanwhile."""
+        """Wait until another task, which executes `run`, has written all queued Events."""
         await self._queue.join()
 
     def refresh(self) -> None:

@@ -16,7 +16,7 @@ class Refusal:
     """Time of the refusal in monotonic seconds."""
 
     def may_try(self, what: object, now: float) -> bool:
-        """Returns whether to try a write now: it differs from the refused write, or the refusal is old enough."""
+        """Returns True if a write differs from the refused write, or if the refusal is old enough for a retry."""
         return self.what != what or now - self.at >= RETRY_SECONDS
 
     def retry_seconds(self, now: float) -> float:

@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 GAUGES_SECONDS = 2.0
 """Minimum number of seconds between two writes of a zone's status if only amounts have changed."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""Maximum number of writes per second that only update amounts, for all pools. Many zones are written less often."""
+"""Maximum number of writes per second, for all pools, that only update amounts. With more zones, each waits longer."""
 
 LATE_SECONDS = 0.5
 """Seconds that the writer waits for a write before the write continues in the background."""
 
 _PATIENCE_SECONDS = 0.1
-"""Seconds to wait for the turn of a write that is not urgent, before the worker checks for other work."""
+"""Seconds to wait for the turn to make a write that is not urgent. Afterwards, the worker checks for other work."""
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 
@@ -125,7 +125,7 @@ class StatusWriter:
             waits.append(self._gauges_due_at - now)
         later = time.monotonic()
         retries = (state.refusal.retry_seconds(later) for state in states if state.refusal is not None)
-        # Leave out retries with 0 seconds left: they have begun, or one of the reasons above covers them.
+        # Leave out retries that are due (0 seconds): their writes have begun, or `waits` already has a time for them.
         waits += [seconds for seconds in retries if seconds]
         return min(waits, default=None)
 

@@ -9,7 +9,7 @@ from tenantzone_operator.status.notices import Status
 from tenantzone_operator.writing.refusals import Refusal
 
 AWAITED_SECONDS = 60.0
-"""Seconds after the first status for a new generation for which a user waits, unless the zone is Programmed sooner."""
+"""A user waits for at most this number of seconds after a generation's first status, until the zone is Programmed."""
 REPAIR_SECONDS = 10.0
 """Minimum number of seconds between two repairs of a status that other clients keep changing."""
 
@@ -42,7 +42,7 @@ class WriteState:
     awaited_until: float = 0.0
     """Time until which a user waits for the status of ``seen_generation``."""
     unhurried_at: float = 0.0
-    """Time of the last write of the zone's status that no user waited for."""
+    """Time of the last write of the zone's status while no user waited for the status."""
 
     def differs(self, found: Status, status: Status) -> bool:
         """Returns whether to write the status; fields that other clients have added do not count as a difference.
@@ -57,7 +57,10 @@ class WriteState:
         self.has_gauges_due = False
 
     def own_part(self, found: Status) -> Status:
-        """Returns the status in the API server without fields that other clients had added to the last written one."""
+        """Returns the status in the API server without fields that other clients had added before the last write.
+
+        If another client has changed the status since that write, the result is ``found``, unchanged.
+        """
         return self.written if self.written is not None and self.merged == found else found
 
     def may_write(self, status: Status, now: float) -> bool:
@@ -87,7 +90,7 @@ class WriteState:
         self.merged = result if result != status else None
 
     def see(self, zone: Zone, now: float) -> None:
-        """When a generation of the zone has its first status, record until when a user waits for further statuses."""
+        """If this is the first status of a zone's generation, record until when a user waits for further statuses."""
         generation = zone.meta.generation
         if self.seen_generation != generation and zone.status.get("observedGeneration") == generation:
             self.seen_generation = generation
@@ -95,12 +98,12 @@ class WriteState:
 
     def is_awaited(self, zone: Zone, now: float) -> bool:
         """Returns whether a user waits for the status of a zone that :meth:`see` has recorded."""
-        # A user waits for the first status of a generation without a time limit, because thousands of zones may have
-        # changed together.
+        # The wait for the first status of a generation has no time limit, because thousands of zones may have changed
+        # together.
         return self.seen_generation != zone.meta.generation or now < self.awaited_until
 
     def note_zone(self, zone: Zone, status: Status, now: float) -> None:
-        """Record that a status of a zone was written. ``zone`` is the zone with its previous status."""
+        """Record that ``status`` was written to a zone. ``zone`` still has the previous status."""
         self.see(zone, now)
         if not self.is_awaited(zone, now):
             self.unhurried_at = now

@@ -36,13 +36,13 @@ _UNSUPPORTED = {
 """Unsupported fields of a cluster or user, with what to use instead."""
 _QUOTES = "['\"]"
 _LONGEST = 500
-"""Maximum number of characters that a message shows of a plugin's error."""
+"""A message shows at most this number of characters of a plugin's error."""
 _PEM = ("certificate-authority", "client-certificate", "client-key")
 _DATA = tuple(f"{field}-data" for field in _PEM)
 _FILES = (*_PEM, "tokenFile")
 """Fields that contain a path."""
 _TEXTS = (*_FILES, *_DATA, "server", "proxy-url", "token", "username", "password")
-"""Fields that must be text, because YAML reads the number 0123 as 83, and the official client would send 83."""
+"""Fields that must be text. YAML reads an unquoted 0123 as the number 83, and the official client would send 83."""
 
 
 def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
@@ -73,7 +73,7 @@ def _read(paths: str) -> kopf.ConnectionInfo:
     _check_user(user)
     if "exec" in user:
         user = _answer(user["exec"], cluster)
-    # The official client shows these nodes' names in errors. Its default names would show whole sections.
+    # Name the nodes, because the official client shows their names in errors. Default names are whole sections.
     named = {"context": {"cluster": "cluster", "user": "user"}, "cluster": cluster, "user": user}
     nodes = {f"{kind}s": [ConfigNode(kind, {"name": kind, kind: section})] for kind, section in named.items()}
     configuration = Configuration()
@@ -98,7 +98,8 @@ def _add(merged: KubeConfigMerger, path: str) -> None:
     """
     try:
         merged.load_config(path)
-        # The official client shows a node's name in errors, and uses the whole entry, with its secrets, as the name.
+        # Replace the names, because the official client shows them in errors, and by default, a name is a whole entry
+        # with its secrets.
         for kind in ("clusters", "users", "contexts"):
             for node in merged.config.value[kind]:
                 node.name = f"{path}/{kind}"
@@ -203,14 +204,14 @@ def _check_cluster(cluster: Section) -> None:
     cluster["server"] = url.geturl()
     insecure = cluster.get("insecure-skip-tls-verify")
     if insecure not in (None, True, False):
-        # Refuse text, because the official client would skip the verification for any text, even for "false".
+        # Refuse a text as the value, because with any text, even "false", the official client would verify nothing.
         raise ValueError("insecure-skip-tls-verify must be true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
         raise ValueError("certificate-authority and insecure-skip-tls-verify exclude each other; remove one of them")
 
 
 def _split(url: str) -> SplitResult | None:
-    """Returns the parts of a URL; None if it is invalid, because an exception's message could show a password."""
+    """Returns the parts of a URL; None if it is invalid. Raises nothing, because a message could show a password."""
     try:
         parts = urlsplit(url)
         return None if parts.port == 0 else parts
@@ -219,7 +220,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _check_user(user: Section) -> None:
-    """Refuse credentials that the official client would partly ignore, and so connect as another or no user."""
+    """Refuse credentials that the official client uses only in part, because it would connect as another or no user."""
     _refuse_unsupported(user)
     if _has(user, "client-certificate") != _has(user, "client-key"):
         raise ValueError("client-certificate and client-key are only valid together; add the missing one")
