@@ -271,9 +271,10 @@ class Tenancy:
         return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
 
     def cover_loans(self, borrower: Zone) -> Evictions:
-        """Evict blocks that other zones only keep cached, if that ends a borrower's loans past their grace period.
+        """Evict blocks that other zones only keep cached, if that ends due loans of a borrower.
 
-        If anything was evicted, it can be called again after the loans are settled.
+        Only loans whose grace period is over count. If anything was evicted, this method can be called again after the
+        loans are settled.
         """
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
         return cover_loans(
@@ -291,7 +292,7 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """Returns events of the usage of each zone, and of each borrower of each lender, that has grown."""
+        """Returns usage events: one for each zone, and each pair of lender and borrower, whose usage has grown."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:

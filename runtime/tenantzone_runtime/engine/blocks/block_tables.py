@@ -143,7 +143,7 @@ class BlockTables:
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
         """Returns how many more blocks a running request needs for a number of tokens.
 
-        Returns None if some layers do not have full attention, because the lengths of their tables do not suffice.
+        Returns None if some layers do not have full attention: the lengths of their tables do not show the need.
         """
         if self.forgetful or not self._slots:
             return None

@@ -263,7 +263,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def tokens_to_generate(self, request: Request) -> int:
-        """Returns how many tokens the next step computes for a generating request, or 0 for a request in its prompt."""
+        """Returns how many tokens the next step computes for a generating request; 0 while it computes its prompt."""
         if not self._generates(request):
             return 0
         return max(

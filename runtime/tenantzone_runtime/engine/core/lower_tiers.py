@@ -28,7 +28,7 @@ class NoTiers:
         """Set the zone of a request before it is added."""
 
     def preempted(self, request: Request) -> None:
-        """Record that a running request was preempted, because its blocks may now belong to other requests."""
+        """Record that a running request was preempted. Its blocks may now belong to other requests."""
 
     def is_looking_up(self, request: Request) -> bool:
         """Returns whether a waiting request waits for a tier to look up or load its chunks."""

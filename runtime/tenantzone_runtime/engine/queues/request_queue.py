@@ -136,7 +136,7 @@ class ZoneRequestQueue(RequestQueue):
                 self._note_preparation(zone)
 
     def _note_preparation(self, zone: Zone) -> None:
-        """Report to the arbiter if all waiting requests of a zone wait for grammars or tiers, and for which."""
+        """Report to the arbiter whether all waiting requests of a zone wait for grammars or tiers, and for which."""
         if zone not in self._queues:
             self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 

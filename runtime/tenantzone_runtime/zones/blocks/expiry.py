@@ -61,7 +61,7 @@ class Expiry:
         return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
 
     def gone_off(self, now: float) -> Iterator[Zone]:
-        """Generate zones that may have expired blocks. A zone that still has such blocks afterwards comes up again."""
+        """Generate zones that may have expired blocks. A zone that keeps expired blocks is generated again later."""
         for zone in self._deadlines.pop_due(now):
             yield zone
             self._set(zone)

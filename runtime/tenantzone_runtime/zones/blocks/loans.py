@@ -58,14 +58,15 @@ class LoanBook:
         """Adjust the loans to the blocks that zones hold now; ``free`` blocks are free."""
         totals = self._ledger.totals
         self.look_at(totals.take_changed())
-        # The part of all reservations that other zones use: all reservations, minus their own use and the free blocks.
+        # The reserved blocks that other zones hold: all reserved blocks, minus those that their owners hold, minus the
+        # free blocks.
         stood_on = totals.promised - (self._ledger.held_blocks - totals.surplus) - free
         total = max(0, min(stood_on, totals.surplus))
         self._cut(self._blocks - total)
         self._grow(total - self._blocks)
 
     def look_at(self, changed: Sequence[Zone]) -> None:
-        """Reduce the loans of changed zones as needed, and update where these zones can lend and borrow."""
+        """Reduce the loans of changed zones as needed, and update these zones' places as lenders and borrowers."""
         self._shrink(changed)
         for zone in changed:
             self._place(zone)
@@ -111,7 +112,7 @@ class LoanBook:
         return sorted(loans, key=order)
 
     def covers(self, zone: Zone, borrower: Zone) -> int:
-        """Returns how many surplus blocks of a zone would each reduce a borrower's due loans by one block if evicted.
+        """Returns how many surplus blocks of a zone can be evicted to reduce a borrower's due loans by as many blocks.
 
         These are the blocks that use no other zone's reservation, and then those that use the reservations of lenders
         that can take over such a loan.
@@ -129,7 +130,7 @@ class LoanBook:
         return not self._has_due(lender, borrower) and may_borrow(borrower, lender) and lends_for_some_time(lender)
 
     def extend(self) -> None:
-        """Let zones that offer blocks for some time take over due loans, so that their blocks need not be reclaimed.
+        """Let zones that offer blocks for some time take over due loans, so that no blocks need be reclaimed for these.
 
         Loans past their grace period come first. A lender that offers nothing, or has a due loan with the same
         borrower, is checked only once for each borrower, regardless of the borrower's number of due loans.
@@ -243,7 +244,7 @@ class LoanBook:
             self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
     def _change(self, loan: Loan, blocks: int) -> None:
-        """Add blocks to a loan, or subtract them if negative."""
+        """Add blocks to a loan. A negative number reduces the loan."""
         self._ledger.accrue(loan.lender)
         self._ledger.accrue(loan.borrower)
         loan.accrue(self._ledger.now)

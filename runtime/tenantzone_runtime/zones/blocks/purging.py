@@ -33,7 +33,8 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
         at_once: maximum number of blocks evicted in one iteration.
 
     Yields:
-        The zone, and the ids of its evicted blocks. If there is a purge, there is at least one item, when it begins.
+        The zone, and the ids of its evicted blocks. If a purge is due, there is at least one item, which marks the
+        purge's start. Its list of ids may be empty.
     """
     if not _is_due(zone):
         return
@@ -77,7 +78,7 @@ def _is_due(zone: Zone) -> bool:
 
 
 def _begin(zone: Zone) -> None:
-    """Begin the purge, or continue it if an earlier config with it failed partway."""
+    """Begin the purge, or continue it if an earlier config with the same purge failed partway."""
     if zone.purge is None or zone.purge.id != zone.spec.purge:
         zone.purge = Purge(zone.spec.purge)
         zone.purges += 1

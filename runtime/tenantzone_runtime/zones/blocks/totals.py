@@ -150,7 +150,7 @@ class Totals:
         return list(taken)
 
     def was_active(self, zone: Zone) -> None:
-        """Move the zone behind the other zones of its priority, because it was active now."""
+        """Move the zone behind the other zones of its priority, because it was active just now."""
         self.reckon(zone)
         self.victims.was_active(zone)
 
@@ -188,7 +188,7 @@ class Totals:
         return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
-        """Returns the blocks promised to no zone, for this zone and with ``free`` free blocks; may be negative."""
+        """Returns the zone's spare blocks, which no zone is promised, if ``free`` blocks are free; may be negative."""
         return quota.spare(
             zone.cached.size,
             free=free,
@@ -200,7 +200,7 @@ class Totals:
     def takeable(
         self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
     ) -> int:
-        """Returns the most blocks that the zone may start to use at once.
+        """Returns the most blocks that the zone may start to use now.
 
         Args:
             zone: the zone.

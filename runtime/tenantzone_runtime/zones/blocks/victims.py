@@ -1,7 +1,7 @@
 """Victim orders: zones in the order in which they give up or lend blocks.
 
-The lowest priority comes first. Among zones of equal priority, the first is the least recently active one, or the one
-whose next block to evict was released first.
+The lowest priority comes first. Some orders sort zones of equal priority by activity: the least recently active zone
+comes first. Others sort them by age: the zone whose next block to evict was released first comes first.
 """
 
 from bisect import bisect_left, bisect_right

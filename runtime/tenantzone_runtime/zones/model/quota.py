@@ -102,7 +102,7 @@ def spare(
 def takeable(
     quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
-    """Returns the most blocks that the zone may start to use at once, including its own cached blocks.
+    """Returns the most blocks that the zone may start to use now, including its own cached blocks.
 
     Up to its reservation, the zone may take all blocks that other zones do not use within their reservations
     (``entitled``). Above that, it may take spare blocks. These include its own cache, so it can always replace its

@@ -78,8 +78,8 @@ class _Fit:
 
     def __init__(self, *, has_prompts: bool) -> None:
         # If all steps are alike, the costs of features can't be separated, and the first feature of this order gets
-        # most of the cost. For steps with prompts, this must be the number of prompt tokens, because a flood fills all
-        # steps with prompt tokens, and a step with fewer tokens would be shorter.
+        # most of the cost. For steps with prompts, the first feature must be the number of prompt tokens: a flood fills
+        # all steps with prompt tokens, and a step with fewer of them would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
@@ -155,7 +155,7 @@ class StepTimes:
         return self._fits[kind].seconds(load.features)
 
     def _known_kind(self, *, has_prompts: bool) -> bool:
-        """Returns the kind of steps from which to estimate: the given kind, if enough of its steps were observed."""
+        """Returns the kind of steps from which to estimate: the given one, or the other if too few were observed."""
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:

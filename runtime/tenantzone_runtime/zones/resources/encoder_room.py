@@ -89,7 +89,7 @@ class EncoderRoom(Generic[W]):
                 break
             cache += kept.cache
             compute += kept.compute
-        # A cached encoding needs no computation, so it does not matter how much of that is kept for others.
+        # A cached encoding needs no computation, so it does not matter how much computation is kept for others.
         return cache <= left.cache and (not needed.compute or compute <= left.compute)
 
     # Steps

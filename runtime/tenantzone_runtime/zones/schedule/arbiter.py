@@ -133,7 +133,7 @@ class Arbiter(Generic[W]):
             self._tenancy.must_be_prepared(zone, reason)
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a removed zone. Per-step state needs no clean-up: the step after its last request drops it."""
+        """Forget a removed zone. The step after the zone's last request drops per-step state."""
         self._seats.forget(zone)
         self._tokens.forget(zone)
         self.latency.forget(zone)

@@ -1,8 +1,8 @@
 """Running requests that are held back because they lack blocks for their next tokens.
 
-If a request does not get its blocks in a step, the arbiter tries to make room for it before the next step. If no
-request can be preempted for it, and it need not be preempted itself because released blocks become free soon, it is
-known before the step that the request can't continue. It then gets no tokens.
+If a request does not get its blocks in a step, the arbiter tries to make room for it before the next step. Sometimes no
+other request can be preempted for it, and it stays itself, because released blocks become free soon. Then it is known
+before the step that the request can't continue, and the request gets no tokens.
 """
 
 from collections.abc import Iterable

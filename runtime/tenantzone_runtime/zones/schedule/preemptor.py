@@ -41,7 +41,7 @@ class Preemptor(Generic[W]):
         """By request, the number of released but not yet free blocks that it waits for instead of a preemption."""
 
     def begin_step(self) -> None:
-        """Forget for which blocks requests wait."""
+        """Forget which requests wait for released blocks."""
         self._counted_on.clear()
 
     def forget(self, work: W) -> None:

@@ -114,10 +114,11 @@ class RoomBeforeStep(Generic[W]):
             self._changes.need_not_wait_for_blocks(zone)
         waits_for_else = work is not front or not at_most
         if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
-            # The step itself may not reach the zone, and no event announces that its request is ready otherwise.
+            # Consider the zone again before the next step. The step itself may not reach it, and no event shows when
+            # its request no longer waits for something else.
             self._short[zone] = None
             if denied is not None:
-                # Record the wait here, so that the missing reservation is visible even then.
+                # Record the wait here, so that the missing blocks are visible even if the step doesn't reach the zone.
                 self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def forget(self, zone: Zone) -> None:

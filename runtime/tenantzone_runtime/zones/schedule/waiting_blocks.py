@@ -100,7 +100,7 @@ class WaitingBlocks(Generic[W]):
     # Changes
 
     def reclaim(self, work: W, at_most: int, denied: Denied | None) -> bool:
-        """Preempt running requests before a step for a waiting request whose zone is entitled to its blocks.
+        """Before a step, preempt running requests for a waiting request whose zone is entitled to the blocks.
 
         Args:
             work: the request.

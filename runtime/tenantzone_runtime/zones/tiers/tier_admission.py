@@ -63,7 +63,7 @@ class TierAdmission:
         self._terms: Mapping[str, Admission] = {}
         """Admission policies by tenant, without ``Always``."""
         self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
-        """Seen prefixes by zone, with the number of its purges that had begun, because a purge clears the prefixes."""
+        """By zone, how many of its purges had begun, and the prefixes seen since. A further purge clears these."""
         self._effects: dict[Zone, TierEffect] = {}
 
     def follow(self, config: RuntimeConfig) -> None:

@@ -84,7 +84,7 @@ class LatencyBudget(Generic[W]):
         if not bounds:
             return None
         pacing, load = Pacing[W](), StepLoad()
-        # Steps can't meet the other bounds at all. Zones with targets are not delayed for these.
+        # Leave out bounds that steps can't meet at all, so that no zone with a target is delayed for them.
         smallest = self._times.estimate(StepLoad(1))
         reachable = {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
         overdue = self._overdue(prompts)
@@ -179,7 +179,7 @@ class LatencyBudget(Generic[W]):
 
         Args:
             load: the work of zones with targets in the step.
-            bound: their shortest bound, in seconds.
+            bound: the minimum of the bounds for these zones, in seconds.
             generates: whether any of them generates, so that the step's duration is the time between two tokens.
         """
         filled = (1.0 - self._margin.share) * bound

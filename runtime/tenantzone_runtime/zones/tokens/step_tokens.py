@@ -129,7 +129,7 @@ class StepTokens(Generic[W]):
         return self._made_wait
 
     def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """Returns how many of the tokens that the engine would compute for a request it may compute now.
+        """Returns how many of the ``wanted`` tokens of a request the engine may compute now.
 
         Args:
             work: a running request, or the one that is next to be admitted.
