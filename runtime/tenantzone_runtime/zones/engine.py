@@ -126,7 +126,7 @@ class Engine(Protocol[W]):
         """Returns the next waiting request of a zone, which must have one."""
 
     def fronts(self, zone: Zone, count: int) -> Sequence[W]:
-        """Returns the next waiting requests of a zone, which must have one, in order, at most ``count`` of them."""
+        """Returns at most ``count`` next waiting requests of a zone, in order. The zone must have at least one."""
 
     def blocks_at_most(self, work: W) -> int:
         """Returns an upper bound of ``blocks_to_admit``: the blocks to admit a waiting request without prefix hits.
@@ -162,7 +162,7 @@ class Engine(Protocol[W]):
 
     @property
     def tokens_each(self) -> int:
-        """Number of tokens computed at once for a generating request; more than 1 with speculative decoding."""
+        """Number of tokens that a step computes for a generating request; more than 1 with speculative decoding."""
 
     @property
     def depth(self) -> int:

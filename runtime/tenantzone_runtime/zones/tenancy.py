@@ -125,7 +125,7 @@ class Tenancy:
             zone.counters.request_ended("queue_full" if reason == "queue_full" else "refused")
 
     def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
-        """Make room for a zone's next request, which was denied ``count`` blocks, by surplus reclaim."""
+        """By surplus reclaim, make room for a zone's next request, which was denied ``count`` blocks."""
         return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
@@ -224,7 +224,7 @@ class Tenancy:
         yield from self._let_time_pass(at_once)
         yield from self._expire(at_once)
         zones_at_once = zones_for(at_once)
-        # Bounded by the number of zones changed so far: zones that change between parts do not prolong the loop.
+        # The number of rounds depends on the zones changed so far. Zones that change between parts do not increase it.
         for _ in range(self.ledger.totals.changed // zones_at_once):
             self.loans.look_at(self.ledger.totals.take_changed(zones_at_once))
             yield []

@@ -99,6 +99,6 @@ class Tiers(NoTiers):
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
-    """Returns the tiers of an engine, which only the project's connector has. ``check_supported`` refuses others."""
+    """Returns the tiers of the project's connector, or `NoTiers`. ``check_supported`` refuses other connectors."""
     has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
     return Tiers(connector) if has_tiers else NoTiers()

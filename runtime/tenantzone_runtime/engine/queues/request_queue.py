@@ -166,7 +166,7 @@ class ZoneRequestQueue(RequestQueue):
         front = queue.peek_request() if queue else None
         queue.put_back(request)
         self._waiting += 1
-        # The arbiter only needs to know if the zone has another first request.
+        # The arbiter need not be called unless another request is now the zone's first one.
         if queue.peek_request() is not front:
             self.arbiter.waits(zone)
 

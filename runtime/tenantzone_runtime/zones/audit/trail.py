@@ -154,7 +154,7 @@ class Trail:
             balance.above_reservation += above_reservation
 
     def released(self, zone: str, blocks: int, *, held: int) -> None:
-        """Note that a zone's requests released blocks, which are now free, and that it now holds ``held`` blocks."""
+        """Note that a zone's requests released blocks, which are now free. The zone now holds ``held`` blocks."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.released += blocks

@@ -1,4 +1,4 @@
-"""Whose cached blocks are evicted next: those of quiet zones that lend, or of zones with more than they reserve."""
+"""Whose cached blocks are evicted next: those of quiet zones that lend, or of zones that hold more than reserved."""
 
 from tenantzone_runtime.zones.blocks.victims import Rank, VictimOrder, by_age
 from tenantzone_runtime.zones.model.zone import Zone

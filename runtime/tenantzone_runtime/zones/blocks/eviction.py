@@ -62,7 +62,7 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
 
 
 def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tuple[int, Evictions]:
-    """Make room for as many of ``count`` blocks as a zone may hold in addition, or in place of its own cached ones.
+    """Make room for up to ``count`` new blocks of a zone, which may replace some of its own cached blocks.
 
     This is for tiers, whose blocks are all cache. There, the blocks that a zone *holds* count towards its reservation
     (in an engine: those that its requests use), and no request waits for blocks. Up to its reservation, the zone gets
@@ -132,7 +132,7 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
 
 
 def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
-    """Evict up to ``count`` blocks that are cached above reservations, because few blocks are free."""
+    """Few blocks are free, so evict up to ``count`` blocks that are cached above reservations."""
     evicted: Evictions = []
     short = count - _evict_surplus(ledger, evicted, count, "watermark", None, quiet=True)
     _evict_surplus(ledger, evicted, short, "watermark", None)
@@ -140,11 +140,11 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
 
 
 def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
-    """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
+    """Evict blocks for a request that was denied ``count`` blocks because active zones cache these as surplus.
 
     Usually, an active zone keeps its cached surplus. There are two exceptions. The request of a zone without blocks in
     use must be admitted, or zones could wait for each other's caches forever. And a zone need not wait for other zones'
-    caches up to its share of the unreserved blocks, by weight. Nothing is evicted if it would not be enough.
+    caches up to its share of the unreserved blocks, by weight. Nothing is evicted if the request would still be denied.
     """
     evicted: Evictions = []
     _evict_surplus(ledger, evicted, ledger.totals.surplus_to_reclaim(zone, count, free, peak), "relief", zone)
@@ -154,7 +154,7 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
 def cover_loans(
     ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int], takes_over: Callable[[Zone], bool]
 ) -> Evictions:
-    """Evict blocks that other zones cache, so that ``count`` fewer blocks of a borrower are on due loans.
+    """Evict blocks that other zones cache, so that a borrower has ``count`` fewer blocks on due loans.
 
     This is tried before the borrower's requests are preempted, because running work counts more than an unreserved
     cache. First, blocks cached above reservations are evicted. Only if that does not help, blocks that quiet zones

@@ -28,8 +28,8 @@ class Expiry:
     def follow(self, zone: Zone, now: float) -> None:
         """Adopt the TTL of a zone's new spec.
 
-        Blocks that were cached before the zone had a TTL count as last used when its last request ended, or now if it
-        has requests.
+        If the zone had no TTL before, its cached blocks count as last used when its last request ended, or now if the
+        zone has requests.
         """
         if zone.spec.retention.ttl_seconds is None:
             if zone.ages is not None:

@@ -1,7 +1,7 @@
 """The ledger: which zone owns which block.
 
-A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
-Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
+A block is free, or owned by one zone: in use (a request refers to it) or cached (no request does, but its prefix is
+kept). Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
 
 When the first zone is declared, earlier requests get a zone of their own, and their cached blocks are freed.
 """
@@ -43,7 +43,7 @@ class Ledger:
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)
         self.now = now
-        """Current time, which the ledger's users keep up to date. Block-seconds are counted with it."""
+        """Current time, which the callers keep up to date. Block-seconds are counted with it."""
         self.cached_blocks = 0
         self.held_blocks = 0
         self._soiled: dict[int, str] = {}
@@ -210,7 +210,7 @@ class Ledger:
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
-        """Returns why a request of the zone may not take ``count`` blocks now. It uses at most ``peak`` blocks."""
+        """Returns why a request of the zone, of at most ``peak`` blocks, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def update_reported(self, zone: Zone) -> bool:

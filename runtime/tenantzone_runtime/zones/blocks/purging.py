@@ -1,9 +1,9 @@
 """Purging: evicts all cached blocks of a zone, and records their number.
 
-A purge begins when a config takes effect whose purge id the zone has not carried out yet, and is complete when that
-config is applied completely. The zone's cached blocks are evicted. The engine withdraws blocks in use by the zone's
-requests, because only the engine knows how blocks are looked up. Requests that began before the purge cache no blocks
-at all, because their blocks were computed before it, or depend on such blocks.
+A purge begins when a config takes effect whose purge id is new to the zone. It is complete when that config is applied
+completely. The zone's cached blocks are evicted. The engine withdraws blocks in use by the zone's requests, because
+only the engine knows how blocks are looked up. Requests that began before the purge cache no blocks at all, because
+their blocks were computed before the purge, or depend on such blocks.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
 
 
 def evict_left_behind(ledger: Ledger, zone: Zone, block_ids: list[int]) -> None:
-    """Evict cached blocks of a zone that requests have released since its purge began."""
+    """Evict a zone's cached blocks that were released by requests after the zone's purge began."""
     assert zone.purge is not None, "a purge has begun"
     zone.purge.evicted += len(block_ids)
     ledger.evict_blocks(zone, block_ids, "purge")

@@ -68,7 +68,8 @@ def reclaimable(cached: int, surplus: int, evictable: int) -> int:
 def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool = True) -> tuple[int, int, int, int]:
     """Returns a zone's numbers of locked, surplus, evictable and reclaimable blocks.
 
-    One function computes all four, because each change of a zone's blocks needs them. Most such zones are not quiet.
+    One function computes all four, to save time, because each change of a zone's blocks needs them. The case of a zone
+    that is not quiet is the fastest, because it is the most frequent.
     """
     if quiet:
         held = in_use + cached

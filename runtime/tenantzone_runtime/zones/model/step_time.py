@@ -159,7 +159,7 @@ class StepTimes:
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
-        """Returns the maximum number of prompt tokens that a step of up to ``bound`` seconds may try.
+        """Returns the maximum number of prompt tokens to put into a step that should take at most ``bound`` seconds.
 
         The durations of small steps do not show those of large ones, because the time to read the model's weights hides
         the cost of a few tokens. Beyond the largest recent step, the duration is assumed to be proportional to the
@@ -186,7 +186,7 @@ class StepTimes:
         Args:
             tokens: number of tokens that the step computes for the request.
             computed: number of tokens of the request that were computed before.
-            has_prompts: the kind of the step. If too few steps of this kind were observed, the other kind is used.
+            has_prompts: whether the step has prompts. If too few such steps were observed, the other kind is used.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT

@@ -155,7 +155,7 @@ class AdapterSlots(Generic[W]):
                     waiter.granted_in = self._step
 
     def _make_free(self, waiters: Iterable[Waiter[W]], slots: int) -> None:
-        """Make adapters whose time is up give up their slots for waiters for which no slot is free."""
+        """For waiters without a free slot, make adapters whose time is up give up their slots."""
         joined: set[int] = set()
         provided: set[int] = set()
         for waiter in waiters:

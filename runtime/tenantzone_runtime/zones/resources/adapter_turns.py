@@ -38,7 +38,7 @@ class AdapterTurns(Generic[W]):
         self._ledger = ledger
         self._turns: dict[int, _Turn] = {}
         self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
+        """Requests that gave up a slot by rotation, each with the number of tokens that it must compute again."""
 
     def begin_step(self, adapters: Collection[int], step: int) -> None:
         """Begin turns of adapters that have a slot and had none before, and end the turns of all others.

@@ -28,7 +28,7 @@ _LOOKED_AT = 16
 """Maximum number of zones without seats of their own that are considered for the shared seat before a step."""
 
 _LOOKED_UP = 1024
-"""Number of blocks of waiting prompts to look up before each step, to find out which requests could use a seat."""
+"""Maximum number of blocks of prompts to look up before each step, to find out which requests could use seats."""
 
 
 def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
@@ -191,7 +191,7 @@ class Seats(Generic[W]):
         return limit is not None and self._held[zone] >= limit
 
     def free_for(self, zone: Zone) -> int:
-        """Returns the number of further requests that the zone may run, by its seats."""
+        """Returns the number of further requests for which the zone has or can get seats."""
         free, limit = max(self._engine.free_seats, self._claimed.get(zone, 0)), zone.spec.seats.limit
         return free if limit is None else max(0, min(free, limit - self._held[zone]))
 

@@ -108,7 +108,7 @@ class Admission:
             self._unseen[zone] = None
 
     def candidates(self, may_call: Callable[[], bool], free: int, *, is_running: bool) -> "Candidates":
-        """Returns the zones to consider for an admission. Neither this nor reading them changes anything.
+        """Returns the zones to consider for an admission. Neither this call nor iterating over them changes anything.
 
         Args:
             may_call: returns whether to consider backed-off zones for which blocks may be available.
@@ -177,12 +177,12 @@ class Admission:
         self.set_aside(zone)
 
     def take_back(self, zones: list[Zone]) -> None:
-        """Return zones that were set aside to the queue, within the step."""
+        """Put these zones, which were set aside, back into the queue within the step."""
         for zone in zones:
             self._fair.release(zone.account)
 
     def end_step(self) -> None:
-        """Return the zones that were set aside in the step to the queue."""
+        """Put all zones that were set aside in the step back into the queue."""
         self.sent_back.clear()
         self._backoff.line_up()
         self._fair.end_round()

@@ -26,7 +26,7 @@ class AdmissionPlan(Generic[W]):
     """The request to admit; None if no request can be admitted."""
     is_committed: bool = False
     _notes: list[Callable[[], None]] = field(default_factory=list)
-    """Changes for zones that were considered in vain, in order."""
+    """The changes for zones that were considered in vain, in the order in which to make them."""
     _begin: Callable[[], bool] | None = None
     """Callback that makes the changes for the request to admit, and returns whether the request then has its room."""
 

@@ -108,7 +108,7 @@ class TierAdmission:
 
         Args:
             zone: zone of the request.
-            keys: key of the last chunk of each hit that the prompt may become. All keys are noted as seen.
+            keys: the key of the last chunk of each hit that the prompt makes possible. All are noted as seen.
             now: current time in seconds.
         """
         if not self.is_selective(zone):

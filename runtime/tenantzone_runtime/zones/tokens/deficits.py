@@ -104,7 +104,7 @@ class DeficitRoundRobin:
         return before - after
 
     def lose(self, tokens: int) -> None:
-        """Subtract tokens that no zone could use from the deficits of all zones, by weight.
+        """Reduce the deficits of all zones, by weight, by the tokens that no zone could use.
 
         Otherwise all deficits would grow to the maximum, and no longer show which zone is owed more.
         """

@@ -93,7 +93,7 @@ class _Watched:
         self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
         """Reasons for missing the zone's targets, by target."""
         self.stalls: deque[tuple[float, float, float, float]] = deque()
-        """Samples: their time, and the zone's total stalled seconds for blocks, for seats, and for all reasons."""
+        """Samples: each has a time, and the zone's total stalled seconds for blocks, for seats and for all reasons."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds

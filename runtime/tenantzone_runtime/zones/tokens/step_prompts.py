@@ -22,8 +22,8 @@ class StepPrompts(Generic[W]):
     Args:
         tenancy: tenancy with all zones.
         engine: the engine.
-        next_zones: returns, in order, the zones with waiting requests that may have seats. Given zones come before
-            other zones that are not entitled to seats.
+        next_zones: returns the zones with waiting requests that may have seats, in order: zones that are entitled to
+            seats, then the zones in its argument, and then the others.
         free_seats: returns the number of seats that are free, or will be free before the step.
         ready: returns a zone's waiting requests that would be admitted in a row now, given enough tokens.
         fitting: returns the number of prompt tokens of a running request that blocks and encoder allow in this step.
