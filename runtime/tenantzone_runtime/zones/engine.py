@@ -190,7 +190,7 @@ class Engine(Protocol[W]):
         """Warn that a waiting request can't be served at present."""
 
     def fail(self, work: W, error: str) -> None:
-        """Fail a waiting request that can't be served, with an error."""
+        """End a waiting request with an error, because it can't be served."""
 
     def return_evicted(self, evictions: Evictions) -> None:
         """Free the blocks that were evicted from zones."""

@@ -181,7 +181,7 @@ class ZoneRequestQueue(RequestQueue):
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
-        """Put requests that a step has skipped back into the queue."""
+        """Put back into the queue the requests that a step has skipped."""
         # `reversed` restores the order of arrival, because vLLM passes skipped requests in reverse order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}

@@ -65,7 +65,7 @@ class Overflow:
             del self._members[zone]
 
     def count(self, zone: Zone) -> None:
-        """Add the growth of a member's counters since the last call."""
+        """Add to the total by how much a member's counters have grown since the last call."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)

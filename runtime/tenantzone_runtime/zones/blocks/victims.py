@@ -15,16 +15,19 @@ Rank = tuple[int, float, int]
 
 _LOWEST: Final = -(2**31)
 _PRIORITIES: Final = 2**32
-"""Number of possible priorities, which have 32 bits."""
+"""Number of possible priorities. A priority has 32 bits."""
 
 
 def by_activity(zone: Zone) -> Rank:
-    """Rank by priority, then by the time of the last activity."""
+    """Returns a zone's rank: by priority, then by the time of the last activity."""
     return zone.spec.priority, zone.last_active, zone.number
 
 
 def by_age(zone: Zone) -> Rank:
-    """Rank by priority, then by the last release of the next block to evict. The zone must have a cached block."""
+    """Returns a zone's rank: by priority, then by the last release of the next block to evict.
+
+    The zone must have a cached block.
+    """
     return zone.spec.priority, zone.cached.first_since, zone.number
 
 

@@ -15,7 +15,7 @@ FORGETTING: Final = 0.98
 """Factor by which each new observation multiplies the weight of older ones. The last 35 steps have half of the weight.
 """
 LEARNED_AFTER: Final = 10
-"""Number of steps of a kind after which its predictions are used."""
+"""Number of observed steps of a kind after which predictions for this kind are used."""
 
 STRETCH: Final = 2.0
 """A step may have up to this multiple of the prompt tokens of the largest recent step."""

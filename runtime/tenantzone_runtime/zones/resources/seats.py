@@ -100,11 +100,11 @@ class Seats(Generic[W]):
         self._can_begin = can_begin
         self._preempt = preempt
         self._owners: dict[Zone, None] = {}
-        """Zones with waiting requests that have seats of their own."""
+        """Zones that have waiting requests, and seats of their own."""
         self._others: dict[Zone, None] = {}
         """Zones with waiting requests and no seats of their own, in the order in which they get the shared seat."""
         self._limited: dict[Zone, None] = {}
-        """Zones with waiting requests that have a limit."""
+        """Zones that have waiting requests, and a limit of seats."""
         self._sorted_at = 0
         """Value of ``Totals.spec_changes`` when zones were last divided into owners, others and limited zones."""
         self._held: Counter[Zone] = Counter()

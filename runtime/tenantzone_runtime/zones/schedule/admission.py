@@ -182,7 +182,7 @@ class Admission:
             self._fair.release(zone.account)
 
     def end_step(self) -> None:
-        """Put all zones that were set aside in the step back into the queue."""
+        """Put back into the queue all zones that were set aside in the step."""
         self.sent_back.clear()
         self._backoff.line_up()
         self._fair.end_round()

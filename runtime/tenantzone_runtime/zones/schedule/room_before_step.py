@@ -18,7 +18,7 @@ from tenantzone_runtime.zones.schedule.waiting_blocks import WaitingBlocks
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 _SHORT_AT_ONCE = 16
-"""Maximum number of zones lacking reserved blocks that are considered before each step."""
+"""Maximum number of zones that lack reserved blocks and are considered before each step."""
 
 
 class RoomBeforeStep(Generic[W]):

@@ -61,7 +61,7 @@ class TierAdmission:
         self._counts_of = counts_of
         self._is_present = is_present
         self._terms: Mapping[str, Admission] = {}
-        """Admission policies by tenant, without ``Always``."""
+        """Admission policies by tenant. Tenants with the policy ``Always`` are left out."""
         self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
         """By zone, how many of its purges had begun, and the prefixes seen since. A further purge clears these."""
         self._effects: dict[Zone, TierEffect] = {}
