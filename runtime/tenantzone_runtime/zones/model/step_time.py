@@ -27,7 +27,7 @@ SURPRISE: Final = 1.5
 _SWEEPS: Final = 4
 """Number of passes of coordinate descent for each observation. They continue from the previous coefficients."""
 _PRIOR: Final = 1e-6
-"""Regularization of coefficients without observations."""
+"""Strength of the regularization, which keeps a coefficient near 0 as long as no observation determines it."""
 _FEATURES: Final = 4
 _PROMPT_UNIT: Final = 256.0
 _DECODE_UNIT: Final = 16.0
