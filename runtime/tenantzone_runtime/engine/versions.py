@@ -74,7 +74,7 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
 def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> None:
     """Make vLLM's next output end requests with an error, as vLLM does for requests whose grammars do not compile."""
     failed = scheduler.grammar_compile_error_reqs
-    # Since 0.33, an entry can contain the API server's response. None is given, because vLLM does not support code 429.
+    # Since 0.33, an entry can contain the API server's response. It is left out, because vLLM can't respond with 429.
     failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
 
 

@@ -30,7 +30,7 @@ class Encoding:
     """The room in an engine's encoder that the encoding of an image, sound or video takes, in embeddings."""
 
     cache: int
-    """Number of embeddings in the encoder cache, until their tokens are computed."""
+    """Number of embeddings that stay in the encoder cache until their tokens are computed."""
     compute: int
     """Number of embeddings to compute in a step; 0 if the encoding is cached already."""
 
@@ -71,11 +71,11 @@ class Engine(Protocol[W]):
 
     @property
     def loading(self) -> Collection[W]:
-        """Requests with a seat and blocks that can't be preempted until their data is loaded from a tier."""
+        """Requests that have a seat and blocks, but can't be preempted until their data is loaded from a tier."""
 
     @property
     def landing(self) -> Collection[W]:
-        """The loading requests that wait only for their copies, and not for room."""
+        """The loading requests, except those whose data is loaded but that lack room to run."""
 
     @property
     def adapter_slots(self) -> int:
@@ -90,13 +90,13 @@ class Engine(Protocol[W]):
 
     @property
     def encoder_room(self) -> Encoding:
-        """Number of unused embeddings in the encoder cache, and of embeddings that a step may compute."""
+        """The free room: how many more embeddings the encoder cache can hold, and how many a step may compute."""
 
     def next_encoding(self, work: W) -> Encoding | None:
         """Returns the room for the encoding that a request needs to begin or to continue in this step.
 
-        None if the request needs no encoding, if another request of its zone uses the same encoding already, or if the
-        encoding could never fit into the encoder.
+        Returns None if the request needs no encoding, if another request of its zone uses the same encoding already, or
+        if the encoding could never fit into the encoder.
         """
 
     def encodings_in_use(self) -> Iterable[tuple[int, Set[W]]]:
@@ -114,9 +114,9 @@ class Engine(Protocol[W]):
         """The waiting requests that, as far as the engine knows, need only blocks and seats to be admitted."""
 
     def needs(self) -> Iterable[tuple[W, int]]:
-        """Returns the running requests that need blocks in the coming step, with their numbers, in the engine's order.
+        """Returns the running requests that need blocks in the coming step, each with the number of blocks.
 
-        The numbers may be approximate, to be cheap to compute.
+        The requests are in the engine's order. The numbers may be approximate, so that they are cheap to compute.
         """
 
     def is_running(self, work: W) -> bool:
@@ -126,7 +126,7 @@ class Engine(Protocol[W]):
         """Returns the next waiting request of a zone, which must have one."""
 
     def fronts(self, zone: Zone, count: int) -> Sequence[W]:
-        """Returns the next waiting requests of a zone, which must have one, in order, at most ``count`` of them."""
+        """Returns at most ``count`` next waiting requests of a zone, in order. The zone must have at least one."""
 
     def blocks_at_most(self, work: W) -> int:
         """Returns an upper bound of ``blocks_to_admit``: the blocks to admit a waiting request without prefix hits.
@@ -162,7 +162,7 @@ class Engine(Protocol[W]):
 
     @property
     def tokens_each(self) -> int:
-        """Number of tokens computed at once for a generating request; more than 1 with speculative decoding."""
+        """Number of tokens that a step computes for a generating request; more than 1 with speculative decoding."""
 
     @property
     def depth(self) -> int:
@@ -175,10 +175,10 @@ class Engine(Protocol[W]):
         """Whether a running request's prompt is not computed completely."""
 
     def tokens_left(self, work: W) -> int:
-        """Returns the prompt tokens of a request that a step could compute, for a waiting one without prefix hits."""
+        """Returns how many prompt tokens of a request a step could compute. Ignores a waiting request's prefix hits."""
 
     def tokens_within(self, work: W, blocks: int) -> int:
-        """Returns the prompt tokens of a running request that a step could compute with ``blocks`` more blocks."""
+        """Returns how many prompt tokens of a running request a step could compute with ``blocks`` more blocks."""
 
     def tokens_computed(self, work: W) -> int:
         """Returns the number of a request's computed tokens."""
@@ -190,7 +190,7 @@ class Engine(Protocol[W]):
         """Warn that a waiting request can't be served at present."""
 
     def fail(self, work: W, error: str) -> None:
-        """Fail a waiting request that can't be served, with an error."""
+        """End a waiting request with an error, because it can't be served."""
 
     def return_evicted(self, evictions: Evictions) -> None:
         """Free the blocks that were evicted from zones."""

@@ -125,7 +125,7 @@ class Tenancy:
             zone.counters.request_ended("queue_full" if reason == "queue_full" else "refused")
 
     def evict_surplus_for(self, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
-        """Make room for a zone's next request, which was denied ``count`` blocks, by surplus reclaim."""
+        """By surplus reclaim, make room for a zone's next request, which was denied ``count`` blocks."""
         return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
@@ -224,7 +224,7 @@ class Tenancy:
         yield from self._let_time_pass(at_once)
         yield from self._expire(at_once)
         zones_at_once = zones_for(at_once)
-        # Bounded by the number of zones changed so far: zones that change between parts do not prolong the loop.
+        # The number of rounds depends on the zones changed so far. Zones that change between parts do not increase it.
         for _ in range(self.ledger.totals.changed // zones_at_once):
             self.loans.look_at(self.ledger.totals.take_changed(zones_at_once))
             yield []
@@ -271,9 +271,10 @@ class Tenancy:
         return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
 
     def cover_loans(self, borrower: Zone) -> Evictions:
-        """Evict blocks that other zones only keep cached, if that ends a borrower's loans past their grace period.
+        """Evict blocks that other zones only keep cached, if that ends due loans of a borrower.
 
-        If anything was evicted, it can be called again after the loans are settled.
+        Only loans whose grace period is over count. If anything was evicted, this method can be called again after the
+        loans are settled.
         """
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
         return cover_loans(
@@ -291,7 +292,7 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """Returns events of the usage of each zone, and of each borrower of each lender, that has grown."""
+        """Returns usage events: one for each zone, and each pair of lender and borrower, whose usage has grown."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:

@@ -26,7 +26,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class PoolView:
-    """A view of a block pool for one zone. To allocate blocks, it also describes the request that needs them.
+    """A view of a block pool for one zone. When blocks are allocated, it also describes the request that needs them.
 
     Args:
         pool: the pool.
@@ -255,7 +255,7 @@ class ZoneBlockPool(BlockPool):
         return None
 
     def cached_blocks(self, tenant: str, hashes: Iterable[BlockHash]) -> list[int] | None:
-        """Returns the ids of the cached blocks of a tenant's zone with these hashes. Supports one KV cache group only.
+        """Returns the ids of the blocks with these hashes that a tenant's zone caches. Supports one KV cache group.
 
         Returns None if the tenant has no zone, or if one of the blocks is not cached or is in use by a request.
         """

@@ -143,7 +143,7 @@ class BlockTables:
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
         """Returns how many more blocks a running request needs for a number of tokens.
 
-        Returns None if some layers do not have full attention, because the lengths of their tables do not suffice.
+        Returns None if some layers do not have full attention: the lengths of their tables do not show the need.
         """
         if self.forgetful or not self._slots:
             return None
@@ -195,7 +195,7 @@ class BlockTables:
         return bool(self._states)
 
     def unchanged(self, request_id: str) -> AbstractContextManager[None]:
-        """Returns a context manager in which vLLM counts the blocks that a request needs. Restores vLLM's bookkeeping.
+        """Returns a context manager in which vLLM can count a request's blocks. At its end, vLLM's state is restored.
 
         While vLLM counts, it also records where to keep states. For a request that must not begin in this step, vLLM
         would return more blocks than exist. The hashes by which vLLM recognizes such requests are hidden meanwhile.

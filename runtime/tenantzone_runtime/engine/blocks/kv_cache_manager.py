@@ -240,7 +240,7 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        # vLLM 0.33 returns -1 if drafts follow states without a block. It then allocates no blocks.
+        # vLLM 0.33 returns -1, and allocates no blocks, if drafts follow states that have no block.
         return max(0, blocks)
 
     def may_lack_blocks(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -263,7 +263,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def tokens_to_generate(self, request: Request) -> int:
-        """Returns how many tokens the next step computes for a generating request, or 0 for a request in its prompt."""
+        """Returns how many tokens the next step computes for a generating request; 0 while it computes its prompt."""
         if not self._generates(request):
             return 0
         return max(

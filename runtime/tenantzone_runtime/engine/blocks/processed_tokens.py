@@ -25,7 +25,7 @@ class ProcessedTokens:
         self._unverified: dict[str, int] = {}
         """Number of unverified drafted tokens, by request id, in the step whose output is being processed."""
         self._reached: dict[str, int] = {}
-        """Position after verification, by request id, of requests with drafts in the step that is being processed."""
+        """By request id, the position after verification, for requests with drafts in the step being processed."""
 
     def admitted(self, request: Request) -> None:
         """Record a request that begins to compute in the step that is being scheduled."""
@@ -73,7 +73,7 @@ class ProcessedTokens:
     def stay_ends(self, request: Request) -> None:
         """Count a request's tokens up to its end or preemption. Call this before vLLM resets the request's position."""
         drafts = sum(of_step.pop(request.request_id, 0) for _, of_step in self._drafts)
-        # Since 0.33, vLLM subtracts accepted drafts beyond the end of the answer from the position.
+        # Since 0.33, vLLM sets the position back by the accepted drafts that are beyond the end of the answer.
         position = max(request.num_computed_tokens, self._reached.pop(request.request_id, 0))
         zone = zone_of(request)
         if zone is not None:

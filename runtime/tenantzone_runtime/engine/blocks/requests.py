@@ -42,7 +42,7 @@ class ZoneRequest:
     """Number of generated tokens that were counted and charged."""
     progress: Progress = field(default_factory=Progress)
     last_token: tuple[float, int, ZoneSpec | None] = (0.0, 0, None)
-    """Monotonic time of the last output in seconds, and the number of generated tokens and the spec at that time."""
+    """Of the last output: its monotonic time in seconds, the number of generated tokens and the spec at that time."""
 
 
 def state_of(request: Request) -> ZoneRequest:

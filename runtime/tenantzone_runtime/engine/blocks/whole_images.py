@@ -46,7 +46,7 @@ class WholeImages:
         return tokens
 
     def through_first(self, request: Request, computed_tokens: int) -> int:
-        """Returns the minimum number of tokens to compute next: up to the end of an image that begins here, or 1."""
+        """Returns the minimum number of tokens to compute next: up to the end of an image that begins here, else 1."""
         for begin, length in self._places(request):
             if begin - self._ahead <= computed_tokens <= begin:
                 return begin + length - computed_tokens

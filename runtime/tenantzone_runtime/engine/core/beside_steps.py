@@ -19,7 +19,7 @@ from tenantzone_runtime.zones.config.configure import Difference
 from tenantzone_runtime.zones.model.zone import Zone
 
 BLOCKS_AT_ONCE = 1000
-"""Maximum number of blocks to evict before the lock is released, which takes some tenths of a millisecond."""
+"""Maximum number of blocks to evict before the lock is released. Evicting them takes tenths of a millisecond."""
 
 
 class BesideSteps:

@@ -28,7 +28,7 @@ class NoTiers:
         """Set the zone of a request before it is added."""
 
     def preempted(self, request: Request) -> None:
-        """Record that a running request was preempted, because its blocks may now belong to other requests."""
+        """Record that a running request was preempted. Its blocks may now belong to other requests."""
 
     def is_looking_up(self, request: Request) -> bool:
         """Returns whether a waiting request waits for a tier to look up or load its chunks."""
@@ -99,6 +99,6 @@ class Tiers(NoTiers):
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
-    """Returns the tiers of an engine, which only the project's connector has. ``check_supported`` refuses others."""
+    """Returns the tiers of the project's connector, or `NoTiers`. ``check_supported`` refuses other connectors."""
     has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
     return Tiers(connector) if has_tiers else NoTiers()

@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 
 
 class MediaRequests:
-    """Counts an engine's waiting and running requests with media by zone."""
+    """Counts, by zone, an engine's waiting and running requests with media."""
 
     def __init__(self) -> None:
         self._counts: dict[Zone, int] = {}

@@ -300,7 +300,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
                 return int(self._mamba_block_aligned_split(request, tokens, found))
             fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
-                # The cached prefix ends at an image. If this request got no tokens, vLLM would admit no more.
+                # The cached prefix ends at an image. If the request got no tokens, vLLM would admit no other.
                 return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 
@@ -352,7 +352,7 @@ class ZoneAwareScheduler(HookCalls, AsyncScheduler):
         return output
 
     def _refuse_what_does_not_compile(self) -> None:
-        """Refuse requests that vLLM is about to end because their grammars do not compile, to report the reason."""
+        """Refuse requests whose grammars do not compile, before vLLM ends them without a reason for the client."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
             if request is not None and name not in self.failed_reqs:

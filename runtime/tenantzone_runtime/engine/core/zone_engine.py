@@ -267,7 +267,7 @@ class ZoneEngine:
 
     @property
     def _block_tokens(self) -> int:
-        """Interval in tokens at which a step may end within a prompt, so that states can be cached. 1 for anywhere."""
+        """Interval in tokens at which a step may end within a prompt, to cache states. 1 if it may end anywhere."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)

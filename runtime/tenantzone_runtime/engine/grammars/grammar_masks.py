@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 _USUAL_SECONDS: Final = 0.05
 """CPU time in seconds that a tenant's grammars may take per step without adding to the tenant's debt."""
 _USUAL_OF_EACH_SECONDS: Final = 0.002
-"""CPU time in seconds per step and structured output that adds no debt, for tenants with many outputs at once."""
+"""CPU time in seconds that each structured output may take per step without adding debt, if a tenant has many."""
 
 
 class GrammarDebts:

@@ -78,7 +78,7 @@ class GuardedGrammar(StructuredOutputGrammar):
         return self.work.do(self, partial(self._accept_drafted, request_id, tokens))
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """Returns the leading tokens that match. While masks are being computed, the caller is on another thread."""
+        """Returns the matching leading tokens. While masks are being computed, the caller is on another thread."""
         return self._validate(self, tokens) if self.work is None else self.work.do(self, partial(self._valid, tokens))
 
     def rollback(self, num_tokens: int) -> None:

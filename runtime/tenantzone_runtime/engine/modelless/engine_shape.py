@@ -31,7 +31,7 @@ class Prompt:
     """Number of the request. It must be unique, because it identifies the text after ``known_tokens``."""
     tokens: int
     content: Sequence[int]
-    """Ids of the text's parts of ``content_tokens`` tokens each. Equal ids mean equal text up to the part's end."""
+    """Ids of the parts of the text. A part has ``content_tokens`` tokens. Equal ids mean equal text up to its end."""
     content_tokens: int
     known_tokens: int
     """Number of tokens that the ids describe. Later text is equal to no other request's text."""

@@ -120,7 +120,7 @@ class TierBelow(KVConnectorBase_V1):
         return self._tier.zone_for(request.cache_salt, self._now())
 
     def _found(self, request: Request, begin: int) -> list[int]:
-        """Returns the chunks that continue a prompt, except its last token, which the model must always compute."""
+        """Returns chunks that continue a prompt, but not up to its last token, which the model must compute."""
         zone, size = self._zone(request), self._block_tokens
         if zone is None:
             return []

@@ -152,7 +152,7 @@ class AdapterLines:
         """Record that a request has left its zone's queue in a step.
 
         Returns:
-            Requests to put into the queue instead. Empty if the adapter has no slot, so that the request was skipped.
+            Requests to put into the queue instead. Empty if the request was skipped because its adapter has no slot.
         """
         line = self._leave(request, zone)
         taken = self._take(line, 1) if line is not None and line.kept and self._may_have(request) else []

@@ -1,8 +1,8 @@
 """Waiting requests that can't be admitted before their grammars are compiled or a tier has answered.
 
 Steps do not consider these requests, so the cost of a step does not depend on their number. A thread that has compiled
-a grammar records the id of the request. Tiers do not notify, so each step polls a few of the requests that wait for
-tiers. Before a step, requests whose wait is over return to their zones' queues.
+a grammar records the id of the request. Tiers report no end of a wait, so each step polls a few of the requests that
+wait for tiers. Before a step, requests whose wait is over return to their zones' queues.
 """
 
 from collections import OrderedDict, deque

@@ -136,7 +136,7 @@ class ZoneRequestQueue(RequestQueue):
                 self._note_preparation(zone)
 
     def _note_preparation(self, zone: Zone) -> None:
-        """Report to the arbiter if all waiting requests of a zone wait for grammars or tiers, and for which."""
+        """Report to the arbiter whether all waiting requests of a zone wait for grammars or tiers, and for which."""
         if zone not in self._queues:
             self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 
@@ -166,7 +166,7 @@ class ZoneRequestQueue(RequestQueue):
         front = queue.peek_request() if queue else None
         queue.put_back(request)
         self._waiting += 1
-        # The arbiter only needs to know if the zone has another first request.
+        # The arbiter need not be called unless another request is now the zone's first one.
         if queue.peek_request() is not front:
             self.arbiter.waits(zone)
 
@@ -181,7 +181,7 @@ class ZoneRequestQueue(RequestQueue):
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
-        """Put requests that a step has skipped back into the queue."""
+        """Put back into the queue the requests that a step has skipped."""
         # `reversed` restores the order of arrival, because vLLM passes skipped requests in reverse order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}

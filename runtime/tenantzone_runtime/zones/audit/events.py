@@ -71,7 +71,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """The event that a purge is complete: no request finds blocks that the zone cached before it."""
+    """The event that a purge is complete: no request finds blocks that the zone cached before the purge."""
 
     kind: ClassVar = "purged"
     zone: str
@@ -172,7 +172,7 @@ class Usage:
     counting_since: float
     """Time at which the zone was created, on the core's clock; the journal writes it as Unix time."""
     block_seconds: float
-    """Blocks held, in use or cached, times seconds."""
+    """Number of blocks that the zone held (in use or cached), times seconds."""
     prompt_tokens: int
     cached_tokens: int
     """Prompt tokens found in the zone's cache."""
@@ -193,7 +193,7 @@ class LoanUsage:
     lender: str
     borrower: str
     counting_since: float
-    """Start of the loan, or of an earlier loan between these zones whose total was not reported yet."""
+    """Start of the loan, or of an earlier loan between these zones if its total was not reported yet."""
     block_seconds: float
     """Borrowed blocks times seconds."""
 
@@ -213,7 +213,7 @@ class TierUsage:
 
 @dataclass(frozen=True, slots=True)
 class TierPurged:
-    """The event that a purge is complete in a tier: no request finds chunks that the zone stored there before it."""
+    """The event that a purge is complete in a tier: no request finds chunks that the zone stored before the purge."""
 
     kind: ClassVar = "tier_purged"
     zone: str

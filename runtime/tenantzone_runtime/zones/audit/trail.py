@@ -1,7 +1,7 @@
 """The trail: a record of the zones' events, kept until the journal collects it.
 
-Frequent events are summed, so that memory does not grow with the number of steps between collections. The trail keeps a
-bounded number of events that can't be summed, and of sums. Further events count as lost.
+Frequent events are summed, so that memory does not grow with the number of steps between collections. Both the number
+of sums and the number of events that can't be summed are bounded. Further events count as lost.
 """
 
 from collections.abc import Collection, Iterator
@@ -29,7 +29,8 @@ Pair = tuple[str, str]
 """The lender's tenant and the borrower's tenant."""
 
 MAX_OF_A_KIND: Final = 50_000
-"""Maximum number of notes of one kind between two collections. A reload that replaces 5,000 zones makes 20,000."""
+"""Maximum number of notes of one kind between two collections. A reload that replaces 5,000 zones makes 20,000 such
+notes."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class Notes:
         self.lost = 0
 
     def events(self) -> Iterator[Event]:
-        """Generate the events that are kept in order, then states, then sums, then the number of lost events."""
+        """Generate the events: first those kept in order, then states, then sums, and then the number of lost ones."""
         yield from self.in_order
         for zone, state in self.states.items():
             yield Lifecycle(zone, state)
@@ -142,7 +143,7 @@ class Trail:
             self._notes.loans_over[pair] = usage
 
     def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
-        """Remove and return the unreported usage of the pair's last loan, so that the next loan continues the count."""
+        """Remove and return the unreported usage of the two zones' last loan, so that their next loan adds to it."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
     def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
@@ -153,7 +154,7 @@ class Trail:
             balance.above_reservation += above_reservation
 
     def released(self, zone: str, blocks: int, *, held: int) -> None:
-        """Note that a zone's requests released blocks, which are now free, and that it now holds ``held`` blocks."""
+        """Note that a zone's requests released blocks, which are now free. The zone now holds ``held`` blocks."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.released += blocks

@@ -1,4 +1,4 @@
-"""Whose cached blocks are evicted next: those of quiet zones that lend, or of zones with more than they reserve."""
+"""Whose cached blocks are evicted next: those of quiet zones that lend, or of zones that hold more than reserved."""
 
 from tenantzone_runtime.zones.blocks.victims import Rank, VictimOrder, by_age
 from tenantzone_runtime.zones.model.zone import Zone
@@ -9,14 +9,14 @@ class CacheVictims:
 
     def __init__(self) -> None:
         self._quiet = VictimOrder()
-        """Quiet zones that lend cached blocks to borrowers of their own or a higher priority, or to all."""
+        """All quiet zones that lend cached blocks, at least to borrowers that do not have a lower priority."""
         self._quiet_for_all = VictimOrder()
         """Quiet zones that lend cached blocks to borrowers of any priority."""
         self._surplus_of_active = VictimOrder(by_age)
         self._surplus_of_quiet = VictimOrder(by_age)
 
     def update(self, zone: Zone) -> None:
-        """Update the zone's places, after its blocks or its quietness have changed, except in `update_for_all`."""
+        """Update the zone's places in the orders, except the order of `update_for_all`, after the zone has changed."""
         # Check first, because most changes do not affect a zone's places in the orders.
         if (zone.evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
@@ -35,7 +35,7 @@ class CacheVictims:
             self._quiet_for_all.toggle(zone)
 
     def was_active(self, zone: Zone) -> None:
-        """Move the zone behind the other quiet zones of its priority, because it was active now."""
+        """Move the zone behind the other quiet zones of its priority, because it was active just now."""
         self._quiet.move(zone)
         self._quiet_for_all.move(zone)
 
@@ -45,7 +45,7 @@ class CacheVictims:
             order.remove(zone)
 
     def quiet(self, borrower_priority: int | None) -> tuple[Zone, int] | None:
-        """Returns the next quiet zone to evict from (S2), with the most blocks that it gives up; None if there is none.
+        """Returns the next quiet zone to evict from (S2), and how many blocks it gives up. None if there is no zone.
 
         Args:
             borrower_priority: priority of the zone that borrows the blocks; None if the blocks are not borrowed.
@@ -71,9 +71,9 @@ class CacheVictims:
         return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
 
     def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
-        """Returns the zone whose cached surplus is evicted next (S0), and the number of blocks to evict before another.
+        """Returns the zone whose cached surplus is evicted next (S0), and the number of blocks to evict from it.
 
-        Returns None if there is no such zone.
+        After these blocks, it may be another zone's turn. Returns None if no zone has such blocks.
 
         Args:
             beneficiary: the zone that needs blocks. Its own surplus is included.

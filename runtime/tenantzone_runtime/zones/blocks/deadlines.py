@@ -46,7 +46,7 @@ class Deadlines:
         self._deadlines.pop(zone.number, None)
 
     def pop_due(self, now: float) -> Iterator[Zone]:
-        """Generate the zones whose deadlines have passed, and remove these. Callers may set deadlines in between."""
+        """Generate the zones with passed deadlines, and remove these deadlines. Callers may set new ones meanwhile."""
         while self._heap and self._heap[0][0] <= now:
             moment, number = heapq.heappop(self._heap)
             deadline, zone = self._deadlines.get(number, (None, None))

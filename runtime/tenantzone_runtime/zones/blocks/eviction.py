@@ -62,10 +62,10 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
 
 
 def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tuple[int, Evictions]:
-    """Make room for as many of ``count`` blocks as a zone may hold in addition, or in place of its own cached ones.
+    """Make room for up to ``count`` new blocks of a zone, which may replace some of its own cached blocks.
 
-    This is for tiers, whose blocks are all cache. There, a zone is entitled by the blocks that it *holds*, not by the
-    blocks that its requests use as in an engine, and no request waits for blocks. Up to its reservation, the zone gets
+    This is for tiers, whose blocks are all cache. There, the blocks that a zone *holds* count towards its reservation
+    (in an engine: those that its requests use), and no request waits for blocks. Up to its reservation, the zone gets
     free blocks, and blocks that other zones hold above their reservations, quiet zones first. Above its reservation, it
     gets spare blocks, blocks that quiet zones hold above their reservations, and, up to the zone's share of unreserved
     blocks, blocks that active zones hold above their reservations (surplus reclaim). The rest replaces the zone's own
@@ -112,14 +112,14 @@ def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
 
 
 def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
-    """Returns how many of ``count`` blocks a zone may hold above its reservation, and the part from surplus reclaim.
+    """Returns how many of ``count`` blocks a zone may hold above its reservation, and how many are reclaimed surplus.
 
     Args:
         ledger: ledger with all zones.
         zone: the zone that needs the blocks.
         count: number of blocks.
-        within: number of blocks that the zone takes within its reservation before.
-        free: number of further free blocks.
+        within: number of blocks that the zone takes first, within its reservation.
+        free: number of free blocks, not counting ``within``.
     """
     if count <= 0 or zone.overdue:
         return 0, 0
@@ -132,7 +132,7 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
 
 
 def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
-    """Evict up to ``count`` blocks that are cached above reservations, because few blocks are free."""
+    """Few blocks are free, so evict up to ``count`` blocks that are cached above reservations."""
     evicted: Evictions = []
     short = count - _evict_surplus(ledger, evicted, count, "watermark", None, quiet=True)
     _evict_surplus(ledger, evicted, short, "watermark", None)
@@ -140,11 +140,11 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
 
 
 def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
-    """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
+    """Evict blocks for a request that was denied ``count`` blocks because active zones cache these as surplus.
 
     Usually, an active zone keeps its cached surplus. There are two exceptions. The request of a zone without blocks in
     use must be admitted, or zones could wait for each other's caches forever. And a zone need not wait for other zones'
-    caches up to its share of the unreserved blocks, by weight. Nothing is evicted if it would not be enough.
+    caches up to its share of the unreserved blocks, by weight. Nothing is evicted if the request would still be denied.
     """
     evicted: Evictions = []
     _evict_surplus(ledger, evicted, ledger.totals.surplus_to_reclaim(zone, count, free, peak), "relief", zone)
@@ -154,7 +154,7 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
 def cover_loans(
     ledger: Ledger, borrower: Zone, count: int, covers: Callable[[Zone], int], takes_over: Callable[[Zone], bool]
 ) -> Evictions:
-    """Evict blocks that other zones cache, so that ``count`` fewer blocks of a borrower are on due loans.
+    """Evict blocks that other zones cache, so that a borrower has ``count`` fewer blocks on due loans.
 
     This is tried before the borrower's requests are preempted, because running work counts more than an unreserved
     cache. First, blocks cached above reservations are evicted. Only if that does not help, blocks that quiet zones
@@ -165,8 +165,8 @@ def cover_loans(
         ledger: ledger with all zones.
         borrower: the borrower of the loans.
         count: number of blocks.
-        covers: returns how many blocks evicted above a zone's reservation would reduce the borrower's due loans.
-        takes_over: returns whether a zone lends the borrower blocks evicted within its reservation for some time.
+        covers: returns for a zone how many of its blocks above its reservation, if evicted, reduce the due loans.
+        takes_over: returns whether a zone lends the borrower, for some time, what is evicted within its reservation.
     """
     others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.reclaimable]
     others.sort(key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number))
@@ -182,7 +182,7 @@ def cover_loans(
 
 
 def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Iterable[Zone]) -> Evictions:
-    """Evict the cached blocks of lenders above their reservations, and then lent blocks cached within them."""
+    """Evict from each lender the blocks cached above its reservation, and then lent blocks cached within it."""
     evicted: Evictions = []
     for zone in lenders:
         within = min(count, zone.evictable - zone.surplus)

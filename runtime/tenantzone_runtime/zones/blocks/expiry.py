@@ -28,8 +28,8 @@ class Expiry:
     def follow(self, zone: Zone, now: float) -> None:
         """Adopt the TTL of a zone's new spec.
 
-        Blocks that were cached before the zone had a TTL count as last used when its last request ended, or now if it
-        has requests.
+        If the zone had no TTL before, its cached blocks count as last used when its last request ended, or now if the
+        zone has requests.
         """
         if zone.spec.retention.ttl_seconds is None:
             if zone.ages is not None:
@@ -61,7 +61,7 @@ class Expiry:
         return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
 
     def gone_off(self, now: float) -> Iterator[Zone]:
-        """Generate zones that may have expired blocks. A zone that still has such blocks afterwards comes up again."""
+        """Generate zones that may have expired blocks. A zone that keeps expired blocks is generated again later."""
         for zone in self._deadlines.pop_due(now):
             yield zone
             self._set(zone)

@@ -1,7 +1,7 @@
 """The ledger: which zone owns which block.
 
-A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
-Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
+A block is free, or owned by one zone: in use (a request refers to it) or cached (no request does, but its prefix is
+kept). Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
 
 When the first zone is declared, earlier requests get a zone of their own, and their cached blocks are freed.
 """
@@ -43,7 +43,7 @@ class Ledger:
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)
         self.now = now
-        """Current time, which the ledger's users keep up to date. Block-seconds are counted with it."""
+        """Current time, which the callers keep up to date. Block-seconds are counted with it."""
         self.cached_blocks = 0
         self.held_blocks = 0
         self._soiled: dict[int, str] = {}
@@ -53,7 +53,7 @@ class Ledger:
         """Number of free blocks that must be zeroed, by the tenant whose data they contain."""
         self._zones_entered = 0
         self.departures: list[Callable[[Zone], None]] = [self.expiry.forget]
-        """Callbacks for each discarded zone, which remove state that is kept for the zone across steps."""
+        """Callbacks that are called with each discarded zone, to remove state that is kept for it across steps."""
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
@@ -107,7 +107,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def release(self, zone: Zone, kept: Sequence[int], dropped: list[int]) -> None:
-        """Release blocks that no request uses: ``kept`` ones become cached, as last used, and ``dropped`` ones free."""
+        """Release blocks that no request uses any more. ``kept`` blocks become cached, and ``dropped`` blocks free."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
         since, now = self.links.since, self.now
@@ -172,7 +172,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:
-        """Returns the blocks that another tenant got since the last call; they must be zeroed before it uses them."""
+        """Returns the blocks that passed to another tenant since the last call. They must be zeroed before use."""
         blocks, self._to_scrub = self._to_scrub, []
         return blocks
 
@@ -210,7 +210,7 @@ class Ledger:
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
-        """Returns why a request of the zone, which uses at most ``peak`` blocks, may not take ``count`` blocks now."""
+        """Returns why a request of the zone, of at most ``peak`` blocks, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def update_reported(self, zone: Zone) -> bool:

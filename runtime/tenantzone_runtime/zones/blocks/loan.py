@@ -55,7 +55,7 @@ def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
-    """Whether a zone may borrow from a lender. The lender must not have a higher priority, or must allow any."""
+    """Whether a zone may borrow from a lender: if the lender's priority isn't higher, or its terms allow any."""
     return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 

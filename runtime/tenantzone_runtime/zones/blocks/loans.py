@@ -1,9 +1,9 @@
 """Loans: which zone's surplus uses which other zone's reservation, since when, and until when.
 
 The blocks that a zone holds above its reservation first use the unreserved part of the pool. The rest uses reservations
-that their owners do not use: either a quiet zone lends them, or a zone has a new reservation that other zones still
-hold. A loan does not identify blocks. It is a number of blocks between two zones, and a pair of zones has at most one
-loan in each direction.
+that their owners do not use: either a quiet zone lends them, or a zone has a new reservation whose blocks other zones
+still hold. A loan does not identify blocks. It is a number of blocks between two zones, and a pair of zones has at most
+one loan in each direction.
 
 The book is settled from time to time, not with each block. Settling adjusts it to the blocks that zones hold at that
 moment, and counts block-seconds for the loans since the last time. Reservations do not depend on the book: blocks that
@@ -46,7 +46,7 @@ class LoanBook:
             "SameOrHigherPriority": VictimOrder(),
             "AnyPriority": VictimOrder(),
         }
-        """Zones that offer blocks, by their terms on borrowers. Zones with stricter terms are used first."""
+        """Zones that offer blocks, by ``lending.borrowers``. Zones with a stricter value are used first."""
         self._lending = VictimOrder()
         """Zones with unused reservation for more loans, whether they offer it or not."""
 
@@ -58,14 +58,15 @@ class LoanBook:
         """Adjust the loans to the blocks that zones hold now; ``free`` blocks are free."""
         totals = self._ledger.totals
         self.look_at(totals.take_changed())
-        # The part of all reservations that other zones use: all reservations, minus their own use and the free blocks.
+        # The reserved blocks that other zones hold: all reserved blocks, minus those that their owners hold, minus the
+        # free blocks.
         stood_on = totals.promised - (self._ledger.held_blocks - totals.surplus) - free
         total = max(0, min(stood_on, totals.surplus))
         self._cut(self._blocks - total)
         self._grow(total - self._blocks)
 
     def look_at(self, changed: Sequence[Zone]) -> None:
-        """Reduce the loans of changed zones as needed, and update where these zones can lend and borrow."""
+        """Reduce the loans of changed zones as needed, and update these zones' places as lenders and borrowers."""
         self._shrink(changed)
         for zone in changed:
             self._place(zone)
@@ -84,7 +85,7 @@ class LoanBook:
         return [loan for loan in self if loan.is_due(self._ledger.now)]
 
     def _shrink(self, changed: Iterable[Zone]) -> None:
-        """Reduce each loan to the lender's unused reservation and the borrower's surplus."""
+        """Reduce each loan that exceeds the lender's unused reservation or the borrower's surplus."""
         lendable = {zone: room for zone in changed if zone.lent > (room := self._unused(zone))}
         needed = {zone: zone.surplus for zone in changed if zone.borrowed > zone.surplus}
         loans = {loan for zone in (*lendable, *needed) for loan in self._loans_of[zone]}
@@ -111,7 +112,7 @@ class LoanBook:
         return sorted(loans, key=order)
 
     def covers(self, zone: Zone, borrower: Zone) -> int:
-        """Returns how many surplus blocks of a zone would each reduce a borrower's due loans by one block if evicted.
+        """Returns how many surplus blocks of a zone can be evicted to reduce a borrower's due loans by as many blocks.
 
         These are the blocks that use no other zone's reservation, and then those that use the reservations of lenders
         that can take over such a loan.
@@ -125,11 +126,11 @@ class LoanBook:
         return blocks
 
     def takes_over(self, lender: Zone, borrower: Zone) -> bool:
-        """Whether a lender can take over a borrower's due loans, as far as it offers blocks."""
+        """Whether a lender can take over due loans of a borrower, up to the number of blocks that it offers."""
         return not self._has_due(lender, borrower) and may_borrow(borrower, lender) and lends_for_some_time(lender)
 
     def extend(self) -> None:
-        """Let zones that offer blocks for some time take over due loans, so that their blocks need not be reclaimed.
+        """Let zones that offer blocks for some time take over due loans, so that no blocks need be reclaimed for these.
 
         Loans past their grace period come first. A lender that offers nothing, or has a due loan with the same
         borrower, is checked only once for each borrower, regardless of the borrower's number of due loans.
@@ -172,7 +173,7 @@ class LoanBook:
         return loan is not None and loan.is_due(self._ledger.now)
 
     def _cut(self, excess: int) -> None:
-        """Reduce loans by ``excess`` blocks that use no reservation: due loans first, then the newest loans."""
+        """Reduce loans by ``excess`` blocks, which use no reservation now: first due loans, then the newest ones."""
         if excess <= 0:
             return
         for loan in [*reversed(self._kept_first(self.due())), *reversed(self._loans.values())]:
@@ -197,7 +198,7 @@ class LoanBook:
     ) -> int:
         """Pair borrowers with lenders, both lowest priority first, until ``missing`` blocks are matched.
 
-        Each step either exhausts a lender or a borrower, which is then removed from its order, or skips a borrower.
+        Each step exhausts a lender or a borrower, which then leaves its order, or else skips a borrower.
 
         Returns:
             The number of blocks that are still missing.
@@ -243,7 +244,7 @@ class LoanBook:
             self._ledger.trail.loan_over(loan_usage(loan, loan.block_seconds))
 
     def _change(self, loan: Loan, blocks: int) -> None:
-        """Add blocks to a loan, or subtract them if negative."""
+        """Add blocks to a loan. A negative number reduces the loan."""
         self._ledger.accrue(loan.lender)
         self._ledger.accrue(loan.borrower)
         loan.accrue(self._ledger.now)

@@ -34,7 +34,7 @@ class Overflow:
         self.is_in_use = False
         """Whether the overflow has or ever had a member."""
         self._members: dict[Zone, Counters] = {}
-        """The members, each with a copy of its counters when they were last added, or when it joined."""
+        """The members, each with its counters as they were when they were last added, or when the zone joined."""
         self._apart: set[Zone] = set()
         """Registered zones with series of their own."""
         self._total = Counters()
@@ -47,7 +47,7 @@ class Overflow:
         return self._members.keys()
 
     def place(self, zone: Zone) -> None:
-        """Decide whether a zone has its own series, when it is new, or becomes declared or undeclared."""
+        """Decide whether a zone gets its own series. To be called for a new zone, and when a zone's spec changes."""
         if not self._is_apart(zone):
             if zone not in self._members:
                 self._members[zone] = zone.counters.copy()
@@ -65,7 +65,7 @@ class Overflow:
             del self._members[zone]
 
     def count(self, zone: Zone) -> None:
-        """Add the growth of a member's counters since the last call."""
+        """Add to the total by how much a member's counters have grown since the last call."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)

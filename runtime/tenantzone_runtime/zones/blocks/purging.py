@@ -1,9 +1,9 @@
 """Purging: evicts all cached blocks of a zone, and records their number.
 
-A purge begins when a config takes effect whose purge id the zone has not carried out yet, and is complete when that
-config is applied completely. The zone's cached blocks are evicted. The engine withdraws blocks in use by the zone's
-requests, because only the engine knows how blocks are looked up. Requests that began before the purge cache no blocks
-at all, because their blocks were computed before it, or depend on such blocks.
+A purge begins when a config takes effect whose purge id is new to the zone. It is complete when that config is applied
+completely. The zone's cached blocks are evicted. The engine withdraws blocks in use by the zone's requests, because
+only the engine knows how blocks are looked up. Requests that began before the purge cache no blocks at all, because
+their blocks were computed before the purge, or depend on such blocks.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,8 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
         at_once: maximum number of blocks evicted in one iteration.
 
     Yields:
-        The zone, and the ids of its evicted blocks. If there is a purge, there is at least one item, when it begins.
+        The zone, and the ids of its evicted blocks. If a purge is due, there is at least one item, which marks the
+        purge's start. Its list of ids may be empty.
     """
     if not _is_due(zone):
         return
@@ -56,7 +57,7 @@ def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
 
 
 def evict_left_behind(ledger: Ledger, zone: Zone, block_ids: list[int]) -> None:
-    """Evict cached blocks of a zone that requests have released since its purge began."""
+    """Evict a zone's cached blocks that were released by requests after the zone's purge began."""
     assert zone.purge is not None, "a purge has begun"
     zone.purge.evicted += len(block_ids)
     ledger.evict_blocks(zone, block_ids, "purge")
@@ -77,7 +78,7 @@ def _is_due(zone: Zone) -> bool:
 
 
 def _begin(zone: Zone) -> None:
-    """Begin the purge, or continue it if an earlier config with it failed partway."""
+    """Begin the purge, or continue it if an earlier config with the same purge failed partway."""
     if zone.purge is None or zone.purge.id != zone.spec.purge:
         zone.purge = Purge(zone.spec.purge)
         zone.purges += 1

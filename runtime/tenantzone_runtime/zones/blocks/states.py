@@ -79,7 +79,7 @@ def _kept(ledger: Ledger, zone: Zone) -> int | None:
     steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
     if idle.release is None or steps == 0:
         return None
-    # A target level, so that blocks that other zones have evicted meanwhile count, and late steps catch up.
+    # The steps define a level and not amounts to evict. So evictions for other zones count, and late steps catch up.
     return zone.cached_when_quiet * max(0, 100 - steps * percentage(idle.release.share)) // 100
 
 

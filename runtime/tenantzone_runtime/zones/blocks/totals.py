@@ -44,7 +44,7 @@ class Totals:
         self._locked = 0
         self._reclaimable = 0
         self._kept = 0
-        """Number of reserved blocks that zones never lend: the sum of the floors of zones if all were quiet."""
+        """Number of reserved blocks that zones never lend: the sum of all zones' floors if all zones were quiet."""
         self._withheld = SumsByPriority()
         self._never_lent = SumsByPriority()
         """Number of reserved blocks that zones lend, but not to zones of a lower priority."""
@@ -110,7 +110,7 @@ class Totals:
         zone.follow(spec)
         self.enter(zone)
         self.spec_changes += 1
-        # The zone's next request may be entitled to the new reservation, even if the zone has not backed off.
+        # Reconsider the zone even if it has not backed off: its next request may be entitled to the new reservation.
         self.reconsider(zone)
 
     def reckon(self, zone: Zone) -> None:
@@ -150,7 +150,7 @@ class Totals:
         return list(taken)
 
     def was_active(self, zone: Zone) -> None:
-        """Move the zone behind the other zones of its priority, because it was active now."""
+        """Move the zone behind the other zones of its priority, because it was active just now."""
         self.reckon(zone)
         self.victims.was_active(zone)
 
@@ -188,7 +188,7 @@ class Totals:
         return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
-        """Returns the blocks promised to no zone, for this zone and with ``free`` free blocks; may be negative."""
+        """Returns the number of spare blocks for the zone if ``free`` blocks are free. It may be negative."""
         return quota.spare(
             zone.cached.size,
             free=free,
@@ -200,7 +200,7 @@ class Totals:
     def takeable(
         self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
     ) -> int:
-        """Returns the most blocks that the zone may start to use at once.
+        """Returns the most blocks that the zone may start to use now.
 
         Args:
             zone: the zone.

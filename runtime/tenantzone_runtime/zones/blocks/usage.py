@@ -1,7 +1,7 @@
-"""The usage of zones and loans for the journal, in slices, for zones and loans with usage since the last report.
+"""The usage of zones and loans for the journal, in slices. Those without usage since the last report are skipped.
 
-Zones and loans may change between two slices. If one ends before its turn, it reports its total when it ends, and a new
-one is reported in the next round.
+Zones and loans may change between two slices. A zone or loan that ends before its slice reports its total when it ends.
+A new zone or loan is reported in the next round.
 
 A slice is taken under the engine's lock, so it only reads the numbers. The events are made from them lazily.
 """
@@ -17,7 +17,7 @@ from tenantzone_runtime.zones.model.parts import slices
 from tenantzone_runtime.zones.model.zone import Used, Zone
 
 MAX_AT_ONCE: Final = 250
-"""Maximum number of zones or loans in a slice, which takes less than a millisecond."""
+"""Maximum number of zones or loans in a slice. Taking a slice takes less than a millisecond."""
 
 
 def report_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:

@@ -1,7 +1,7 @@
 """Victim orders: zones in the order in which they give up or lend blocks.
 
-The lowest priority comes first. Among zones of equal priority, the first is the least recently active one, or the one
-whose next block to evict was released first.
+The lowest priority comes first. Some orders sort zones of equal priority by activity: the least recently active zone
+comes first. Others sort them by age: the zone whose next block to evict was released first comes first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,16 +15,19 @@ Rank = tuple[int, float, int]
 
 _LOWEST: Final = -(2**31)
 _PRIORITIES: Final = 2**32
-"""Number of possible priorities, which have 32 bits."""
+"""Number of possible priorities. A priority has 32 bits."""
 
 
 def by_activity(zone: Zone) -> Rank:
-    """Rank by priority, then by the time of the last activity."""
+    """Returns a zone's rank: by priority, then by the time of the last activity."""
     return zone.spec.priority, zone.last_active, zone.number
 
 
 def by_age(zone: Zone) -> Rank:
-    """Rank by priority, then by the last release of the next block to evict. The zone must have a cached block."""
+    """Returns a zone's rank: by priority, then by the last release of the next block to evict.
+
+    The zone must have a cached block.
+    """
     return zone.spec.priority, zone.cached.first_since, zone.number
 
 

@@ -32,8 +32,8 @@ from tenantzone_runtime.zones.model.zone import (
 _Terms = TypeVar("_Terms", Idle, Lending, QueueBounds, LatencyTargets, Retention)
 
 _SHORTEST_LOAN_SECONDS: Final = 0.1
-"""Shortest loan that is granted. It is longer than most steps of an engine, because the result of a single step would
-be lost when the loan ends."""
+"""Shortest loan that is granted. It is longer than most steps of an engine. A loan for a single step would be useless,
+because the result of the step would be lost when the loan ends."""
 
 
 def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpec]:

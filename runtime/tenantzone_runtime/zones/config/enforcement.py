@@ -146,7 +146,7 @@ class Enforcement:
         if zone is None:
             zone = configure.add_zone(self._ledger, spec)
         else:
-            # If the limit is lower, the excess cached blocks are evicted when the config reaches this zone.
+            # If the new limit is lower, the excess cached blocks are evicted when the config reaches this zone.
             configure.change_spec(self._ledger, zone, spec, at_once=0)
         self._timers.set(zone)
         return zone

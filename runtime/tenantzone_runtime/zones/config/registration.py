@@ -30,7 +30,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
     level = unknown.level_of(tenant)
     terms = level or unknown.template
     limit = limit_blocks(terms.limit, capacity)
-    # If one is a number and the other a percentage, the reservation may exceed the limit on some engines.
+    # The reservation exceeds the limit on some engines if one of the two is a number and the other a percentage.
     wanted = 0 if level is None else min(limit, floor_blocks(level.reserved, capacity))
     reserved = wanted if wanted <= room else 0
     return ZoneSpec(

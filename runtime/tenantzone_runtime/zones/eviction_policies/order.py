@@ -111,9 +111,10 @@ class EvictionOrder(ABC):
         return self.links.since[self._first]
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        """Returns how many of the next blocks to evict were released before ``moment`` or, with ``with_it``, at it.
+        """Returns how many of the next blocks to evict were released before ``moment``.
 
-        The result is at most ``at_most``, and is a lower bound, because some policies stop counting early.
+        ``with_it`` includes blocks released exactly at this time. The result is at most ``at_most``. It is a lower
+        bound, because some policies stop counting early.
         """
         since, after, end = self.links.since, self.links.after, self.links.end
         count, block_id = 0, self._first

@@ -77,7 +77,7 @@ class Counters:
     scrubbed_blocks: int = 0
     """Number of blocks of the zone that were zeroed because another zone got them."""
     block_seconds: float = 0.0
-    """Blocks held, in use or cached, times seconds."""
+    """Number of blocks that the zone held (in use or cached), times seconds."""
     lent_block_seconds: float = 0.0
     """Blocks of the zone's reservation that other zones had borrowed, times seconds."""
     borrowed_block_seconds: float = 0.0

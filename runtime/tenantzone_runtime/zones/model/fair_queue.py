@@ -152,7 +152,7 @@ class FairQueue:
         return max(account.service, self._reached), maxsize
 
     def end_round(self) -> None:
-        """Return the accounts that were set aside to the queue."""
+        """Put back into the queue all accounts that were set aside."""
         aside, self._aside = self._aside, []
         for account, ticket in aside:
             # A different ticket means that the account has left the queue, or is held now.

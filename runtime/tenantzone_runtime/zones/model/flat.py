@@ -22,7 +22,7 @@ def take(values: Iterator[Any], count: int) -> tuple[Any, ...]:
 
 
 def take_mapping(values: Iterator[Any]) -> dict[Any, Any]:
-    """Returns the next mapping of a flat copy, if :func:`put_mapping` appended it."""
+    """Returns the next mapping of a flat copy. :func:`put_mapping` must have appended it."""
     count = next(values)
     keys = take(values, count)
     return dict(zip(keys, take(values, count), strict=True))

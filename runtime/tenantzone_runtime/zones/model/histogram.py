@@ -90,7 +90,7 @@ class Histogram:
 
 
 def add_growth(totals: dict[Key, Number], newer: dict[Key, Number], older: dict[Key, Number]) -> None:
-    """Add to each total the growth of the count with the same key from the snapshot ``older`` to ``newer``."""
+    """Add to each key's total by how much the key's count grew between the snapshots ``older`` and ``newer``."""
     for key, count in newer.items():
         growth = count - older.get(key, 0)
         if growth:

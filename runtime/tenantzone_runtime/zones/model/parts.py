@@ -13,7 +13,7 @@ _BLOCKS_PER_ZONE: Final = 50
 
 
 def zones_for(blocks: int) -> int:
-    """Returns the number of zones that can be considered in the time of evicting ``blocks`` blocks; at least 1."""
+    """Returns how many zones can be considered in the time that evicting ``blocks`` blocks takes; at least 1."""
     return max(1, blocks // _BLOCKS_PER_ZONE)
 
 

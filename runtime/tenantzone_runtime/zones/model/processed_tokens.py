@@ -15,9 +15,9 @@ from typing import Final, Literal
 from tenantzone_runtime.zones.model.counters import Counters
 
 ProcessedAs = Literal["computed_first", "recomputed", "draft_rejected", "loaded", "hit"]
-"""How a token was processed. computed_first: a step computed the token, and its request had never reached its position
-before. recomputed: a step computed the token again, because it was lost in a preemption. draft_rejected: a step
-computed the token as a draft, which was rejected. loaded: a tier had the token. hit: the prefix cache had the token.
+"""How a token was processed. computed_first: a step computed the token, and the request had never reached its
+position before. recomputed: a step computed the token again after a preemption. draft_rejected: a step computed the
+token as a draft, which was rejected. loaded: a tier had the token. hit: the prefix cache had the token.
 """
 
 COUNTERS: Final[dict[ProcessedAs, str]] = {

@@ -69,8 +69,9 @@ class Queue:
     def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
         """Returns the estimated seconds to serve the current queue, at the recent service rate.
 
-        The time is estimated by requests and by tokens. An estimate counts only if its number is bounded, and the
-        longer one is returned. One served request is added, so that the rate is defined even if none was served yet.
+        One estimate is by requests, the other by tokens. An estimate counts only if the queue bounds the number of
+        these. The longer estimate is returned, or 0 if there is none. One served request is added, so that the rate is
+        defined even if none was served yet.
         """
         self._let_time_pass(now)
         by_requests = self.requests * self._seconds / (self._served_requests + 1)

@@ -68,7 +68,8 @@ def reclaimable(cached: int, surplus: int, evictable: int) -> int:
 def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool = True) -> tuple[int, int, int, int]:
     """Returns a zone's numbers of locked, surplus, evictable and reclaimable blocks.
 
-    One function computes all four, because each change of a zone's blocks needs them. Most such zones are not quiet.
+    One function computes all four, to save time, because each change of a zone's blocks needs them. The case of a zone
+    that is not quiet is the fastest, because it is the most frequent.
     """
     if quiet:
         held = in_use + cached
@@ -102,7 +103,7 @@ def spare(
 def takeable(
     quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
-    """Returns the most blocks that the zone may start to use at once, including its own cached blocks.
+    """Returns the most blocks that the zone may start to use now, including its own cached blocks.
 
     Up to its reservation, the zone may take all blocks that other zones do not use within their reservations
     (``entitled``). Above that, it may take spare blocks. These include its own cache, so it can always replace its

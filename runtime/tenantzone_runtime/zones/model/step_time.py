@@ -15,7 +15,7 @@ FORGETTING: Final = 0.98
 """Factor by which each new observation multiplies the weight of older ones. The last 35 steps have half of the weight.
 """
 LEARNED_AFTER: Final = 10
-"""Number of steps of a kind after which its predictions are used."""
+"""Number of observed steps of a kind after which predictions for this kind are used."""
 
 STRETCH: Final = 2.0
 """A step may have up to this multiple of the prompt tokens of the largest recent step."""
@@ -27,7 +27,7 @@ SURPRISE: Final = 1.5
 _SWEEPS: Final = 4
 """Number of passes of coordinate descent for each observation. They continue from the previous coefficients."""
 _PRIOR: Final = 1e-6
-"""Regularization of coefficients without observations."""
+"""Strength of the regularization, which keeps a coefficient near 0 as long as no observation determines it."""
 _FEATURES: Final = 4
 _PROMPT_UNIT: Final = 256.0
 _DECODE_UNIT: Final = 16.0
@@ -78,8 +78,8 @@ class _Fit:
 
     def __init__(self, *, has_prompts: bool) -> None:
         # If all steps are alike, the costs of features can't be separated, and the first feature of this order gets
-        # most of the cost. For steps with prompts, this must be the number of prompt tokens, because a flood fills all
-        # steps with prompt tokens, and a step with fewer tokens would be shorter.
+        # most of the cost. For steps with prompts, the first feature must be the number of prompt tokens: a flood fills
+        # all steps with prompt tokens, and a step with fewer of them would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
@@ -155,11 +155,11 @@ class StepTimes:
         return self._fits[kind].seconds(load.features)
 
     def _known_kind(self, *, has_prompts: bool) -> bool:
-        """Returns the kind of steps from which to estimate: the given kind, if enough of its steps were observed."""
+        """Returns the kind of steps from which to estimate: the given one, or the other if too few were observed."""
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
-        """Returns the maximum number of prompt tokens that a step of up to ``bound`` seconds may try.
+        """Returns the maximum number of prompt tokens to put into a step that should take at most ``bound`` seconds.
 
         The durations of small steps do not show those of large ones, because the time to read the model's weights hides
         the cost of a few tokens. Beyond the largest recent step, the duration is assumed to be proportional to the
@@ -186,7 +186,7 @@ class StepTimes:
         Args:
             tokens: number of tokens that the step computes for the request.
             computed: number of tokens of the request that were computed before.
-            has_prompts: the kind of the step. If too few steps of this kind were observed, the other kind is used.
+            has_prompts: whether the step has prompts. If too few such steps were observed, the other kind is used.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT

@@ -41,7 +41,7 @@ class _User:
 
 
 class UserAccount(Account):
-    """The account of one user among requests of one priority. Charges for other priorities count here, too.
+    """The account of one user among requests of one priority. Charges for the user's other requests count, too.
 
     Args:
         name: name of the user.
@@ -118,7 +118,7 @@ class Users:
         return account.name, priority
 
     def first(self) -> Iterator[tuple[str, int]]:
-        """Generate waiting users and requests' priorities, roughly in order. The queues must not change meanwhile."""
+        """Generate waiting users and a priority for each, roughly in order. The queues must not change meanwhile."""
         for priority in sorted(self._queues):
             for account in self._queues[priority].first():
                 assert isinstance(account, UserAccount)

@@ -45,7 +45,7 @@ class SeatQuota:
     limit: int | None = None
     """Maximum number of seats; None means no limit."""
     awaited: int = 0
-    """Number of seats that the config reserves for the zone, if the engine has too few. Then no seat is reserved."""
+    """Number of seats in the config's reservation if the engine has too few for it; else 0. ``reserved`` is 0 then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ZoneSpec:
     level: str = ""
     """Level of unknown tenants to which the tenant belongs; empty if it belongs to none."""
     awaited: int = 0
-    """Number of blocks that the config reserves for the zone, if they do not fit now. Then the quota reserves 0."""
+    """Number of blocks in the zone's reservation if they don't fit now, so that the quota reserves 0; else 0."""
 
 
 @dataclass(slots=True, eq=False)
@@ -161,9 +161,9 @@ class Zone:
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """Three numbers of the zone. If one increases, the zone's next request is more likely to get blocks.
+        """Three numbers. If one of them increases, the zone's next request is more likely to get blocks.
 
-        The numbers are minus the blocks in use, and the zone's parts of the spare and of the reclaimable blocks.
+        They are the negative number of blocks in use, and the zone's own shares of the spare and reclaimable blocks.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
@@ -186,7 +186,7 @@ class Zone:
     def short(self) -> int:
         """Number of reserved blocks that the zone lacks while its next request waits for them.
 
-        0 if the request would exceed the reservation, because it would then borrow, and no zone is promised loans.
+        It is 0 if the request would exceed the reservation, because it would then borrow, and loans are not promised.
         """
         quota = self.spec.quota
         if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:

@@ -38,7 +38,7 @@ class Waiter(Generic[W]):
     checked: int = 0
     """Number of the step in which ``is_ready`` was last checked."""
     helped: float = float("-inf")
-    """Time at which a slot was last kept for the waiter. No other adapter gives up its slot for it for a while then."""
+    """Time at which a slot was last kept for the waiter. For a while, no other adapter gives up its slot for it."""
     granted_in: int = 0
     """Number of the step since which a slot is kept for the waiter."""
     is_entitled: bool = False
@@ -134,8 +134,9 @@ class AdapterLine(Generic[W]):
     def ready(self, step: int, granted_before: Container[int]) -> list[Waiter[W]]:
         """Returns the waiters that could begin with a slot, in the order in which they get one.
 
-        A slot that was kept for an adapter in the last step is kept for it again. A slot that has been kept for longer
-        goes to entitled zones first, because a zone whose request was just preempted begins no request in that step.
+        If a slot was first kept for an adapter in the last step, it is kept for the adapter again. The reason is that a
+        zone whose request was just preempted begins no request in that step. A slot that has been kept for longer goes
+        to entitled zones first.
 
         Args:
             step: number of the coming step.

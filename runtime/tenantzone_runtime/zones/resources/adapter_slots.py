@@ -55,7 +55,7 @@ class AdapterSlots(Generic[W]):
         self.waiting: set[Zone] = set()
         """The zones that wait for a slot."""
         self._closed: set[int] = set()
-        """Adapters with a slot for which no further request begins in this step."""
+        """Adapters that have a slot, but with which no further request begins in this step."""
         self._granted: dict[int, Zone] = {}
         """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
         self._refused_before: frozenset[tuple[str, int]] = frozenset()
@@ -155,7 +155,7 @@ class AdapterSlots(Generic[W]):
                     waiter.granted_in = self._step
 
     def _make_free(self, waiters: Iterable[Waiter[W]], slots: int) -> None:
-        """Make adapters whose time is up give up their slots for waiters for which no slot is free."""
+        """For waiters without a free slot, make adapters whose time is up give up their slots."""
         joined: set[int] = set()
         provided: set[int] = set()
         for waiter in waiters:

@@ -22,7 +22,7 @@ class _Turn:
     step: int
     """Number of the step in which the adapter got the slot."""
     regained_in: int
-    """Number of the last step in which a request reached its progress of the adapter's last turn; initially `step`."""
+    """Number of the last step before which a request had recomputed the tokens lost in rotation; `step` if none."""
 
 
 class AdapterTurns(Generic[W]):
@@ -38,7 +38,7 @@ class AdapterTurns(Generic[W]):
         self._ledger = ledger
         self._turns: dict[int, _Turn] = {}
         self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot by rotation and must still recompute tokens, with the number of tokens."""
+        """Requests that gave up a slot by rotation, each with the number of tokens that it must compute again."""
 
     def begin_step(self, adapters: Collection[int], step: int) -> None:
         """Begin turns of adapters that have a slot and had none before, and end the turns of all others.
@@ -61,8 +61,8 @@ class AdapterTurns(Generic[W]):
 
         Args:
             adapter: the adapter.
-            rotated: requests that are preempted for the rotation of slots. The steps of the adapter's next turn count
-                only once they have recomputed their tokens.
+            rotated: requests that are preempted for the rotation of slots. In the adapter's next turn, steps count only
+                after these requests have recomputed their tokens.
         """
         for work in rotated:
             self._to_regain[work] = self._engine.tokens_computed(work)
@@ -77,7 +77,7 @@ class AdapterTurns(Generic[W]):
         return self._ledger.now - self._turns[adapter].since
 
     def has_made_progress(self, adapter: int, running: Iterable[W], step: int) -> bool:
-        """Whether an adapter's requests got further than in their last turn, for enough steps.
+        """Whether an adapter's requests have computed tokens that are new in this turn, in enough steps.
 
         Args:
             adapter: the adapter.

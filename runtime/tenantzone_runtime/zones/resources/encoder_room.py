@@ -4,7 +4,7 @@ A step can compute a limited number of embeddings, and an encoding stays in the 
 computed. A zone waits for room if one of its requests lacks only an encoding to begin or to continue. Before each step,
 the waiting zones are sorted: *entitled* zones (zones with seats of their own) come before the others, and among equals
 the zone that has waited for the most steps comes first. The room that a zone needs is kept for it, so that no later
-zone, and no zone that does not wait, takes it. A zone that has encoded something goes to the end.
+zone, and no zone that does not wait, takes it. A zone that has encoded something goes to the end of the line.
 
 After the ``lending.grace`` of an entitled zone, running requests of zones without seats of their own are preempted if
 that makes enough room.
@@ -89,7 +89,7 @@ class EncoderRoom(Generic[W]):
                 break
             cache += kept.cache
             compute += kept.compute
-        # A cached encoding needs no computation, so it does not matter how much of that is kept for others.
+        # A cached encoding needs no computation, so it does not matter how much computation is kept for others.
         return cache <= left.cache and (not needed.compute or compute <= left.compute)
 
     # Steps
@@ -137,7 +137,7 @@ class EncoderRoom(Generic[W]):
         return sorted(waiters, key=lambda waiter: (not waiter.is_entitled, waiter.step))
 
     def _wanted(self) -> Iterator[tuple[W, Encoding]]:
-        """Generate the requests that need an encoding now, with this encoding; running requests come first."""
+        """Generate the requests that need an encoding now, each with the encoding; running requests come first."""
         engine, zones = self._engine, self._engine.media_zones
         begun = (work for work in chain(engine.running, engine.loading) if work.zone in zones)
         could_begin = (work for zone in zones if (work := self._could_begin(zone)) is not None)
@@ -190,7 +190,7 @@ class EncoderRoom(Generic[W]):
         return sum(embeddings for embeddings, users in self._engine.encodings_in_use() if users <= leaving)
 
     def _is_due(self, waiter: _Waiter[W]) -> bool:
-        """Whether a waiting zone's grace period is over. Usually the zone gets room before, within a few steps."""
+        """Whether a waiting zone's grace period is over. Usually the zone gets room earlier, within a few steps."""
         waited_seconds = self._ledger.now - waiter.since
         is_worth_it = self._step - waiter.step >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.work.zone.spec.lending.grace_seconds

@@ -28,7 +28,7 @@ _LOOKED_AT = 16
 """Maximum number of zones without seats of their own that are considered for the shared seat before a step."""
 
 _LOOKED_UP = 1024
-"""Number of blocks of waiting prompts to look up before each step, to find out which requests could use a seat."""
+"""Maximum number of blocks of prompts to look up before each step, to find out which requests could use seats."""
 
 
 def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
@@ -100,13 +100,13 @@ class Seats(Generic[W]):
         self._can_begin = can_begin
         self._preempt = preempt
         self._owners: dict[Zone, None] = {}
-        """Zones with waiting requests that have seats of their own."""
+        """Zones that have waiting requests, and seats of their own."""
         self._others: dict[Zone, None] = {}
         """Zones with waiting requests and no seats of their own, in the order in which they get the shared seat."""
         self._limited: dict[Zone, None] = {}
-        """Zones with waiting requests that have a limit."""
+        """Zones that have waiting requests, and a limit of seats."""
         self._sorted_at = 0
-        """Value of ``Totals.spec_changes`` when zones were last divided into these."""
+        """Value of ``Totals.spec_changes`` when zones were last divided into owners, others and limited zones."""
         self._held: Counter[Zone] = Counter()
         """Number of running and loading requests by zone, as counted for this step."""
         self._claimed: dict[Zone, int] = {}
@@ -173,7 +173,7 @@ class Seats(Generic[W]):
                 self._make_free(zone)
 
     def may_look_up(self, blocks: int) -> bool:
-        """Whether a waiting prompt of this many blocks may be looked up before this step. If so, the blocks count.
+        """Returns whether a waiting prompt of ``blocks`` blocks may be looked up, and if so, counts them as looked up.
 
         A look-up takes about a microsecond per block, and waiting prompts that are denied blocks would otherwise be
         looked up before each step while no seat is free.
@@ -194,16 +194,16 @@ class Seats(Generic[W]):
         return limit is not None and self._held[zone] >= limit
 
     def free_for(self, zone: Zone) -> int:
-        """Returns the number of further requests that the zone may run, by its seats."""
+        """Returns the number of further requests for which the zone has or can get seats."""
         free, limit = max(self._engine.free_seats, self._claimed.get(zone, 0)), zone.spec.seats.limit
         return free if limit is None else max(0, min(free, limit - self._held[zone]))
 
     def may_sit(self, zone: Zone) -> bool:
-        """Whether there is a free seat for the zone's next request that is not kept for another zone."""
+        """Whether the zone's next request may take a free seat, because not all are kept for other zones."""
         return self._engine.free_seats > self._kept.total() - self._kept[zone]
 
     def turn_away(self, zone: Zone) -> None:
-        """Note that the zone's next request was denied a free seat, because it is kept for another zone."""
+        """Note that the zone's next request was denied a seat, because all free seats are kept for other zones."""
         self.turned_away.append(zone)
 
     def let_go(self) -> list[Zone]:
@@ -288,7 +288,7 @@ class Seats(Generic[W]):
     def _victim(self, beneficiary: Zone) -> W | None:
         """Returns the running request that gives up its seat: the youngest of the lowest priority.
 
-        None if no other zone has more seats than it reserves.
+        Returns None if no other zone has more seats than it reserves.
         """
         shared_may_yield = self._shared_in_use() > self._shared()
         victim: W | None = None
@@ -301,7 +301,7 @@ class Seats(Generic[W]):
         return victim
 
     def _shared(self) -> int:
-        """Returns the number of seats for all zones without seats of their own: 1, or 0 if present zones own all."""
+        """Returns the number of seats for all zones without own seats: 1, or 0 if zones with requests reserve all."""
         present = self._owners.keys() | self._held.keys()
         return int(sum(map(self.reserved, present)) < self._totals.seats)
 

@@ -22,7 +22,7 @@ class Candidates:
     Args:
         waiting: zones in the queue.
         due: backed-off zones for which blocks may be available.
-        may_call: returns whether to consider these now.
+        may_call: returns whether to consider the zones of ``due`` now.
         returning: sorts zones by the places that they would have if they returned to the queue.
     """
 
@@ -108,7 +108,7 @@ class Admission:
             self._unseen[zone] = None
 
     def candidates(self, may_call: Callable[[], bool], free: int, *, is_running: bool) -> "Candidates":
-        """Returns the zones to consider for an admission. Neither this nor reading them changes anything.
+        """Returns the zones to consider for an admission. Neither this call nor iterating over them changes anything.
 
         Args:
             may_call: returns whether to consider backed-off zones for which blocks may be available.
@@ -140,7 +140,7 @@ class Admission:
 
         Args:
             zone: the zone.
-            note: notes why its request waits, and may make the zone back off instead.
+            note: callback that notes why the request waits. If it makes the zone back off, the zone is not set aside.
         """
         self._call(zone)
         note()
@@ -161,7 +161,7 @@ class Admission:
         self._backoff.line_up()
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Make a zone back off whose next request was denied ``count`` blocks, until that may have changed."""
+        """Make a zone back off until its next request, which was denied ``count`` blocks, may be admissible."""
         self._backoff.back_off(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
@@ -177,12 +177,12 @@ class Admission:
         self.set_aside(zone)
 
     def take_back(self, zones: list[Zone]) -> None:
-        """Return zones that were set aside to the queue, within the step."""
+        """Put these zones, which were set aside, back into the queue within the step."""
         for zone in zones:
             self._fair.release(zone.account)
 
     def end_step(self) -> None:
-        """Return the zones that were set aside in the step to the queue."""
+        """Put back into the queue all zones that were set aside in the step."""
         self.sent_back.clear()
         self._backoff.line_up()
         self._fair.end_round()

@@ -87,8 +87,8 @@ class AdmissionChanges(Generic[W]):
     def wait_behind(self, held_back: W) -> None:
         """Note that a zone's next request waits because a running request of the zone lacks blocks.
 
-        Blocks that the zone releases are for its running requests. Otherwise, after its limit was lowered, an older
-        waiting request with a higher peak and a running request could keep preempting each other.
+        Blocks that the zone releases are for its running requests. Otherwise, after the zone's limit was lowered, a
+        running request and an older waiting request with a higher peak could keep preempting each other.
         """
         zone, count = held_back.zone, self._engine.blocks_to_continue(held_back)
         self._tenancy.must_wait(zone, count, self._engine.free_blocks, held_back.peak)

@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.model.zone import Zone
 from tenantzone_runtime.zones.tokens.tokens_left import TokensLeft
 
 State = tuple[int, ...]
-"""Numbers that differ after each change that may change which request is next."""
+"""Several numbers. At least one of them changes whenever another request may have become the next one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,16 +26,16 @@ class AdmissionPlan(Generic[W]):
     """The request to admit; None if no request can be admitted."""
     is_committed: bool = False
     _notes: list[Callable[[], None]] = field(default_factory=list)
-    """Changes for zones that were considered in vain, in order."""
+    """The changes for zones that were considered in vain, in the order in which to make them."""
     _begin: Callable[[], bool] | None = None
-    """Makes the changes for the request to admit; returns whether it has its room then."""
+    """Callback that makes the changes for the request to admit, and returns whether the request then has its room."""
 
     def note(self, change: Callable[[], None]) -> None:
         """Add a change to make if the plan is committed."""
         self._notes.append(change)
 
     def admit(self, work: W, begin: Callable[[], bool]) -> None:
-        """Set the request to admit, and what makes room for it and returns whether it has that room then."""
+        """Set the request to admit. ``begin`` makes room for it, and returns whether it has that room then."""
         self.work, self._begin = work, begin
 
     def commit(self) -> bool:
@@ -57,8 +57,8 @@ class Trial:
     """What a plan assumes about the resources of a step, while zones are considered for it."""
 
     tokens: TokensLeft
-    """The tokens that would be left."""
+    """The tokens of the step that would be left after the changes in the plan."""
     keeps_seats: bool = True
-    """Whether free seats would be kept for zones that are entitled to them."""
+    """Whether free seats would still be kept for zones that are entitled to them, after the changes in the plan."""
     without_seat: list[Zone] = field(default_factory=list)
     """Zones considered in vain because free seats are kept for other zones."""

@@ -1,9 +1,9 @@
 """Plans the next admission: the first waiting request, in fair order, that gets a seat, tokens and blocks.
 
-For each zone in turn, three questions decide about its next request. A seat: is the zone below its own limit, and is a
-free seat not kept for another zone? Tokens: are enough left in this step? Blocks: may the zone take what the request
-needs, by surplus reclaim if necessary? Planning changes nothing. The plan collects the changes to make, in order, and
-`admission_changes` makes them when the plan is committed.
+For each zone in turn, three questions decide about its next request. A seat: is the zone below its own limit, and is
+there a free seat that is not kept for another zone? Tokens: are enough left in this step? Blocks: may the zone take
+what the request needs, by surplus reclaim if necessary? Planning changes nothing. The plan collects the changes to
+make, in order, and `admission_changes` makes them when the plan is committed.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class AdmissionPlanner(Generic[W]):
         self._changes = changes
 
     def state(self) -> State:
-        """Returns numbers that differ after each change, within a step, that may change which request is next."""
+        """Returns several numbers. Within a step, one of them changes whenever another request may become next."""
         engine, totals = self._engine, self._totals
         return (
             totals.changes,
@@ -120,7 +120,7 @@ class AdmissionPlanner(Generic[W]):
         return False
 
     def _wait_but_for_blocks(self, zone: Zone, work: W, trial: Trial) -> Callable[[], None] | None:
-        """Returns what notes that a zone's next request waits for something other than blocks; None if it does not."""
+        """Returns a callback that notes why a zone's next request waits; None if it waits for nothing but blocks."""
         if self._seats.is_at_limit(zone):
             return partial(self._tenancy.must_wait_for_own_seat, zone)
         if trial.keeps_seats and not self._seats.may_sit(zone):

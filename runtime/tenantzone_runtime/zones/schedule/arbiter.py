@@ -4,7 +4,8 @@ An engine calls the arbiter around each step. Before the step, the arbiter makes
 (`held_back`, `preemptor`), shares adapter slots, encoder room and seats among zones (`zones.resources`), reclaims
 blocks for entitled zones (`room_before_step`), and divides the step's tokens (`zones.tokens`). During the step, it
 decides which running requests may take blocks, and which waiting request is admitted next (`next_admission`): it plans
-an admission (`admission_planner`), and makes its changes once the engine admits the request (`admission_changes`).
+an admission (`admission_planner`), and makes the planned changes once the engine admits the request
+(`admission_changes`).
 There is no head-of-line blocking: if a zone may not take blocks, only the requests of that zone wait.
 """
 
@@ -133,7 +134,7 @@ class Arbiter(Generic[W]):
             self._tenancy.must_be_prepared(zone, reason)
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a removed zone. Per-step state needs no clean-up: the step after its last request drops it."""
+        """Forget a removed zone. The step after the zone's last request drops per-step state."""
         self._seats.forget(zone)
         self._tokens.forget(zone)
         self.latency.forget(zone)
@@ -245,7 +246,7 @@ class Arbiter(Generic[W]):
         self._ledger.trail.preempted(work.zone.name_in_journal, reason, beneficiary_name)
 
     def _get_unstuck(self) -> None:
-        """Make a waiting request admissible, if none runs and all wait for what is kept for other zones.
+        """If no request runs, and all waiting requests wait for what is kept for other zones, make one admissible.
 
         First, room kept in the encoder is released. Then unused reservations are lent as if their owners were quiet. An
         owner that requests blocks within its entitlement gets them back within a step.

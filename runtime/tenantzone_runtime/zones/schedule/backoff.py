@@ -1,4 +1,4 @@
-"""Backoff of zones whose next request was denied blocks, until something changes that may let it have them.
+"""Backoff: a zone whose next request was denied blocks is not considered until a change may have made them available.
 
 Two kinds of changes matter. The first are changes of the zone's own blocks or quota; the code that makes them wakes the
 zone. The second are changes of the blocks that all zones together leave to it: for these, each zone waits until one of
@@ -62,7 +62,7 @@ class _Thresholds:
         self._entries += 1
 
     def due(self, height: float) -> Iterator[Iterator[Zone]]:
-        """Generate the zones of each threshold that is not above ``height``, of each the least served zone first."""
+        """Generate the zones whose threshold is at most ``height``, for each threshold the least served zone first."""
         # The next threshold is visited, too, so that its stale entries are removed eventually.
         for threshold in self._thresholds[: bisect_right(self._thresholds, height) + 1]:
             heap = self._heaps[threshold]

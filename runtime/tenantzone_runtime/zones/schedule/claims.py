@@ -17,7 +17,7 @@ class Claims(Generic[W]):
         self.total = 0
 
     def keep(self, work: W, count: int, *, is_rough: bool = False) -> None:
-        """Keep ``count`` blocks for a request instead of earlier ones; ``is_rough``: whether it may need fewer."""
+        """Keep ``count`` blocks for a request, replacing its earlier claim. ``is_rough``: whether it may need fewer."""
         self.drop(work)
         self._blocks[work] = count
         self._add(work.zone, count)

@@ -1,8 +1,8 @@
 """Running requests that are held back because they lack blocks for their next tokens.
 
-If a request does not get its blocks in a step, the arbiter tries to make room for it before the next step. If no
-request can be preempted for it, and it need not be preempted itself because released blocks become free soon, it is
-known before the step that the request can't continue. It then gets no tokens.
+If a request does not get its blocks in a step, the arbiter tries to make room for it before the next step. Sometimes no
+other request can be preempted for it, and it keeps its own blocks because released blocks become free soon. Then it is
+known before the step that the request can't continue, and the request gets no tokens.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class HeldBack(Generic[W]):
         self._known: dict[W, _Known] = {}
         """Requests that were known before the step to lack blocks. The step may not reach them if tokens run out."""
         self.zones: set[Zone] = set()
-        """Zones of the known requests. Waiting requests of the same zones most likely do not begin in this step."""
+        """Zones of the requests in ``_known``. Their waiting requests most likely do not begin in this step."""
 
     def turned_down(self, work: W) -> None:
         """Note that a running request did not get the blocks of its next tokens."""
@@ -68,11 +68,11 @@ class HeldBack(Generic[W]):
         return [work for work, known in self._known.items() if not known.fitting]
 
     def first_of(self, zone: Zone) -> W | None:
-        """Returns a running request of the zone that lacks blocks to continue in this step, or None."""
+        """Returns one of the zone's running requests that lack blocks to continue in this step, or None."""
         return next((work for work in (*self.skipped(), *self._turned_down) if work.zone is zone), None)
 
     def fitting(self, work: W) -> int:
-        """Returns the prompt tokens of a running request for which it has blocks and encoder room in this step."""
+        """Returns for how many prompt tokens a running request has blocks and encoder room in this step."""
         if not self._engine.can_go_on(work):
             return 0
         known = self._known.get(work)

@@ -78,14 +78,14 @@ class NextAdmission(Generic[W]):
         return None
 
     def commit_notes(self) -> None:
-        """Note why zones wait that were considered for an admission, because no request is admitted now."""
+        """No request is admitted now, so note why the zones that were considered for an admission wait."""
         if self.plan is not None:
             # The state may have changed since the engine asked.
             self._current_plan().commit_notes()
             self.plan = None
 
     def end(self) -> bool:
-        """End the plan, because a queue has changed, most likely because the engine has admitted the planned request.
+        """End the plan after a queue has changed. Most likely, the engine has admitted the planned request.
 
         Returns:
             Whether the engine has skipped the planned request instead, because it waits for something else.

@@ -41,7 +41,7 @@ class Preemptor(Generic[W]):
         """By request, the number of released but not yet free blocks that it waits for instead of a preemption."""
 
     def begin_step(self) -> None:
-        """Forget for which blocks requests wait."""
+        """Forget which requests wait for released blocks."""
         self._counted_on.clear()
 
     def forget(self, work: W) -> None:
@@ -173,7 +173,8 @@ class Preemptor(Generic[W]):
             there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
         self._counted_on.pop(work, None)
         there -= sum(self._counted_on.values())
-        # If the zone's limit or a promise keeps the blocks from it even then, a request of the zone must be preempted.
+        # If the request may not take its blocks even then, because of the zone's limit or a promise to another zone, a
+        # request of the zone must be preempted.
         if self._takeable(work, growing=growing, coming=there, let_go=own) - self.of_siblings(work) < count:
             return False
         self._counted_on[work] = missing

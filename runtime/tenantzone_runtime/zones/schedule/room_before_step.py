@@ -18,7 +18,7 @@ from tenantzone_runtime.zones.schedule.waiting_blocks import WaitingBlocks
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 _SHORT_AT_ONCE = 16
-"""Maximum number of zones lacking reserved blocks that are considered before each step."""
+"""Maximum number of zones that lack reserved blocks and are considered before each step."""
 
 
 class RoomBeforeStep(Generic[W]):
@@ -55,7 +55,7 @@ class RoomBeforeStep(Generic[W]):
         self._changes = changes
         self._short: dict[Zone, None] = {}
         """Zones that lack blocks of their reservation, in the order in which they were considered. Includes zones whose
-        next request still waits for something else, and may then lack blocks."""
+        next request still waits for something else, and may lack blocks after this wait."""
 
     def share_adapter_slots(self) -> None:
         """Decide which zones have adapter slots in this step, and reconsider the zones that this affects."""
@@ -63,7 +63,7 @@ class RoomBeforeStep(Generic[W]):
             return
         waited = self._slots.waiting
         if self._slots.begin_step(self._admission):
-            # A request that was denied blocks may now also lack a slot, so that a later request of its zone can begin.
+            # If a request that was denied blocks now lacks a slot, too, a later request of its zone may begin instead.
             self._admission.wake_those(lambda zone: not self._slots.blocks_at_most(self._engine.front(zone)))
         waiting = self._slots.waiting
         for zone in waited - waiting:
@@ -107,17 +107,18 @@ class RoomBeforeStep(Generic[W]):
         front = self._engine.front(zone)
         work, at_most = next(candidates(self._engine, zone, self._slots.blocks_at_most), (front, 0))
         denied = self._blocks.denied(work, at_most)
-        # No request is preempted for a request that waits because of its own zone.
+        # If the request waits because of a running request of its own zone, no request is preempted for it.
         if zone not in self._held_back.zones and self._blocks.reclaim(work, at_most, denied):
             denied = self._blocks.denied(work, at_most)
         if denied is None:
             self._changes.need_not_wait_for_blocks(zone)
         waits_for_else = work is not front or not at_most
         if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
-            # The step itself may not reach the zone, and no event announces that its request is ready otherwise.
+            # Consider the zone again before the next step. The step itself may not reach it, and no event shows when
+            # its request no longer waits for something else.
             self._short[zone] = None
             if denied is not None:
-                # Record the wait here, so that the missing reservation is visible even then.
+                # Record the wait here, so that the missing blocks are visible even if the step doesn't reach the zone.
                 self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def forget(self, zone: Zone) -> None:

@@ -100,7 +100,7 @@ class WaitingBlocks(Generic[W]):
     # Changes
 
     def reclaim(self, work: W, at_most: int, denied: Denied | None) -> bool:
-        """Preempt running requests before a step for a waiting request whose zone is entitled to its blocks.
+        """Before a step, preempt running requests for a waiting request whose zone is entitled to the blocks.
 
         Args:
             work: the request.
@@ -119,7 +119,7 @@ class WaitingBlocks(Generic[W]):
         return True
 
     def _to_keep(self, work: W, at_most: int) -> tuple[int, bool]:
-        """Returns the blocks to keep for a request of a zone within its reservation, and whether it may need fewer.
+        """Returns how many blocks to keep for a request within its zone's reservation, and whether fewer may do.
 
         For requests of other zones, the number is 0.
         """

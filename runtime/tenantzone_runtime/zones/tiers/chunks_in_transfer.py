@@ -15,7 +15,7 @@ class Transfer:
     purges: int
     """Number of the zone's purges that had begun when the transfer began."""
     readers: int = 0
-    """Number of loads of the chunk and copies to a tier below that are in progress; 0 while it is being stored."""
+    """Number of loads of the chunk, and of its copies to a tier below, in progress; 0 while it is being stored."""
     is_lost: bool = False
     """Whether the chunk is corrupt or useless, so that it is dropped when the transfer ends."""
 

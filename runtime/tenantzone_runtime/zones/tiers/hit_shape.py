@@ -1,7 +1,7 @@
 """The chunks that a tier must have for a hit on a prompt, in a model with several KV cache groups.
 
 A hit can end at a position if each group has the chunks that it needs there: with full attention, all chunks from the
-beginning; with a sliding window, the last ones. Chunks after the end of a hit are not used.
+beginning; with a sliding window, the last few chunks. Chunks after the end of a hit are not used.
 """
 
 from bisect import bisect_right

@@ -78,7 +78,7 @@ class Links:
         return list(useless)
 
     def _dissolve(self, place: Place, useless: dict[int, None]) -> None:
-        """Forget all hits through a place, and collect their chunks that no other hit uses in ``useless``."""
+        """Forget all hits through a place, and add to ``useless`` those of their chunks that no other hit uses."""
         before = place.before
         self._take_out(place, useless)
         while before is not None and not before.after and not before.is_end:

@@ -1,9 +1,10 @@
 """One tier below an engine's blocks: which zone owns which chunks, how many it may store, and which are in transfer.
 
 A tier is a tenancy like that of an engine, but counts chunks instead of blocks. A chunk that is being stored or loaded
-counts as *in use*, so that it is not evicted; all other chunks are cached. There are two differences: when a zone is
-entitled to chunks (see :func:`~tenantzone_runtime.zones.blocks.eviction.make_room_to_hold`), and that the number of
-chunks in transfer is bounded for each zone.
+counts as *in use*, so that it is not evicted; all other chunks are cached. A tier differs from an engine in two ways:
+a zone is entitled to chunks by other rules (see
+:func:`~tenantzone_runtime.zones.blocks.eviction.make_room_to_hold`), and each zone may only have a bounded number of
+chunks in transfer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,7 +71,7 @@ class Tier:
         self.links = Links()
         """Links between chunks that are only useful together; empty if the model has a single KV cache group."""
         self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
-        """Returns whether an unfinished request depends on a chunk, which may become part of a hit when it ends."""
+        """Returns whether an unfinished request depends on a chunk, which may join a hit when the request ends."""
         self._useless = UselessChunks(
             self.ledger, self.links, self._transfers, lambda chunk_id: self.is_counted_on(chunk_id)
         )

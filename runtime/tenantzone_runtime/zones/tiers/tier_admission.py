@@ -61,9 +61,9 @@ class TierAdmission:
         self._counts_of = counts_of
         self._is_present = is_present
         self._terms: Mapping[str, Admission] = {}
-        """Admission policies by tenant, without ``Always``."""
+        """Admission policies by tenant. Tenants with the policy ``Always`` are left out."""
         self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
-        """Seen prefixes by zone, with the number of its purges that had begun, because a purge clears the prefixes."""
+        """By zone, how many of its purges had begun, and the prefixes seen since. A further purge clears these."""
         self._effects: dict[Zone, TierEffect] = {}
 
     def follow(self, config: RuntimeConfig) -> None:
@@ -108,7 +108,7 @@ class TierAdmission:
 
         Args:
             zone: zone of the request.
-            keys: key of the last chunk of each hit that the prompt may become. All keys are noted as seen.
+            keys: the key of the last chunk of each hit that the prompt makes possible. All are noted as seen.
             now: current time in seconds.
         """
         if not self.is_selective(zone):

@@ -1,7 +1,7 @@
 """The part of a tier's trail that goes into the journal: zones' usage of the tier, and purges.
 
-Stores and evictions in a tier are only counted in metrics, because a journal line for each would reveal no more about
-a zone.
+Stores and evictions in a tier are only counted in metrics, because a journal line for each would add no information
+about a zone.
 """
 
 from collections.abc import Iterable, Iterator

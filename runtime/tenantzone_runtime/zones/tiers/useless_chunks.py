@@ -18,7 +18,7 @@ class UselessChunks:
     Args:
         ledger: the owners of the tier's chunks.
         links: links between chunks that are only useful together.
-        transfers: the chunks in transfer. They are given up when their last transfer ends.
+        transfers: the chunks in transfer. If one of them is useless, it is given up when its last transfer ends.
         is_counted_on: returns whether an unfinished request depends on a chunk, which is then not useless.
     """
 

@@ -39,8 +39,8 @@ class DeficitRoundRobin:
             budget: number of tokens to divide.
             demands: number of tokens for which each zone has work. A zone that is not included loses its deficit.
             least: minimum number of tokens that is useful to a zone, unless its demand is smaller. A smaller share is
-                carried over, and other zones use it in this step. Zones that have earned
-                the largest part of what they need come first. A zone that needs more than the budget is owed nothing.
+                carried over, and other zones use it in this step: first those that have earned the largest part of what
+                they need. A zone that needs more than the budget is owed nothing.
 
         Returns:
             Number of tokens by zone, at most its demand. The sum is the smaller of the budget and all demands, except
@@ -58,7 +58,8 @@ class DeficitRoundRobin:
             for zone in too_few:
                 self._deficits[zone] += granted[zone]
                 granted[zone] = 0
-            # Sort by the earned part of a chunk: by weight, a light zone could precede one that has nearly earned it.
+            # Sort by the earned part of a chunk. If sorted by weight, a light zone could precede one that has nearly
+            # earned its chunk.
             for zone in sorted(too_few, key=lambda zone: self._deficits[zone] / needed[zone], reverse=True):
                 if needed[zone] <= freed:
                     freed -= self._give(zone, needed[zone], granted)
@@ -103,7 +104,7 @@ class DeficitRoundRobin:
         return before - after
 
     def lose(self, tokens: int) -> None:
-        """Subtract tokens that no zone could use from the deficits of all zones, by weight.
+        """Reduce the deficits of all zones, by weight, by the tokens that no zone could use.
 
         Otherwise all deficits would grow to the maximum, and no longer show which zone is owed more.
         """

@@ -93,7 +93,7 @@ class _Watched:
         self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
         """Reasons for missing the zone's targets, by target."""
         self.stalls: deque[tuple[float, float, float, float]] = deque()
-        """Samples: their time, and the zone's total stalled seconds for blocks, for seats, and for all reasons."""
+        """Samples: each has a time, and the zone's total stalled seconds for blocks, for seats and for all reasons."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds
@@ -107,7 +107,7 @@ class _Watched:
         return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
-        """Returns whether the zone's next requests mainly waited for blocks or seats; None if less than ``seconds``."""
+        """Returns whether the zone mainly waited for blocks or for seats; None if it waited less than ``seconds``."""
         (_, blocks, seats, _), (_, blocks_now, seats_now, _) = self.stalls[0], self.stalls[-1]
         for_blocks, for_seats = blocks_now - blocks, seats_now - seats
         if max(for_blocks, for_seats) < seconds:

@@ -7,7 +7,7 @@ bench.latency_targets`` checks it on random loads.
 from typing import Final
 
 TOLERANCE: Final = 1.15
-"""A target counts as met up to this multiple of it, because it bounds predicted times, and predictions have errors."""
+"""A target counts as met up to this multiple of the target. Targets bound predicted times, which have errors."""
 OWN_PROMPT_STEPS: Final = 16
 """A generating zone may always compute this fraction (1/16) of its waiting prompts in a step, whatever its target."""
 BESIDE_OWN_PROMPTS: Final = 0.125
@@ -36,9 +36,9 @@ def token_time_bound(
         target: the zone's ``latency.tokenTime``.
         solo_step: duration of a step that computes only the zone's generating requests.
         own_prefill: time that the zone's simultaneous prompts would add to one step, at the 99th percentile. Cached
-            parts of prompts do not count. With ``d`` steps in flight, simultaneous prompts are one prompt, the prompts
-            that arrive within ``d + 1`` steps, and, if prompts are spread, the ones that arrive until the first is
-            computed.
+            parts of prompts do not count. With ``d`` steps in flight, these prompts count as simultaneous: a first one,
+            those that arrive within the next ``d + 1`` steps and, if prompts are spread over steps, those that arrive
+            before the first one is computed.
         prompt_steps: number of steps over which the zone's prompts may be spread.
     """
     own_step = solo_step + own_prefill / prompt_steps

@@ -25,7 +25,7 @@ from tenantzone_runtime.zones.tokens.pacing import Pacing, Prompts
 from tenantzone_runtime.zones.tokens.target_bounds import TargetBounds
 
 OUT_OF_REACH: Final = 1.25
-"""A target is ignored if the zone's own requests alone take this many times as long."""
+"""A target is ignored if the zone's own requests alone take this many times as long as the target."""
 SITS_OUT_AT_MOST: Final = 32
 """Number of skipped steps after which a request is computed despite the bound, one such request in each step."""
 
@@ -84,7 +84,7 @@ class LatencyBudget(Generic[W]):
         if not bounds:
             return None
         pacing, load = Pacing[W](), StepLoad()
-        # Steps can't meet the other bounds at all. Zones with targets are not delayed for these.
+        # Leave out bounds that steps can't meet at all, so that no zone with a target is delayed for them.
         smallest = self._times.estimate(StepLoad(1))
         reachable = {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
         overdue = self._overdue(prompts)
@@ -179,8 +179,8 @@ class LatencyBudget(Generic[W]):
 
         Args:
             load: the work of zones with targets in the step.
-            bound: their shortest bound, in seconds.
-            generates: whether any of them generates, so that the step's duration is the time between two tokens.
+            bound: the minimum of the bounds for these zones, in seconds.
+            generates: whether a zone with a target generates, so that the step takes the time between two tokens.
         """
         filled = (1.0 - self._margin.share) * bound
         if not load.has_prompts:

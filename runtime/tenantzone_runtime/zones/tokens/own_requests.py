@@ -7,7 +7,7 @@ from typing import Final
 from tenantzone_runtime.zones.model.zone import Zone
 
 KNOWN_AFTER: Final = 100
-"""Number of pauses after which the longest one is used. About 1 % of all pauses are longer."""
+"""Number of recent pauses from which the longest one is taken. About 1 % of all pauses are longer than that."""
 
 
 class Pauses:

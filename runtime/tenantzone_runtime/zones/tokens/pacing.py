@@ -10,7 +10,7 @@ from tenantzone_runtime.zones.tokens.deficits import CHUNK
 
 @dataclass(slots=True)
 class Prompts:
-    """A zone's prompts that are not computed yet, of running requests and of waiting requests that may begin."""
+    """A zone's uncomputed prompts: those of its running requests, and of its waiting requests that may begin."""
 
     tokens: int = 0
     count: int = 0
@@ -45,4 +45,4 @@ class Pacing(Generic[W]):
     bound: float | None = None
     """Seconds to which other zones should keep the step; None if the zones with targets alone exceed their bound."""
     may_go_on: set[Zone] = field(default_factory=set)
-    """Zones that get enough tokens for their prompts. If these do not continue, they lack something else."""
+    """Zones that get enough tokens for their prompts. If such a prompt does not continue, it lacks something else."""

@@ -55,7 +55,8 @@ class PromptTokens(Generic[W]):
         Args:
             budget: number of tokens to divide.
             prompts: the zones' prompts.
-            running: zones with prompts of running requests. These continue with less than a chunk in a small step.
+            running: zones with prompts of running requests. In a small step, such a prompt continues with less than a
+                chunk.
         """
         left, to_continue = self.left, min(self.left.chunk, budget)
         least = {

@@ -13,7 +13,7 @@ LOOKED_AT: Final = 8
 """Maximum number of zones with waiting requests that are considered before a step. Other zones get their turn later."""
 
 Waiting = Mapping[Zone, tuple[W, Iterator[W]]]
-"""Zones whose requests may be admitted in a step. The values are a zone's first such request, and the others."""
+"""Zones whose requests may be admitted in a step. Each value contains the zone's first such request and the others."""
 
 
 class StepPrompts(Generic[W]):
@@ -22,7 +22,8 @@ class StepPrompts(Generic[W]):
     Args:
         tenancy: tenancy with all zones.
         engine: the engine.
-        next_zones: returns the zones with waiting requests that may have seats, in order, after the given zones.
+        next_zones: returns the zones with waiting requests that may have seats, in order: zones that are entitled to
+            seats, then the zones in its argument, and then the others.
         free_seats: returns the number of seats that are free, or will be free before the step.
         ready: returns a zone's waiting requests that would be admitted in a row now, given enough tokens.
         fitting: returns the number of prompt tokens of a running request that blocks and encoder allow in this step.
@@ -58,8 +59,8 @@ class StepPrompts(Generic[W]):
     def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
         """Returns the zones whose requests may be admitted in this step.
 
-        The zones with current latency targets (``bounds``) and the next zones are considered until there is a zone for
-        each free seat.
+        Zones, including those with current latency targets (``bounds``), are considered until there is one for each
+        free seat.
         """
         waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
         if not self._engine.is_open or not len(self._engine.waiting):

@@ -101,7 +101,7 @@ class StepTokens(Generic[W]):
         may_cut_drafts = engine.tokens_each > 1 and budget < least
         if not bounds and not self._prompts.compete(in_prompts, waiting, may_cut_drafts=may_cut_drafts):
             return
-        # If drafts are cut, each request keeps a whole number of them, so prompts may get slightly more than ``least``.
+        # Each request keeps a whole number of drafts, so cutting drafts may leave prompts slightly more than ``least``.
         prompts = self._prompts.by_zone(in_prompts, waiting, least + generating if may_cut_drafts else budget)
         if may_cut_drafts:
             needed = min(least, sum(each.tokens for each in prompts.values()))
@@ -129,7 +129,7 @@ class StepTokens(Generic[W]):
         return self._made_wait
 
     def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """Returns how many of the tokens that the engine would compute for a request it may compute now.
+        """Returns how many of the ``wanted`` tokens of a request the engine may compute now.
 
         Args:
             work: a running request, or the one that is next to be admitted.
@@ -201,7 +201,7 @@ class StepTokens(Generic[W]):
         return granted
 
     def may_begin(self, work: W, left: TokensLeft) -> bool:
-        """Whether enough tokens are left to begin a waiting request; ``left`` is `left` or a copy of it."""
+        """Whether enough tokens are left to begin a waiting request; ``left`` is this object's `left` or a copy."""
         return not self.is_shared or self._is_enough(work, left)
 
     def turn_away(self, work: W) -> None:

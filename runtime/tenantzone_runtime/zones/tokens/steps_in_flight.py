@@ -12,7 +12,8 @@ from tenantzone_runtime.zones.model.step_time import SURPRISE, StepLoad, StepTim
 from tenantzone_runtime.zones.tokens.margin import Margin
 
 FILLED: Final = 0.8
-"""Minimum fraction of the bound minus its margin that a step must be predicted to take, to be used for the margin."""
+"""The margin is learned only from steps whose predicted duration is at least this fraction of the bound minus the
+margin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class TargetBounds:
         return now - zone.last_active <= own.pauses.longest
 
     def _bound(self, zone: Zone, own: OwnRequests) -> float:
-        """Returns the seconds that a step may take for the zone's targets, at minimum what its prompts take alone."""
+        """Returns the seconds that a step may take for the zone's targets: at least what its prompts take alone."""
         targets = zone.spec.latency
         bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
         if targets.first_token_seconds is not None:
