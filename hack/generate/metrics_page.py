@@ -72,8 +72,8 @@ figures of all others are added up as `zone="overflow", tenant="overflow"`. Whet
 when it is registered, and does not change until the engine forgets the zone or a TenantZone declares it. The overflow's
 counters never decrease. When a zone is removed, its series disappear.
 
-**Evictions.** `reason` is the rule by which a cached block was evicted. `beneficiary` shows the zone for which it was
-evicted, by that zone's priority relative to the zone that lost the block. These pairs occur:
+**Evictions.** `reason` is the rule by which a cached block was evicted. `beneficiary` says whether the zone that
+needed the block has a higher, equal or lower priority than the zone that lost it. These pairs occur:
 
 $evictions
 

@@ -125,7 +125,7 @@ def test_another_command_cancels_it(plugin: Plugin, world: World, engines: list[
     ("source", "target", "words"),
     [
         ("engine-0", "engine-0", "--from and --to name the same pod, engine-0"),
-        ("engine-7", "engine-0", f"pool {POOL} has no engine engine-7; it has engine-0, engine-1"),
+        ("engine-7", "engine-0", f"pool {POOL} has no engine engine-7; its engines are: engine-0, engine-1"),
     ],
 )
 @pytest.mark.usefixtures("engines")

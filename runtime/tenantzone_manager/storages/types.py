@@ -67,13 +67,13 @@ def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | Non
         return None
     if not re.fullmatch(NAME, name):
         raise ValueError(
-            f"storage {storage.name}: option credentials must be the name of a file in the folder --credentials, not "
-            f"{name!r}"
+            f"storage {storage.name}: the option credentials must be the name of a file in the folder --credentials, "
+            f"not {name!r}"
         )
     if folder is None:
         raise ValueError(
-            f"storage {storage.name}: option credentials requires a manager that was started with --credentials; set "
-            "this argument, or remove the option"
+            f"storage {storage.name}: the option credentials requires that the manager was started with "
+            "--credentials; start it with this argument, or remove the option"
         )
     return folder / name
 

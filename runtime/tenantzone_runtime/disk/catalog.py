@@ -228,7 +228,7 @@ class Catalog:
         found: list[bool] = []
 
         def looked(_: Exception | None) -> None:
-            # Ignore errors, because a disk that does not respond may still have its chunks. Transfers report the error.
+            # Keep the chunks after an error, because a disk that does not respond may still have them.
             self._is_looking = False
             if found == [False]:
                 logger.warning("The disk tier's folder was removed or replaced, so all chunks in it are lost")

@@ -85,7 +85,7 @@ def verify(folder: Path, noted: str | None = None) -> Verified:
         raise NoJournalError(f"the journal in {folder} has no records")
     if noted is not None and seen.noted is None:
         raise HeadNotFoundError(
-            f"records {seen.first.seq} to {seen.head.seq} are valid, but none of them has the hash {noted}; since "
+            f"records {seen.first.seq} to {seen.head.seq} are valid, but none of them has the hash {noted}; after "
             "the hash was noted, the journal's end was cut off, the journal was rewritten, or the file was deleted "
             "to save room"
         )

@@ -98,8 +98,8 @@ def _add(merged: KubeConfigMerger, path: str) -> None:
     """
     try:
         merged.load_config(path)
-        # Replace the names, because the official client shows them in errors, and by default, a name is a whole entry
-        # with its secrets.
+        # Replace the names, because the official client shows them in errors. The name that it gives an entry contains
+        # the whole entry, with its secrets.
         for kind in ("clusters", "users", "contexts"):
             for node in merged.config.value[kind]:
                 node.name = f"{path}/{kind}"

@@ -116,7 +116,7 @@ class ZoneEngine:
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running
-        # If enough blocks are free for all requests, only the limit of a request's zone can deny the request blocks.
+        # If enough blocks are free for all requests, a request lacks blocks only if its zone has reached its limit.
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate

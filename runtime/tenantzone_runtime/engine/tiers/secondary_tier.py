@@ -57,7 +57,7 @@ _Below = TypeVar("_Below", bound=TierBelow)
 
 
 class TierRequest(ABC, Generic[_Below]):
-    """One request's use of a tier, for the request's zone. Each kind of tier has a subclass.
+    """Lets one request use a tier on behalf of its zone. Each kind of tier has a subclass.
 
     Args:
         below: the tier's implementation.

@@ -126,8 +126,8 @@ def check_prompt_logprobs(count: int, field: str) -> None:
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
             field,
-            f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens, counting one more per "
-            "token than the field's value",
+            f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens, of which each prompt token "
+            "has one more than the field's value",
             "send fewer or shorter prompts, or request less",
         )
 

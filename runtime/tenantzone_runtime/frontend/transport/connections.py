@@ -148,7 +148,7 @@ class BoundedProtocol(PeerProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
-        # The parser ends a request with Upgrade or CONNECT after its head, and then parses the body as a new request.
+        # If a request has an Upgrade header or the method CONNECT, the parser parses its body as a new request.
         self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head

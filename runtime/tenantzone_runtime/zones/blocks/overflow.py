@@ -58,7 +58,7 @@ class Overflow:
             self._apart.add(zone)
 
     def remove(self, zone: Zone) -> None:
-        """Forget a zone that was removed, or end its membership."""
+        """Forget a zone that was removed, or that no longer counts among the others."""
         self._apart.discard(zone)
         if zone in self._members:
             self.count(zone)

@@ -37,7 +37,7 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
 
 
 def lend_what_is_unused(ledger: Ledger) -> None:
-    """Let zones without blocks in use lend as if they were quiet, because no waiting request is admitted now.
+    """Let each zone that uses no blocks lend as if it were quiet, because no waiting request is admitted now.
 
     A zone stops lending when one of its requests can be admitted again, or a new request arrives.
     """
