@@ -297,7 +297,14 @@ def test_the_manager_needs_its_own_extra_alone():
     imported(modules_of("tenantzone_manager"), hidden)
 
 
-ENGINE = ["serve", "hand_down", "engine.plugin", "engine.launch", "engine.core.scheduling", "frontend.middleware"]
+ENGINE = [
+    "commands.serve",
+    "commands.hand_down",
+    "engine.plugin",
+    "engine.launch",
+    "engine.core.scheduling",
+    "frontend.middleware",
+]
 """Modules through which an engine starts: the commands, and what vLLM loads by name."""
 
 
