@@ -8,7 +8,7 @@ import psutil
 
 
 def descendants(pid: int, method: str) -> Iterator[tuple[psutil.Process, Any]]:
-    """Yields each process below this one with the result of one of its methods; not those that have ended.
+    """Yields each running descendant of a process, with the result of calling ``method`` on it.
 
     Args:
         pid: the process above them.

@@ -250,7 +250,7 @@ class Pool:
     # Which running request is preempted, given the zones of `running` and `waiting` requests, most senior first?
 
     def youngest(self, running, zones):
-        """Returns the index of the last request in `running`, among those of these zones with the lowest priority."""
+        """Returns the index in `running` of the last request of a zone in `zones` whose priority is lowest."""
         return min((zone.priority, -index, index) for index, zone in enumerate(running) if zone in zones)[-1]
 
     def preempted_for_blocks(self, zone, count, running):

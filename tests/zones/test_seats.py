@@ -400,3 +400,29 @@ def test_a_request_that_needs_no_look_up_gets_its_seat_at_once_although_long_pro
         assert engine.step() == ([], [])
     short = engine.wait(core.zone("acme", seats=1), 150)
     assert engine.step() == ([], [short])
+
+
+def test_zones_without_seats_of_their_own_are_looked_up_although_an_owner_waits_with_a_long_prompt():
+    core = Core(10_000)
+    burst = core.zone("burst", seats=1)
+    engine = SmallEngine(core, seats=3)
+    for _ in range(3):
+        engine.run(burst, 3_200)
+    engine.wait(core.zone("owner", seats=1), 3_000)
+    short = engine.wait(core.zone("acme"), 100)
+    short.shared = 400
+    assert [work for _ in range(5) for work in engine.step()[1]] == [short]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_zone_that_could_not_be_looked_up_keeps_its_place_for_the_shared_seat(count):
+    core = Core(10_000)
+    burst = core.zone("burst", seats=1)
+    engine = SmallEngine(core, seats=3)
+    for _ in range(3):
+        engine.run(burst, 3_200)
+    for number in range(count):
+        engine.wait(core.zone(f"zone-{number}"), 3_000)
+    short = engine.wait(core.zone("acme"), 100)
+    short.shared = 400
+    assert [work for _ in range(5 * (count + 1)) for work in engine.step()[1]] == [short]

@@ -126,8 +126,8 @@ def check_prompt_logprobs(count: int, field: str) -> None:
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
             field,
-            f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens, of which each prompt token "
-            "has one more than the field's value",
+            f"requests more than {MAX_PROMPT_LOGPROBS} log probabilities of prompt tokens; each prompt token counts "
+            "as the field's value plus 1",
             "send fewer or shorter prompts, or request less",
         )
 

@@ -75,6 +75,32 @@ def candidates(engine: Engine[W], zone: Zone, blocks_at_most: Callable[[W], int]
         seen, count = count, 4 * count
 
 
+class LookUps:
+    """A budget of blocks of waiting prompts to look up before each step.
+
+    A look-up takes about a microsecond per block. Without a budget, waiting prompts that are denied blocks would be
+    looked up before each step while no seat is free.
+    """
+
+    def __init__(self) -> None:
+        self._left = _LOOKED_UP
+        """Number of blocks; below 0 after a prompt that was longer than the budget."""
+        self.has_refused = False
+        """Whether the budget refused a look-up. The caller sets it back."""
+
+    def begin_step(self) -> None:
+        """Add the blocks of one step."""
+        self._left = min(_LOOKED_UP, self._left + _LOOKED_UP)
+
+    def spend(self, blocks: int) -> bool:
+        """Returns whether a prompt of this many blocks may be looked up. If so, the blocks are spent."""
+        if self._left <= 0:
+            self.has_refused = True
+            return False
+        self._left -= blocks
+        return True
+
+
 class Seats(Generic[W]):
     """The seats of one engine.
 
@@ -113,10 +139,10 @@ class Seats(Generic[W]):
         """Number of seats that each zone is entitled to and lacks, before the step."""
         self._kept: Counter[Zone] = Counter()
         """Number of seats kept in this step for zones that are entitled to them."""
-        self._look_ups = _LOOKED_UP
-        """Number of blocks whose prompts may still be looked up before this step; below 0 after a longer prompt."""
-        self._lacks_look_up = False
-        """Whether the last prompt could not be looked up."""
+        self._look_ups_of_owners, self._look_ups_of_others = LookUps(), LookUps()
+        """Two budgets, so that neither zones with seats of their own nor the others can use up all look-ups."""
+        self._look_ups = self._look_ups_of_owners
+        """The budget of the zones that are being considered."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
         self.turned_away: list[Zone] = []
@@ -152,7 +178,8 @@ class Seats(Generic[W]):
 
         This is skipped while there are free seats for all waiting requests.
         """
-        self._look_ups = min(_LOOKED_UP, self._look_ups + _LOOKED_UP)
+        self._look_ups_of_owners.begin_step()
+        self._look_ups_of_others.begin_step()
         self._claimed = dict(self._claims()) if self._is_short else {}
 
     @property
@@ -173,16 +200,8 @@ class Seats(Generic[W]):
                 self._make_free(zone)
 
     def may_look_up(self, blocks: int) -> bool:
-        """Returns whether a waiting prompt of ``blocks`` blocks may be looked up, and if so, counts them as looked up.
-
-        A look-up takes about a microsecond per block, and waiting prompts that are denied blocks would otherwise be
-        looked up before each step while no seat is free.
-        """
-        self._lacks_look_up = self._look_ups <= 0
-        if self._lacks_look_up:
-            return False
-        self._look_ups -= blocks
-        return True
+        """Returns whether a waiting prompt of this many blocks may be looked up before this step, and counts it."""
+        return self._look_ups.spend(blocks)
 
     def is_there_one_for(self, zone: Zone) -> bool:
         """Whether a seat is free, or the zone is entitled to a seat that another zone has."""
@@ -238,24 +257,33 @@ class Seats(Generic[W]):
 
     def _claims(self) -> Iterator[tuple[Zone, int]]:
         """Generate the zones that are entitled to more seats than they have, with the number of missing seats."""
-        owners, first_unknown = list(self._owners), None
+        look_ups = self._look_ups = self._look_ups_of_owners
+        owners, first_refused = list(self._owners), None
         for index, zone in enumerate(owners):
-            self._lacks_look_up = False
+            look_ups.has_refused = False
             if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
                 yield zone, count
-            if self._lacks_look_up and first_unknown is None:
-                first_unknown = index
-        if first_unknown:
-            # The first zone that could not be looked up in this step comes first in the next one.
-            self._owners = dict.fromkeys((*owners[first_unknown:], *owners[:first_unknown]))
+            if look_ups.has_refused and first_refused is None:
+                first_refused = index
+        if first_refused:
+            # The first zone that could not be looked up before this step comes first before the next one.
+            self._owners = dict.fromkeys((*owners[first_refused:], *owners[:first_refused]))
         if self._others and self._shared() > self._shared_in_use():
-            for zone in list(islice(self._others, _LOOKED_AT)):
-                # Move the zone to the end of the round robin.
-                del self._others[zone]
-                self._others[zone] = None
-                if self._ready(zone, 1):
-                    yield zone, 1
-                    return
+            yield from self._claim_of_others()
+
+    def _claim_of_others(self) -> Iterator[tuple[Zone, int]]:
+        """Generate the zone that gets the shared seat, if any. Considered zones move to the end of the round robin."""
+        look_ups = self._look_ups = self._look_ups_of_others
+        for zone in list(islice(self._others, _LOOKED_AT)):
+            look_ups.has_refused = False
+            is_ready = self._ready(zone, 1)
+            if look_ups.has_refused:
+                continue
+            del self._others[zone]
+            self._others[zone] = None
+            if is_ready:
+                yield zone, 1
+                return
 
     def _ready(self, zone: Zone, most: int) -> int:
         """Returns how many of the zone's first ``most`` waiting requests could run if they had seats."""

@@ -1,6 +1,7 @@
 """Prospects: which waiting requests would begin in the next step if they had the one resource that they lack.
 
-Seats, adapter slots, encoder room and tokens each ask this before a step. None of the answers changes anything.
+Seats, adapter slots, encoder room and tokens each ask this before a step. The answers change nothing, except that they
+spend look-ups of prompts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
